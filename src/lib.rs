@@ -1,0 +1,3 @@
+//! kopfd: a Kubernetes operator engine with the semantics of kopf.
+
+pub mod object;

@@ -1,0 +1,21 @@
+//! Kubernetes objects as data: bodies, identities, field paths, diffs, patches, and selectors of kinds.
+//!
+//! Nothing here knows of handlers, of the network, or of time.
+
+pub mod body;
+pub mod diff;
+pub mod equality;
+pub mod hierarchy;
+pub mod namespace;
+pub mod patch;
+pub mod path;
+pub mod quantity;
+pub mod resource;
+pub mod selector;
+
+pub use body::{Body, ObjectKey, Sighting};
+pub use diff::{Diff, Item, Op, Scope};
+pub use patch::{BodyFunction, Patch, Transform};
+pub use path::FieldPath;
+pub use resource::Resource;
+pub use selector::Selector;

@@ -1,0 +1,1 @@
+//! Patterns of namespaces: which ones an operator serves.

@@ -1,0 +1,1 @@
+//! Quantities of Kubernetes, such as `500Mi` and `100m`.
