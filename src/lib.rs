@@ -1,3 +1,4 @@
 //! kopfd: a Kubernetes operator engine with the semantics of kopf.
 
+pub mod kit;
 pub mod object;

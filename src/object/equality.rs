@@ -43,6 +43,7 @@ impl Numeric {
         }
     }
 
+    #[expect(clippy::float_cmp, reason = "Python compares floats exactly, and so must this")]
     fn equals(self, other: Self) -> bool {
         match (self, other) {
             (Self::Integer(a), Self::Integer(b)) => a == b,

@@ -1,0 +1,11 @@
+//! Clock, tasks, stop signals and back-off: what would be as true in a chat server.
+
+pub mod backoff;
+pub mod clock;
+pub mod stop;
+pub mod tasks;
+
+pub use backoff::Backoff;
+pub use clock::Clock;
+pub use stop::Stop;
+pub use tasks::{Ended, Tasks};

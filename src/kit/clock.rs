@@ -1,0 +1,58 @@
+//! The one source of time, so that tests and simulations can move it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+/// Tells the time, either the machine's, or one that follows the runtime's (possibly paused) timer from a chosen moment.
+#[derive(Debug, Clone)]
+pub struct Clock {
+    source: Source,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    System,
+    Virtual { base: Timestamp, origin: Instant },
+}
+
+impl Clock {
+    /// Returns the machine's clock.
+    pub fn system() -> Self {
+        Self { source: Source::System }
+    }
+
+    /// Returns a clock that shows `base` and goes on with the runtime's timer.
+    pub fn starting_at(base: Timestamp) -> Self {
+        Self { source: Source::Virtual { base, origin: Instant::now() } }
+    }
+
+    /// Returns the time.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that asks the machine")]
+    pub fn now(&self) -> Timestamp {
+        match self.source {
+            Source::System => Timestamp::now(),
+            Source::Virtual { base, origin } => base + origin.elapsed(),
+        }
+    }
+
+    /// Waits until a moment has come.
+    pub async fn sleep_until(&self, moment: Timestamp) {
+        let left = Duration::try_from(moment.duration_since(self.now())).unwrap_or_default();
+        tokio::time::sleep(left).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_virtual_clock_follows_the_paused_timer() {
+        let base: Timestamp = "2020-01-01T00:00:00Z".parse().unwrap();
+        let clock = Clock::starting_at(base);
+        clock.sleep_until("2020-01-01T01:00:00Z".parse().unwrap()).await;
+        assert_eq!(clock.now().to_string(), "2020-01-01T01:00:00Z");
+    }
+}

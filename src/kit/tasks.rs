@@ -1,0 +1,101 @@
+//! Tasks with a name and somebody who waits for them.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::task::{Id, JoinSet};
+
+/// The tasks of one owner. Dropping it cancels them.
+#[derive(Debug)]
+pub struct Tasks<T> {
+    set: JoinSet<T>,
+    names: HashMap<Id, String>,
+}
+
+/// A task that has ended.
+#[derive(Debug)]
+pub struct Ended<T> {
+    /// The name it was spawned with.
+    pub name: String,
+    /// What it returned, or the text of its panic; nothing if it was cancelled.
+    pub result: Option<Result<T, String>>,
+}
+
+impl<T> Default for Tasks<T> {
+    fn default() -> Self {
+        Self { set: JoinSet::new(), names: HashMap::new() }
+    }
+}
+
+impl<T: Send + 'static> Tasks<T> {
+    /// Spawns a task on the current runtime.
+    pub fn spawn(&mut self, name: impl Into<String>, task: impl Future<Output = T> + Send + 'static) {
+        let handle = self.set.spawn(task);
+        self.names.insert(handle.id(), name.into());
+    }
+
+    /// Returns how many tasks have not been waited for.
+    pub fn len(&self) -> usize {
+        self.set.len()
+    }
+
+    /// Tells whether there are no tasks.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty()
+    }
+
+    /// Waits for the next task to end; returns nothing if there are none.
+    ///
+    /// *Cancel safety*: a task's end is either returned or kept for the next call.
+    pub async fn next_ended(&mut self) -> Option<Ended<T>> {
+        let (id, result) = match self.set.join_next_with_id().await? {
+            Ok((id, value)) => (id, Some(Ok(value))),
+            Err(error) if error.is_cancelled() => (error.id(), None),
+            Err(error) => (error.id(), Some(Err(panic_text(&*error.into_panic())))),
+        };
+        Some(Ended { name: self.names.remove(&id).unwrap_or_default(), result })
+    }
+
+    /// Waits for all tasks, at most for `grace`, then cancels the rest. Returns the names of those that were cancelled.
+    pub async fn finish(&mut self, grace: Duration) -> Vec<String> {
+        let all = async { while self.next_ended().await.is_some() {} };
+        if tokio::time::timeout(grace, all).await.is_ok() {
+            return Vec::new();
+        }
+        let mut abandoned: Vec<String> = self.names.values().cloned().collect();
+        abandoned.sort();
+        self.set.abort_all();
+        while self.next_ended().await.is_some() {}
+        abandoned
+    }
+}
+
+/// Returns the text that a panic was raised with.
+pub fn panic_text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a text".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_end_in_time_is_cancelled_and_named() {
+        let mut tasks = Tasks::default();
+        tasks.spawn("quick", async {});
+        tasks.spawn("hung", std::future::pending());
+        assert_eq!(tasks.finish(Duration::from_secs(2)).await, ["hung"]);
+        assert!(tasks.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_told_as_text() {
+        let mut tasks: Tasks<()> = Tasks::default();
+        tasks.spawn("broken", async { panic!("no way") });
+        let ended = tasks.next_ended().await.unwrap();
+        assert_eq!((ended.name.as_str(), ended.result), ("broken", Some(Err("no way".to_owned()))));
+    }
+}
