@@ -1,4 +1,6 @@
 //! kopfd: a Kubernetes operator engine with the semantics of kopf.
 
+pub mod handling;
 pub mod kit;
 pub mod object;
+pub mod script;

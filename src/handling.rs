@@ -1,0 +1,33 @@
+//! The pure core: what an event of an object means, which handlers it concerns, what is run, and what follows.
+//!
+//! Nothing here waits, logs, reads a clock, or fails for reasons outside of its arguments.
+//! How a record or an essence is written on an object belongs to `persistence`.
+//!
+//! One event takes this way: [`cause::detect`] names the reason; [`plan::plan`] selects the handlers and picks those to run;
+//! [`attempt`] turns each call into an outcome; [`conclude::conclude`] says what is stored, purged, and waited for.
+
+pub mod attempt;
+pub mod cause;
+pub mod conclude;
+pub mod filter;
+pub mod finalizer;
+pub mod handler;
+pub mod lifecycle;
+pub mod matcher;
+pub mod plan;
+pub mod progress;
+pub mod select;
+pub mod spawning;
+pub mod subhandling;
+pub mod telling;
+
+pub use attempt::{Outcome, Verdict};
+pub use cause::{Cause, Change, Reason};
+pub use conclude::Decision;
+pub use filter::{Answers, Candidate, Predicates, Question, Unsettled};
+pub use handler::{ErrorMode, Filters, Handler, On, Policy};
+pub use lifecycle::Lifecycle;
+pub use matcher::{Matcher, Predicate};
+pub use plan::Plan;
+pub use progress::{Moment, Record, Records};
+pub use telling::{Level, Telling};

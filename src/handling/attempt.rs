@@ -1,0 +1,180 @@
+//! One attempt of a handler: the limits before it, and what its end means.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::handler::{ErrorMode, Handler};
+use super::progress::Record;
+use super::telling::{Telling, seconds, span};
+
+/// The delay of a temporary error that names none.
+pub const TEMPORARY_DELAY: f64 = 60.0;
+
+/// How a call of a handler ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// It returned, maybe with a result.
+    Returned(Option<Value>),
+    /// It asked to be called again after some seconds, or at once.
+    Temporary {
+        /// The text of the error; none if it was thrown without one.
+        text: Option<String>,
+        /// The seconds to wait; none for "at once, without any mark".
+        delay: Option<f64>,
+    },
+    /// It said that it will never succeed.
+    Permanent {
+        /// The text of the error.
+        text: String,
+    },
+    /// It failed in some other way.
+    Failed {
+        /// The text of the error, for records and for whoever looks at the object.
+        text: String,
+        /// What the log shows if the text is empty.
+        representation: String,
+        /// The place in the script and the calls that led there.
+        trace: Option<String>,
+    },
+    /// It is to be called again, because of its sub-handlers.
+    Unfinished {
+        /// The seconds until the next one of them is due.
+        delay: f64,
+    },
+}
+
+/// What an attempt came to, as records and the plan need it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Outcome {
+    /// No further attempt will be made.
+    pub is_final: bool,
+    /// The seconds until the next attempt; none for a final outcome, and for "at once".
+    pub delay: Option<f64>,
+    /// What the handler returned, if it finished well.
+    pub result: Option<Value>,
+    /// The text of the error.
+    pub error: Option<String>,
+    /// The ids of the sub-handlers seen in this attempt.
+    pub subrefs: Vec<String>,
+}
+
+impl Outcome {
+    fn success(result: Option<Value>) -> Self {
+        Self { is_final: true, result, ..Self::default() }
+    }
+
+    fn failure(text: impl Into<String>) -> Self {
+        Self { is_final: true, error: Some(text.into()), ..Self::default() }
+    }
+
+    fn retry(delay: Option<f64>, text: impl Into<String>) -> Self {
+        Self { delay, error: Some(text.into()), ..Self::default() }
+    }
+}
+
+/// Returns the line that is told before an attempt.
+pub fn announce(handler: &Handler) -> Telling {
+    Telling::debug(format!("{} is invoked.", handler.title()))
+}
+
+/// Returns the failure of a handler that may not be called again: its time or its retries are used up.
+///
+/// A running call is never interrupted by the timeout.
+pub fn check_limits(handler: &Handler, record: &Record, now: Timestamp) -> Option<(Outcome, Telling)> {
+    let title = handler.title();
+    let runtime = record.runtime(now);
+    let text = if handler.policy.timeout.is_some_and(|timeout| runtime >= timeout) {
+        format!("{title} has timed out after {}.", span(runtime))
+    } else if handler.policy.retries.is_some_and(|retries| record.retries >= retries) {
+        format!("{title} has exceeded {} retries.", record.retries)
+    } else {
+        return None;
+    };
+    Some((Outcome::failure(text.clone()), Telling::error(text)))
+}
+
+/// Returns what the end of a call means.
+pub fn judge(handler: &Handler, record: &Record, verdict: Verdict, now: Timestamp, default_backoff: f64) -> (Outcome, Telling) {
+    let title = handler.title();
+    let ahead = LookAhead { handler, record, now };
+    match verdict {
+        Verdict::Returned(result) => (Outcome::success(result), Telling::info(format!("{title} succeeded."))),
+        Verdict::Unfinished { delay } => (
+            // Kopf stores the text of an error without a message, and so do we: the records must stay the same.
+            Outcome::retry(Some(delay), "None"),
+            Telling::debug(format!("{title} has unfinished sub-handlers. Will retry soon.")),
+        ),
+        Verdict::Permanent { text } => {
+            let telling = Telling::error(format!("{title} failed permanently: {}", shown(&text, "permanent error")));
+            (Outcome::failure(text), telling)
+        }
+        Verdict::Temporary { text, delay } => temporary(&ahead, &text.unwrap_or_else(|| "None".to_owned()), delay),
+        Verdict::Failed { text, representation, trace } => {
+            let backoff = handler.policy.backoff.unwrap_or(default_backoff);
+            let (outcome, mut telling) = arbitrary(&ahead, text, &representation, backoff);
+            telling.trace = trace;
+            (outcome, telling)
+        }
+    }
+}
+
+fn shown<'a>(text: &'a str, representation: &'a str) -> &'a str {
+    if text.is_empty() { representation } else { text }
+}
+
+fn temporary(ahead: &LookAhead<'_>, text: &str, delay: Option<f64>) -> (Outcome, Telling) {
+    let title = ahead.handler.title();
+    let error = shown(text, "temporary error");
+    let limit = match ahead.limit(delay.unwrap_or(0.0)) {
+        Some(Limit::Timeout(timeout)) => format!("will time out after {} seconds", seconds(timeout)),
+        Some(Limit::Retries(retries)) => format!("will exceed {retries} retries"),
+        None => {
+            let next = delay.filter(|delay| *delay > 0.0);
+            let next = next.map_or("Will retry at once.".to_owned(), |delay| format!("Will retry in {} seconds.", seconds(delay)));
+            let telling = Telling::error(format!("{title} failed temporarily: {error}")).followed_by(next);
+            return (Outcome::retry(delay, text), telling);
+        }
+    };
+    let text = format!("{title} failed temporarily but {limit}: {error}");
+    (Outcome::failure(text.clone()), Telling::error(text))
+}
+
+fn arbitrary(ahead: &LookAhead<'_>, text: String, representation: &str, backoff: f64) -> (Outcome, Telling) {
+    let title = ahead.handler.title();
+    let error = shown(&text, representation).to_owned();
+    let tell = |what: String| Telling::error(format!("{title} failed with an exception and will {what}: {error}"));
+    match ahead.handler.error_mode() {
+        ErrorMode::Ignored => (Outcome::success(None), tell("ignore it".to_owned())),
+        ErrorMode::Permanent => (Outcome::failure(text), tell("stop now".to_owned())),
+        ErrorMode::Temporary => {
+            let limit = match ahead.limit(backoff) {
+                Some(Limit::Timeout(timeout)) => format!("time out in {} seconds", seconds(timeout)),
+                Some(Limit::Retries(retries)) => format!("exceed {retries} retries"),
+                None => return (Outcome::retry(Some(backoff), text), tell(format!("try again in {} seconds", seconds(backoff)))),
+            };
+            let telling = tell(format!("stop now (it would {limit} on the next attempt)"));
+            (Outcome::failure(telling.text.clone()), telling)
+        }
+    }
+}
+
+/// Looks at the attempt after this one, to fail at once what would fail then without being called.
+struct LookAhead<'a> {
+    handler: &'a Handler,
+    record: &'a Record,
+    now: Timestamp,
+}
+
+enum Limit {
+    Timeout(f64),
+    Retries(u64),
+}
+
+impl LookAhead<'_> {
+    fn limit(&self, delay: f64) -> Option<Limit> {
+        let policy = &self.handler.policy;
+        let runtime = self.record.runtime(self.now);
+        let timeout = policy.timeout.filter(|timeout| runtime + delay >= *timeout).map(Limit::Timeout);
+        timeout.or_else(|| policy.retries.filter(|retries| self.record.retries + 1 >= *retries).map(Limit::Retries))
+    }
+}

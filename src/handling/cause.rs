@@ -1,0 +1,134 @@
+//! Causes: what an event of an object means.
+
+use serde_json::Value;
+
+use crate::object::{Body, Diff, FieldPath, Sighting, diff};
+
+/// Why an object is handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// It was never handled before.
+    Create,
+    /// Its essence differs from the last handled one.
+    Update,
+    /// Its deletion was requested, and our finalizer holds it.
+    Delete,
+    /// It was handled before, and the operator sees it for the first time.
+    Resume,
+    /// Its essence is the last handled one.
+    Noop,
+    /// Its deletion was requested, and nothing of ours holds it.
+    Free,
+    /// It is deleted.
+    Gone,
+}
+
+impl Reason {
+    /// Returns kopf's word for it, which also stands in records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Resume => "resume",
+            Self::Noop => "noop",
+            Self::Free => "free",
+            Self::Gone => "gone",
+        }
+    }
+
+    /// Returns the reason of a word.
+    pub fn parse(word: &str) -> Option<Self> {
+        let all = [Self::Create, Self::Update, Self::Delete, Self::Resume, Self::Noop, Self::Free, Self::Gone];
+        all.into_iter().find(|reason| reason.as_str() == word)
+    }
+
+    /// Tells whether handlers are called for it.
+    pub fn is_handled(self) -> bool {
+        matches!(self, Self::Create | Self::Update | Self::Delete | Self::Resume)
+    }
+
+    /// Returns the noun for messages.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Create => "creation",
+            Self::Update => "updating",
+            Self::Delete => "deletion",
+            Self::Resume => "resuming",
+            Self::Noop => "noop",
+            Self::Free => "free",
+            Self::Gone => "gone",
+        }
+    }
+
+    /// Returns the noun at the beginning of a sentence.
+    pub fn capitalised_title(self) -> String {
+        let title = self.title();
+        title[..1].to_uppercase() + &title[1..]
+    }
+}
+
+/// The essences before and after, and their differences.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Change {
+    /// The last handled essence, or nothing if there is none.
+    pub old: Option<Value>,
+    /// The essence as it is, or nothing if there is none at the field this was reduced to.
+    pub new: Option<Value>,
+    /// The differences from the old to the new.
+    pub diff: Diff,
+}
+
+impl Change {
+    /// Returns the change from one essence to another.
+    pub fn between(old: Option<Value>, new: Option<Value>) -> Self {
+        let differences = diff::diff(old.as_ref().unwrap_or(&Value::Null), new.as_ref().unwrap_or(&Value::Null), diff::Scope::Full);
+        Self { old, new, diff: differences }
+    }
+
+    /// Returns the change as a handler with a field sees it.
+    pub fn reduced_to(&self, field: &FieldPath) -> Self {
+        let at_field = |side: &Option<Value>| side.as_ref().and_then(|value| field.resolve(value)).map(std::borrow::Cow::into_owned);
+        let (old, new) = (at_field(&self.old), at_field(&self.new));
+        if field.is_query() {
+            return Self::between(old, new);
+        }
+        Self { diff: diff::reduce(&self.diff, field.prefix()), old, new }
+    }
+}
+
+/// What an event means to the handlers of changes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cause {
+    /// Why.
+    pub reason: Reason,
+    /// Whether the object was noticed by a listing and never fully handled since: resume handlers take part.
+    pub initial: bool,
+    /// What has changed.
+    pub change: Change,
+}
+
+/// What the memory holds of an object's past.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The first event of the object came from a listing.
+    pub noticed_by_listing: bool,
+    /// A handling cycle came to its end at least once.
+    pub fully_handled_once: bool,
+}
+
+/// Returns the cause of an event.
+pub fn detect(sighting: Sighting, body: &Body, finalizer: &str, memory: Memory, change: Change) -> Cause {
+    let initial = memory.noticed_by_listing && !memory.fully_handled_once;
+    let reason = match &change {
+        _ if sighting == Sighting::Deleted => Reason::Gone,
+        _ if body.is_deleting() && !body.has_finalizer(finalizer) => Reason::Free,
+        _ if body.is_deleting() => Reason::Delete,
+        // A resume never mixes with a creation: an object that was never handled has nothing to resume.
+        Change { old: None, .. } => Reason::Create,
+        Change { diff, .. } if diff.is_empty() && initial => Reason::Resume,
+        Change { diff, .. } if diff.is_empty() => Reason::Noop,
+        Change { .. } => Reason::Update,
+    };
+    Cause { reason, initial: initial && reason != Reason::Create, change }
+}

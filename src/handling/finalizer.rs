@@ -1,0 +1,59 @@
+//! The finalizer: when an object must be kept from vanishing, and when it may go.
+
+use crate::object::{Body, Sighting};
+
+use super::filter::{Predicates, Unsettled, View};
+use super::handler::{Handler, On};
+use super::select;
+
+/// What is to be done about our finalizer before anything else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Adjustment {
+    /// It is to be added. The handlers of changes wait for the event of that.
+    Add,
+    /// It is to be removed: nothing requires it.
+    Remove,
+    /// It is as it should be.
+    None,
+}
+
+impl Adjustment {
+    /// Returns kopf's message about it.
+    pub fn message(self) -> Option<&'static str> {
+        match self {
+            Self::Add => Some("Adding the finalizer, thus preventing the actual deletion."),
+            Self::Remove => Some("Removing the finalizer, as there are no handlers requiring it."),
+            Self::None => None,
+        }
+    }
+}
+
+/// Kopf's message when the finalizer goes at the end of a deletion.
+pub const RELEASE: &str = "Removing the finalizer, thus allowing the actual deletion.";
+
+/// Returns what is to be done about the finalizer.
+pub fn adjust(is_demanded: bool, body: &Body, finalizer: &str) -> Adjustment {
+    match (is_demanded, body.has_finalizer(finalizer), body.is_deleting()) {
+        (true, false, false) => Adjustment::Add,
+        (false, true, _) => Adjustment::Remove,
+        _ => Adjustment::None,
+    }
+}
+
+/// Tells whether a mandatory deletion handler concerns the object, whatever the reason of this cycle.
+///
+/// # Errors
+/// If expressions must be evaluated first, or the object is malformed.
+pub fn is_demanded_by_deletion<'a>(
+    handlers: impl IntoIterator<Item = &'a Handler>,
+    view: View<'_>,
+    predicates: &dyn Predicates,
+) -> Result<bool, Unsettled> {
+    let is_mandatory = |handler: &&Handler| handler.on == On::Delete { optional: false };
+    select::any_prematches(handlers.into_iter().filter(is_mandatory), view, predicates)
+}
+
+/// Tells whether the object may go: it is being deleted, only we hold it back, and nothing is left to wait for.
+pub fn is_released(sighting: Sighting, body: &Body, finalizer: &str, has_delays: bool) -> bool {
+    sighting != Sighting::Deleted && body.is_deleting() && body.has_finalizer(finalizer) && !has_delays
+}

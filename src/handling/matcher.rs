@@ -1,0 +1,100 @@
+//! Matchers: what a value must be like to pass a filter.
+
+use std::sync::Arc;
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::object::equality::equal;
+
+/// A compiled expression of the operator's scripts, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Predicate(pub usize);
+
+/// What one value must be like.
+#[derive(Debug, Clone)]
+pub enum Matcher {
+    /// Loosely equal to this.
+    Equals(Value),
+    /// There, be it as a null.
+    Present,
+    /// Not there.
+    Absent,
+    /// Loosely equal to one of these.
+    In(Vec<Value>),
+    /// Loosely equal to none of these.
+    NotIn(Vec<Value>),
+    /// A string in which the pattern is found.
+    Matches(Arc<Regex>),
+    /// The expression holds for it.
+    When(Predicate),
+    /// All of these.
+    All(Vec<Matcher>),
+}
+
+/// A value, or its absence, at the place that a filter looks at.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// The value; none if absent.
+    pub value: Option<&'a Value>,
+    /// Whether the value is an array of the nodes of a query, of which one passing node is enough.
+    pub is_query: bool,
+}
+
+impl Matcher {
+    /// Tells whether the value passes; `ask` decides the expressions.
+    ///
+    /// # Errors
+    /// Those of `ask`.
+    pub fn passes<E>(&self, subject: Subject<'_>, ask: &mut impl FnMut(Predicate, Option<&Value>) -> Result<bool, E>) -> Result<bool, E> {
+        Ok(match self {
+            Self::Present => subject.value.is_some(),
+            Self::Absent => subject.value.is_none(),
+            Self::When(predicate) => return ask(*predicate, subject.value),
+            Self::All(matchers) => {
+                for matcher in matchers {
+                    if !matcher.passes(subject, ask)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            // A list is one value: it is compared with the whole array of nodes.
+            Self::Equals(wanted @ Value::Array(_)) => subject.value.is_some_and(|value| equal(value, wanted)),
+            Self::Equals(wanted) => any_node(subject, |value| equal(value, wanted)),
+            Self::In(wanted) => any_node(subject, |value| wanted.iter().any(|one| equal(value, one))),
+            Self::NotIn(unwanted) => subject.value.is_none() || any_node(subject, |value| !unwanted.iter().any(|one| equal(value, one))),
+            Self::Matches(pattern) => any_node(subject, |value| value.as_str().is_some_and(|text| pattern.is_match(text))),
+        })
+    }
+
+    /// Tells whether only the sides that are present are tried, unless both are absent.
+    pub fn skips_absent_sides(&self) -> bool {
+        match self {
+            Self::NotIn(_) => true,
+            Self::All(matchers) => matchers.iter().any(Self::skips_absent_sides),
+            _ => false,
+        }
+    }
+
+    /// Tells for sure that a text, or its absence, does not pass, without asking any expression.
+    pub fn surely_refuses(&self, text: Option<&str>) -> bool {
+        match self {
+            Self::When(_) => false,
+            Self::All(matchers) => matchers.iter().any(|matcher| matcher.surely_refuses(text)),
+            _ => {
+                let value = text.map(|text| Value::String(text.to_owned()));
+                let subject = Subject { value: value.as_ref(), is_query: false };
+                self.passes(subject, &mut |_, _| Err(())) == Ok(false)
+            }
+        }
+    }
+}
+
+fn any_node(subject: Subject<'_>, passes: impl Fn(&Value) -> bool) -> bool {
+    match subject.value {
+        Some(Value::Array(nodes)) if subject.is_query => nodes.iter().any(passes),
+        Some(value) => passes(value),
+        None => false,
+    }
+}

@@ -1,0 +1,130 @@
+//! The plan of one cycle: which handlers take part, and which of them are run.
+
+use jiff::Timestamp;
+
+use crate::object::Body;
+
+use super::cause::{Cause, Reason};
+use super::filter::{Predicates, Unsettled, View};
+use super::handler::Handler;
+use super::lifecycle::Lifecycle;
+use super::progress::{BrokenRecord, Records, State};
+use super::select;
+use super::telling::Telling;
+
+/// Everything that the plan of a cycle depends on.
+pub struct Situation<'a> {
+    /// The handlers of changes that are declared for the kind, whatever their filters.
+    pub handlers: &'a [&'a Handler],
+    /// The object.
+    pub body: &'a Body,
+    /// Why it is handled.
+    pub cause: &'a Cause,
+    /// What is stored on the object.
+    pub records: &'a dyn Records,
+    /// How many handlers are run at once.
+    pub lifecycle: Lifecycle,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// What is to be done in one cycle.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    /// The reason of the cycle.
+    pub reason: Reason,
+    /// The handlers that take part.
+    pub selected: Vec<&'a Handler>,
+    /// Those of them that are to be run, in order.
+    pub run: Vec<&'a Handler>,
+    /// The records of all that are or were concerned.
+    pub state: State,
+    /// The ids of records that belong to a superseded cause, to be purged before anything is stored.
+    pub superseded: Vec<String>,
+    /// What is to be told before anything is run.
+    pub tellings: Vec<Telling>,
+}
+
+/// Why there is no plan.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Obstacle {
+    /// Expressions must be evaluated first, or the object is malformed.
+    Unsettled(Unsettled),
+    /// What is stored on the object cannot be read.
+    Broken(BrokenRecord),
+}
+
+impl From<Unsettled> for Obstacle {
+    fn from(unsettled: Unsettled) -> Self {
+        Self::Unsettled(unsettled)
+    }
+}
+
+impl From<BrokenRecord> for Obstacle {
+    fn from(broken: BrokenRecord) -> Self {
+        Self::Broken(broken)
+    }
+}
+
+/// Returns the plan for a cause that handlers are called for.
+///
+/// # Errors
+/// If expressions must be evaluated first, or what is stored on the object cannot be read.
+pub fn plan<'a>(
+    situation: &Situation<'a>,
+    predicates: &dyn Predicates,
+    chance: &mut dyn FnMut(usize) -> usize,
+) -> Result<Plan<'a>, Obstacle> {
+    let Situation { body, cause, records, now, .. } = *situation;
+    let view = View { body, change: Some(&cause.change) };
+    let selected = select::changing(situation.handlers.iter().copied(), cause, view, predicates)?;
+    let mut state = State::default();
+    for handler in situation.handlers {
+        state.load(&handler.id, records)?;
+    }
+    for handler in &selected {
+        state.activate(&handler.id, now, Some(cause.reason));
+    }
+    let (superseded, tellings) = supersede(&mut state, &selected, situation);
+    let run = choose(situation.lifecycle, &selected, &state, now, chance);
+    Ok(Plan { reason: cause.reason, selected, run, state, superseded, tellings })
+}
+
+/// Returns those of the selected handlers that are to be run now.
+pub(super) fn choose<'a>(
+    lifecycle: Lifecycle,
+    selected: &[&'a Handler],
+    state: &State,
+    now: Timestamp,
+    chance: &mut dyn FnMut(usize) -> usize,
+) -> Vec<&'a Handler> {
+    let is_awake = |handler: &&&Handler| state.get(&handler.id).is_some_and(|entry| entry.record.is_awake(now));
+    let ready: Vec<&Handler> = selected.iter().filter(is_awake).copied().collect();
+    lifecycle.choose(ready, |handler| &handler.id, state, chance)
+}
+
+/// Hands the selected handlers' records of other reasons over to this one; what is left of those reasons is to be purged.
+fn supersede(state: &mut State, selected: &[&Handler], situation: &Situation<'_>) -> (Vec<String>, Vec<Telling>) {
+    let reason = situation.cause.reason;
+    let is_foreign = |purpose: Option<Reason>| purpose.is_some_and(|purpose| purpose != reason);
+    let mut foreign: Vec<Reason> = state.iter().filter_map(|entry| entry.record.purpose).filter(|purpose| *purpose != reason).collect();
+    foreign.sort();
+    foreign.dedup();
+    let mut tellings = Vec::new();
+    for purpose in foreign {
+        let counts = state.counts(|counted| counted == Some(purpose));
+        let title = purpose.capitalised_title();
+        tellings.push(Telling::info(format!("{title} is superseded by {}: {counts}; {} left to the moment.", reason.title(), counts.left)));
+    }
+    if !tellings.is_empty() {
+        for handler in selected {
+            if let Some(entry) = state.get_mut(&handler.id) {
+                entry.record.purpose = Some(reason);
+            }
+        }
+    }
+    let is_left = state.iter().any(|entry| is_foreign(entry.record.purpose));
+    let owned = || situation.handlers.iter().map(|handler| handler.id.clone());
+    let superseded = if is_left { owned().chain(state.all_ids().map(str::to_owned)).collect() } else { Vec::new() };
+    (superseded, tellings)
+}

@@ -1,0 +1,258 @@
+//! The progress of one handler on one object, and how an attempt changes it.
+
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::attempt::Outcome;
+use super::cause::Reason;
+
+/// A moment as it stands in a record: an instant, and the offset from UTC it was written with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// The instant, in whole microseconds.
+    pub at: Timestamp,
+    /// Seconds east of UTC.
+    pub offset: i32,
+}
+
+impl Moment {
+    /// Returns the moment in UTC, cut to microseconds, which is all that records keep.
+    pub fn utc(at: Timestamp) -> Self {
+        let at = Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at);
+        Self { at, offset: 0 }
+    }
+
+    /// Returns the moment some seconds later.
+    pub fn after(at: Timestamp, seconds: f64) -> Self {
+        let span = SignedDuration::try_from_secs_f64(seconds).unwrap_or(SignedDuration::MAX);
+        Self::utc(at.checked_add(span).unwrap_or(Timestamp::MAX))
+    }
+}
+
+/// Returns the seconds from one instant to another.
+pub fn seconds_between(from: Timestamp, to: Timestamp) -> f64 {
+    to.duration_since(from).as_secs_f64()
+}
+
+/// What is known of the attempts of one handler on one object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// When the handler was selected first, not necessarily invoked.
+    pub started: Moment,
+    /// When it finished.
+    pub stopped: Option<Moment>,
+    /// Not to be called before this.
+    pub delayed: Option<Moment>,
+    /// The reason it is called for; records of old versions of kopf have none.
+    pub purpose: Option<Reason>,
+    /// The number of attempts made.
+    pub retries: u64,
+    /// Whether it finished well, or with an error that was to be ignored.
+    pub success: bool,
+    /// Whether it failed for good.
+    pub failure: bool,
+    /// The text of the last attempt's error.
+    pub message: Option<String>,
+    /// The ids of all sub-handlers of all levels ever seen below, sorted.
+    pub subrefs: Vec<String>,
+}
+
+impl Record {
+    /// Returns the record of a handler that was just selected.
+    pub fn fresh(now: Timestamp, purpose: Option<Reason>) -> Self {
+        Self {
+            started: Moment::utc(now),
+            stopped: None,
+            delayed: None,
+            purpose,
+            retries: 0,
+            success: false,
+            failure: false,
+            message: None,
+            subrefs: Vec::new(),
+        }
+    }
+
+    /// Tells whether no attempt will follow.
+    pub fn is_finished(&self) -> bool {
+        self.success || self.failure
+    }
+
+    /// Tells whether the next attempt may be made: the delay is over, be it just now.
+    pub fn is_awake(&self, now: Timestamp) -> bool {
+        !self.is_finished() && self.delayed.is_none_or(|delayed| delayed.at <= now)
+    }
+
+    /// Returns the seconds since the start.
+    pub fn runtime(&self, now: Timestamp) -> f64 {
+        seconds_between(self.started.at, now)
+    }
+
+    /// Returns the seconds until the next attempt.
+    pub fn delay(&self, now: Timestamp) -> f64 {
+        self.delayed.map_or(0.0, |delayed| seconds_between(now, delayed.at).max(0.0))
+    }
+
+    /// Returns the record after one more attempt.
+    pub fn after(&self, outcome: &Outcome, now: Timestamp) -> Self {
+        let is_failed = outcome.is_final && outcome.error.is_some();
+        Self {
+            started: self.started,
+            stopped: self.stopped.or_else(|| outcome.is_final.then(|| Moment::utc(now))),
+            delayed: outcome.delay.filter(|_| !outcome.is_final).map(|delay| Moment::after(now, delay)),
+            purpose: self.purpose,
+            retries: self.retries + 1,
+            success: outcome.is_final && !is_failed,
+            failure: is_failed,
+            message: outcome.error.clone(),
+            subrefs: merged(&self.subrefs, &outcome.subrefs),
+        }
+    }
+}
+
+/// Returns the sorted union of two lists of ids.
+pub fn merged(some: &[String], more: &[String]) -> Vec<String> {
+    let mut all: Vec<String> = some.iter().chain(more).cloned().collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Where the stored records of an object can be read.
+pub trait Records: Send + Sync {
+    /// Returns the stored record of a handler.
+    ///
+    /// # Errors
+    /// If what is stored under the handler's key is no record.
+    fn record(&self, id: &str) -> Result<Option<Record>, BrokenRecord>;
+}
+
+/// Something on the object is not what this engine, or kopf, has written there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read {place}: {problem}")]
+pub struct BrokenRecord {
+    /// The annotation or field.
+    pub place: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// One handler's entry in the state of a cycle.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The handler's id.
+    pub id: String,
+    /// The record as it is by now.
+    pub record: Record,
+    /// The record as it was read.
+    pub stored: Option<Record>,
+    /// Whether the handler takes part in this cycle; the others are only counted and purged.
+    pub active: bool,
+}
+
+/// The records of one cycle, in the order they came in.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    entries: Vec<Entry>,
+}
+
+impl State {
+    /// Returns the entry of a handler.
+    pub fn get(&self, id: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.id == id)
+    }
+
+    /// Returns the entry of a handler for changing it.
+    pub fn get_mut(&mut self, id: &str) -> Option<&mut Entry> {
+        self.entries.iter_mut().find(|entry| entry.id == id)
+    }
+
+    /// Takes over what is stored for a handler, if anything is, as inactive.
+    ///
+    /// # Errors
+    /// If the stored text is no record.
+    pub fn load(&mut self, id: &str, records: &dyn Records) -> Result<(), BrokenRecord> {
+        if self.get(id).is_none()
+            && let Some(record) = records.record(id)?
+        {
+            self.entries.push(Entry { id: id.to_owned(), stored: Some(record.clone()), record, active: false });
+        }
+        Ok(())
+    }
+
+    /// Makes a handler take part, with a fresh record if it has none.
+    pub fn activate(&mut self, id: &str, now: Timestamp, purpose: Option<Reason>) {
+        match self.get_mut(id) {
+            Some(entry) => entry.active = true,
+            None => {
+                self.entries.push(Entry { id: id.to_owned(), record: Record::fresh(now, purpose), stored: None, active: true });
+            }
+        }
+    }
+
+    /// Returns all entries.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// Returns all entries for changing them.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.entries.iter_mut()
+    }
+
+    /// Returns what differs from what was read.
+    pub fn changed(&self) -> Vec<(String, Record)> {
+        let is_changed = |entry: &&Entry| entry.stored.as_ref() != Some(&entry.record);
+        self.entries.iter().filter(is_changed).map(|entry| (entry.id.clone(), entry.record.clone())).collect()
+    }
+
+    /// Tells whether every handler that takes part has finished.
+    pub fn is_done(&self) -> bool {
+        self.active().all(Record::is_finished)
+    }
+
+    /// Returns the seconds until the next attempts of all unfinished handlers.
+    pub fn delays(&self, now: Timestamp) -> Vec<f64> {
+        self.active().filter(|record| !record.is_finished()).map(|record| record.delay(now)).collect()
+    }
+
+    fn active(&self) -> impl Iterator<Item = &Record> {
+        self.entries.iter().filter(|entry| entry.active).map(|entry| &entry.record)
+    }
+
+    /// Counts the records of a purpose (or of none): succeeded, failed, and left.
+    pub fn counts(&self, is_counted: impl Fn(Option<Reason>) -> bool) -> Counts {
+        let mut counts = Counts::default();
+        for entry in self.entries.iter().filter(|entry| is_counted(entry.record.purpose)) {
+            match (entry.record.success, entry.record.failure) {
+                (true, _) => counts.succeeded += 1,
+                (_, true) => counts.failed += 1,
+                _ => counts.left += 1,
+            }
+        }
+        counts
+    }
+
+    /// Returns the ids of all records and of everything below them.
+    pub fn all_ids(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().flat_map(|entry| std::iter::once(entry.id.as_str()).chain(entry.record.subrefs.iter().map(String::as_str)))
+    }
+}
+
+/// How many records are in which state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Finished well.
+    pub succeeded: usize,
+    /// Failed for good.
+    pub failed: usize,
+    /// Not finished.
+    pub left: usize,
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} succeeded; {} failed", self.succeeded, self.failed)
+    }
+}

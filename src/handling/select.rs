@@ -1,0 +1,104 @@
+//! Selection: which of the declared handlers a cause is for.
+
+use std::collections::BTreeSet;
+
+use super::cause::Cause;
+use super::filter::{Poll, Predicates, Unsettled, View, matches, prematches};
+use super::handler::{Handler, On};
+
+/// Returns the handlers of changes that a cause is for, in the order of declaration, each function once per id.
+///
+/// # Errors
+/// If expressions must be evaluated first, or the object is malformed.
+pub fn changing<'a>(
+    handlers: impl IntoIterator<Item = &'a Handler>,
+    cause: &Cause,
+    view: View<'_>,
+    predicates: &dyn Predicates,
+) -> Result<Vec<&'a Handler>, Unsettled> {
+    let is_meant = |handler: &Handler| handler.on.is_changing() && is_for_reason(handler.on, cause, view);
+    matching(handlers.into_iter().filter(|handler| is_meant(handler)), view, predicates)
+}
+
+fn is_for_reason(on: On, cause: &Cause, view: View<'_>) -> bool {
+    match on {
+        On::Resume { deleted } => cause.initial && (deleted || !view.body.is_deleting()),
+        _ => on.reason().is_none_or(|reason| reason == cause.reason),
+    }
+}
+
+/// Returns the handlers of raw events that an event is for.
+///
+/// # Errors
+/// If expressions must be evaluated first, or the object is malformed.
+pub fn watching<'a>(
+    handlers: impl IntoIterator<Item = &'a Handler>,
+    view: View<'_>,
+    predicates: &dyn Predicates,
+) -> Result<Vec<&'a Handler>, Unsettled> {
+    matching(handlers.into_iter().filter(|handler| handler.on == On::Event), view, predicates)
+}
+
+/// Returns the daemons and timers that an object is to have, except those that ended on their own.
+///
+/// # Errors
+/// If expressions must be evaluated first, or the object is malformed.
+pub fn spawning<'a>(
+    handlers: impl IntoIterator<Item = &'a Handler>,
+    ended: &BTreeSet<String>,
+    view: View<'_>,
+    predicates: &dyn Predicates,
+) -> Result<Vec<&'a Handler>, Unsettled> {
+    let is_meant = |handler: &&Handler| handler.on.is_spawning() && !ended.contains(&handler.id);
+    matching(handlers.into_iter().filter(is_meant), view, predicates)
+}
+
+/// Returns the handlers that match, each function once per id: the first declaration wins.
+pub(super) fn matching<'a>(
+    handlers: impl Iterator<Item = &'a Handler>,
+    view: View<'_>,
+    predicates: &dyn Predicates,
+) -> Result<Vec<&'a Handler>, Unsettled> {
+    let mut poll = Poll::default();
+    let mut selected = Vec::new();
+    for handler in handlers {
+        if poll.take(matches(handler, view, predicates))? {
+            selected.push(handler);
+        }
+    }
+    let selected = poll.settle(selected)?;
+    Ok(deduplicated(selected))
+}
+
+/// Tells whether any handler of changes concerns the object at all. If none does, the object is in stealth mode.
+///
+/// # Errors
+/// If expressions must be evaluated first, or the object is malformed.
+pub fn is_concerned<'a>(
+    handlers: impl IntoIterator<Item = &'a Handler>,
+    view: View<'_>,
+    predicates: &dyn Predicates,
+) -> Result<bool, Unsettled> {
+    any_prematches(handlers.into_iter().filter(|handler| handler.on.is_changing()), view, predicates)
+}
+
+/// Tells whether any of the handlers concerns the object; what is decided spares the questions behind it.
+pub(super) fn any_prematches<'a>(
+    handlers: impl Iterator<Item = &'a Handler>,
+    view: View<'_>,
+    predicates: &dyn Predicates,
+) -> Result<bool, Unsettled> {
+    let mut poll = Poll::default();
+    for handler in handlers {
+        if poll.take(prematches(handler, view, predicates))? {
+            return Ok(true);
+        }
+    }
+    poll.settle(false)
+}
+
+/// Returns the handlers with each function once per id.
+pub fn deduplicated<'a>(handlers: impl IntoIterator<Item = &'a Handler>) -> Vec<&'a Handler> {
+    let mut seen = BTreeSet::new();
+    handlers.into_iter().filter(|handler| seen.insert((&handler.function, &handler.id))).collect()
+}

@@ -1,0 +1,90 @@
+//! One pass over the sub-handlers of a call: the same as a cycle, without superseding, inside of the parent's attempt.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::attempt::Outcome;
+use super::cause::Reason;
+use super::conclude;
+use super::filter::{Predicates, Unsettled, View};
+use super::handler::Handler;
+use super::lifecycle::Lifecycle;
+use super::plan;
+use super::progress::{BrokenRecord, Record, Records, State};
+use super::select;
+
+/// One pass, from the registered sub-handlers to what the parent is told.
+#[derive(Debug)]
+pub struct Pass<'a> {
+    /// Those to be run, in order.
+    pub run: Vec<&'a Handler>,
+    state: State,
+}
+
+/// What a pass came to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PassEnd {
+    /// The records to store.
+    pub store: Vec<(String, Record)>,
+    /// The results to deliver, under the full ids.
+    pub results: Vec<(String, Value)>,
+    /// The ids that the parent, and all above it, must remember for purging.
+    pub subrefs: Vec<String>,
+    /// The seconds until the next attempt, if any sub-handler is unfinished.
+    pub delay: Option<f64>,
+}
+
+/// Returns the sub-handlers that take part.
+///
+/// The view's change is the parent's one: a sub-handler's field is relative to the parent's.
+///
+/// # Errors
+/// If expressions must be evaluated first, or the object is malformed.
+pub fn select<'a>(registered: &'a [Handler], view: View<'_>, predicates: &dyn Predicates) -> Result<Vec<&'a Handler>, Unsettled> {
+    select::matching(registered.iter(), view, predicates)
+}
+
+impl<'a> Pass<'a> {
+    /// Begins a pass with the sub-handlers that take part.
+    ///
+    /// # Errors
+    /// If what is stored on the object cannot be read.
+    pub fn begin(
+        registered: &'a [Handler],
+        selected: &[&'a Handler],
+        records: &dyn Records,
+        purpose: Reason,
+        lifecycle: Lifecycle,
+        now: Timestamp,
+        chance: &mut dyn FnMut(usize) -> usize,
+    ) -> Result<Self, BrokenRecord> {
+        let mut state = State::default();
+        for handler in registered {
+            state.load(&handler.id, records)?;
+        }
+        for handler in selected {
+            state.activate(&handler.id, now, Some(purpose));
+        }
+        let run = plan::choose(lifecycle, selected, &state, now, chance);
+        Ok(Self { run, state })
+    }
+
+    /// Returns the record that an attempt of a handler begins with.
+    pub fn record(&self, id: &str) -> Option<&Record> {
+        self.state.get(id).map(|entry| &entry.record)
+    }
+
+    /// Ends the pass.
+    pub fn end(mut self, outcomes: &[(String, Outcome)], now: Timestamp) -> PassEnd {
+        conclude::settle(&mut self.state, outcomes, now);
+        let mut subrefs: Vec<String> = self.state.all_ids().map(str::to_owned).collect();
+        subrefs.sort();
+        subrefs.dedup();
+        PassEnd {
+            store: self.state.changed(),
+            results: conclude::results(outcomes),
+            subrefs,
+            delay: self.state.delays(now).into_iter().reduce(f64::min),
+        }
+    }
+}

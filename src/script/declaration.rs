@@ -1,0 +1,169 @@
+//! What an operator declares to the script host: which code there is, for what, and within which limits.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+/// All the code of one operator.
+#[derive(Debug, Clone, Default)]
+pub struct Declaration {
+    /// The root of scripts, imports, and templates.
+    pub root: PathBuf,
+    /// What handlers and other bindings run; the number of a binding is its index.
+    pub bindings: Vec<Binding>,
+    /// The expressions of filters; the number of a predicate is its index.
+    pub expressions: Vec<Expression>,
+    /// What scripts may reach beyond the cluster.
+    pub allow: Allow,
+    /// The operator's name, which is its field manager.
+    pub operator: String,
+    /// The ids of all indexes, which are arguments of everything.
+    pub indexes: Vec<String>,
+}
+
+/// One binding: some code, and what it is called for.
+#[derive(Debug, Clone)]
+pub struct Binding {
+    /// The id, for messages.
+    pub id: String,
+    /// The code.
+    pub code: Code,
+    /// What it is called for, which decides the arguments it may name.
+    pub kind: BindingKind,
+    /// The budgets of one call.
+    pub limits: Limits,
+    /// Where the manifest names it, for messages: file, line, column.
+    pub place: Place,
+    /// What is passed to it as is.
+    pub param: Value,
+}
+
+/// A place in a file that a user wrote; lines and columns count from 1, columns in characters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The file, as the user knows it.
+    pub file: PathBuf,
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
+/// Where code comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Code {
+    /// A public function of a file, relative to the root.
+    Function {
+        /// The file.
+        file: PathBuf,
+        /// The function.
+        name: String,
+    },
+    /// The body of a function, written in the manifest.
+    Inline {
+        /// The text.
+        text: String,
+        /// Where the text begins.
+        place: Place,
+        /// The file whose functions, constants and imports it sees.
+        file: Option<PathBuf>,
+    },
+}
+
+/// What a binding is called for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BindingKind {
+    /// Changes: create, update, delete, resume, field.
+    Change,
+    /// Raw events.
+    Event,
+    /// Timers.
+    Timer,
+    /// Daemons.
+    Daemon,
+    /// Indexes.
+    Index,
+    /// Validating webhooks.
+    Validate,
+    /// Mutating webhooks.
+    Mutate,
+    /// Conversion webhooks.
+    Convert,
+    /// The startup activity, which may change the settings.
+    Startup,
+    /// The cleanup and probe activities.
+    Activity,
+    /// The login activity, which has no cluster to talk to yet.
+    Login,
+    /// Operator-level schedules.
+    Schedule,
+    /// The function of a level-triggered reconciliation.
+    Reconcile,
+    /// The function that maps a related object to the objects it concerns.
+    Map,
+}
+
+/// One expression of a filter.
+#[derive(Debug, Clone)]
+pub struct Expression {
+    /// The text.
+    pub text: String,
+    /// Where the text begins.
+    pub place: Place,
+    /// What the binding that it filters is called for.
+    pub kind: BindingKind,
+    /// Whether it is inside of a matcher, so that it sees the `value`.
+    pub has_value: bool,
+    /// The file whose functions it may call.
+    pub file: Option<PathBuf>,
+    /// Whether it yields a delay, seconds or a duration, and not a truth.
+    pub is_delay: bool,
+}
+
+/// The budgets of one call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// Rhai operations.
+    pub operations: u64,
+    /// Seconds of wall time, waits included; none for daemons.
+    pub time: Option<f64>,
+    /// Bytes, as near as the interpreter allows.
+    pub memory: u64,
+    /// Nested calls.
+    pub depth: usize,
+    /// Bytes of one string.
+    pub string_size: usize,
+    /// Items of one array.
+    pub array_size: usize,
+    /// Entries of one map.
+    pub map_size: usize,
+    /// Calls of the API.
+    pub api_calls: u64,
+    /// Lines that are printed or logged.
+    pub output: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            operations: 50_000_000,
+            time: Some(3600.0),
+            memory: 64 << 20,
+            depth: 64,
+            string_size: 4 << 20,
+            array_size: 100_000,
+            map_size: 100_000,
+            api_calls: 10_000,
+            output: 10_000,
+        }
+    }
+}
+
+/// What scripts may reach beyond the cluster; nothing by default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Allow {
+    /// Hosts, as `host`, `*.suffix`, with or without `:port`.
+    pub http: Vec<String>,
+    /// Names of environment variables.
+    pub env: Vec<String>,
+}
