@@ -3,4 +3,5 @@
 pub mod handling;
 pub mod kit;
 pub mod object;
+pub mod persistence;
 pub mod script;

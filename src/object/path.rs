@@ -108,6 +108,12 @@ pub fn resolve<'a>(value: &'a Value, keys: &[String]) -> Option<&'a Value> {
     keys.iter().try_fold(value, |value, key| value.as_object()?.get(key))
 }
 
+/// Returns what is at the end of the keys below a mapping.
+pub fn resolve_in<'a>(map: &'a Map<String, Value>, keys: &[String]) -> Option<&'a Value> {
+    let (first, rest) = keys.split_first()?;
+    resolve(map.get(first)?, rest)
+}
+
 /// A parent on the way to a field is not a mapping.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key:?} on the way to the field {path:?} is not a mapping")]

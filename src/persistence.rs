@@ -1,0 +1,13 @@
+//! How progress and the last handled essence stand on an object: annotations and status fields, in kopf's formats.
+//!
+//! What the records mean belongs to `handling`; when they are sent, to `reactor`.
+
+pub mod essence;
+pub mod key;
+pub mod record;
+pub mod storage;
+pub mod text;
+pub mod write;
+
+pub use record::Stored;
+pub use storage::{DiffbaseAnnotations, DiffbaseStatus, DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage, Storages};

@@ -1,0 +1,205 @@
+//! Essences: the part of an object whose changes are handled, and how the last handled one is kept.
+
+use serde_json::{Map, Value};
+
+use crate::handling::progress::BrokenRecord;
+use crate::handling::{Change, Handler};
+use crate::object::path;
+use crate::object::{Body, Patch};
+
+use super::key;
+use super::record::clear_progress;
+use super::storage::{DiffbaseStorage, Storages};
+use super::text;
+use super::write::mark;
+
+/// Returns the change from the last handled essence to the present one.
+///
+/// # Errors
+/// If what is stored is not JSON, or a watched field cannot be reached.
+pub fn change(storages: &Storages, body: &Body, extra_fields: &[Vec<String>]) -> Result<Change, BrokenRecord> {
+    let mut old = fetch(&storages.diffbase, body)?;
+    let mut new = build(&storages.diffbase, body, extra_fields)?;
+    for essence in old.iter_mut().chain([&mut new]) {
+        if let Value::Object(essence) = essence {
+            clear_progress(&storages.progress, essence);
+        }
+    }
+    Ok(Change::between(old, Some(new)))
+}
+
+/// Returns the fields that must be part of the essences of a kind, because handlers look at them.
+pub fn extra_fields<'a>(handlers: impl IntoIterator<Item = &'a Handler>) -> Vec<Vec<String>> {
+    let mut fields: Vec<Vec<String>> =
+        handlers.into_iter().filter_map(|handler| handler.field.as_ref()).map(|field| field.prefix().to_vec()).collect();
+    fields.sort();
+    fields.dedup();
+    fields
+}
+
+/// Returns the last handled essence, as it was stored.
+///
+/// # Errors
+/// If what is stored is not JSON.
+pub fn fetch(storage: &DiffbaseStorage, body: &Body) -> Result<Option<Value>, BrokenRecord> {
+    match storage {
+        DiffbaseStorage::Annotations(storage) => {
+            for key in key::keys(&storage.prefix, &storage.key, storage.v1, body) {
+                if let Some(essence) = parse(&key, body.annotation(&key))? {
+                    return Ok(Some(essence));
+                }
+            }
+            Ok(None)
+        }
+        DiffbaseStorage::Status(storage) => parse(&storage.field.join("."), path::resolve(body, &storage.field)),
+        DiffbaseStorage::Multi(storages) => {
+            for storage in storages {
+                if let Some(essence) = fetch(storage, body)? {
+                    return Ok(Some(essence));
+                }
+            }
+            Ok(None)
+        }
+    }
+}
+
+fn parse(place: &str, stored: Option<&Value>) -> Result<Option<Value>, BrokenRecord> {
+    let broken = |problem: String| BrokenRecord { place: place.to_owned(), problem };
+    match stored {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => {
+            let essence: Value = serde_json::from_str(text).map_err(|error| broken(error.to_string()))?;
+            Ok(Some(essence).filter(|essence| !essence.is_null()))
+        }
+        Some(_) => Err(broken("not a text with JSON".to_owned())),
+    }
+}
+
+/// Returns the essence of a body as a storage sees it.
+///
+/// # Errors
+/// If the way to a watched field leads through something else than mappings.
+pub fn build(storage: &DiffbaseStorage, body: &Body, extra_fields: &[Vec<String>]) -> Result<Value, BrokenRecord> {
+    let none = Vec::new();
+    let (ignored, own_keys) = match storage {
+        DiffbaseStorage::Annotations(storage) => (&storage.ignored_fields, key::keys(&storage.prefix, &storage.key, storage.v1, body)),
+        DiffbaseStorage::Status(storage) => (&storage.ignored_fields, Vec::new()),
+        DiffbaseStorage::Multi(_) => (&none, Vec::new()),
+    };
+    let mut essence = build_base(body, extra_fields)?;
+    for field in ignored {
+        path::remove(&mut essence, field);
+    }
+    if let DiffbaseStorage::Status(storage) = storage {
+        path::remove(&mut essence, &storage.field);
+    }
+    for key in own_keys {
+        path::remove(&mut essence, &["metadata".to_owned(), "annotations".to_owned(), key]);
+    }
+    remove_empty_stanzas(&mut essence);
+    let mut essence = Value::Object(essence);
+    if let DiffbaseStorage::Multi(storages) = storage {
+        for storage in storages {
+            essence = build(storage, &Body::from(essence), extra_fields)?;
+        }
+    }
+    Ok(essence)
+}
+
+fn build_base(body: &Body, extra_fields: &[Vec<String>]) -> Result<Map<String, Value>, BrokenRecord> {
+    let broken = |place: &str, problem: &str| BrokenRecord { place: place.to_owned(), problem: problem.to_owned() };
+    let body = body.as_object().ok_or_else(|| broken("the object", "not a mapping"))?;
+    let is_system = |key: &str| matches!(key, "apiVersion" | "kind" | "metadata" | "status");
+    let mut essence: Map<String, Value> =
+        body.iter().filter(|(key, _)| !is_system(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
+    let metadata = match body.get("metadata") {
+        None => None,
+        Some(Value::Object(metadata)) => Some(metadata),
+        Some(_) => return Err(broken("metadata", "not a mapping")),
+    };
+    let mut kept = Map::new();
+    if let Some(labels) = metadata.and_then(|metadata| metadata.get("labels")) {
+        kept.insert("labels".to_owned(), labels.clone());
+    }
+    if let Some(annotations) = metadata.and_then(|metadata| metadata.get("annotations")) {
+        let annotations = annotations.as_object().ok_or_else(|| broken("metadata.annotations", "not a mapping"))?;
+        kept.insert("annotations".to_owned(), Value::Object(cleaned(annotations)));
+    }
+    essence.insert("metadata".to_owned(), Value::Object(kept));
+    for field in extra_fields {
+        if let Some(value) = resolve_strictly(body, field)? {
+            path::ensure(&mut essence, field, value.clone()).map_err(|error| broken(&error.path, &error.to_string()))?;
+        }
+    }
+    remove_empty_stanzas(&mut essence);
+    Ok(essence)
+}
+
+/// Drops the annotations of all operators that are known by their prefix or by their mark.
+fn cleaned(annotations: &Map<String, Value>) -> Map<String, Value> {
+    let is_known = |prefix: &str| prefix == "kopf.zalando.org" || prefix.ends_with(".kopf.zalando.org");
+    let is_marked = |prefix: &str| is_known(prefix) || annotations.contains_key(&format!("{prefix}/kopf-managed"));
+    let is_kept = |key: &str| {
+        key != "kubectl.kubernetes.io/last-applied-configuration" && !key.split_once('/').is_some_and(|(prefix, _)| is_marked(prefix))
+    };
+    annotations.iter().filter(|(key, _)| is_kept(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// An absent field is no error, but something else than a mapping on the way is.
+fn resolve_strictly<'a>(body: &'a Map<String, Value>, field: &[String]) -> Result<Option<&'a Value>, BrokenRecord> {
+    let Some((last, parents)) = field.split_last() else { return Ok(None) };
+    let mut map = body;
+    for key in parents {
+        map = match map.get(key) {
+            None => return Ok(None),
+            Some(Value::Object(child)) => child,
+            Some(_) => return Err(BrokenRecord { place: field.join("."), problem: format!("{key} is not a mapping") }),
+        };
+    }
+    Ok(map.get(last))
+}
+
+/// Drops the stanzas that are left without content, from the inside out.
+pub(super) fn remove_empty_stanzas(essence: &mut Map<String, Value>) {
+    if let Some(Value::Object(metadata)) = essence.get_mut("metadata") {
+        for stanza in ["annotations", "labels"] {
+            if metadata.get(stanza).is_some_and(is_falsy) {
+                metadata.remove(stanza);
+            }
+        }
+    }
+    for stanza in ["metadata", "status"] {
+        if essence.get(stanza).is_some_and(is_falsy) {
+            essence.remove(stanza);
+        }
+    }
+}
+
+/// What Python takes for false.
+pub(super) fn is_falsy(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+    }
+}
+
+/// Puts an essence into a patch, as the last handled one.
+pub fn store(storage: &DiffbaseStorage, body: &Body, essence: &Value, patch: &mut Patch) {
+    match storage {
+        DiffbaseStorage::Annotations(storage) => {
+            let text = text::json(essence) + "\n";
+            for key in key::keys(&storage.prefix, &storage.key, storage.v1, body) {
+                super::write::annotate(patch, &key, Value::String(text.clone()));
+            }
+            mark(&storage.prefix, body, patch);
+        }
+        DiffbaseStorage::Status(storage) => {
+            super::write::ensure(patch, &storage.field, Value::String(text::json(essence)));
+        }
+        DiffbaseStorage::Multi(storages) => storages.iter().for_each(|storage| store(storage, body, essence, patch)),
+    }
+}

@@ -1,0 +1,81 @@
+//! Keys of annotations: how a handler's id becomes the name of an annotation, in both of kopf's forms.
+
+use base64::Engine as _;
+use base64::alphabet::Alphabet;
+use base64::engine::{GeneralPurpose, general_purpose};
+use blake2::Blake2b;
+use blake2::digest::Digest as _;
+use blake2::digest::consts::U4;
+use serde_json::Value;
+
+use crate::object::Body;
+
+/// The most characters of an annotation's name.
+const MAX_NAME: usize = 63;
+
+/// The characters of a hash suffix: a dash and six characters of base64.
+const SUFFIX: usize = 7;
+
+/// Returns the keys of an id on an object, in the order of reading: the current form, then the older one if it differs.
+pub fn keys(prefix: &str, id: &str, with_v1: bool, body: &Body) -> Vec<String> {
+    let id = marked(id, body);
+    let mut keys = vec![v2(prefix, &id)];
+    if with_v1 {
+        let old = v1(prefix, &id);
+        if old != keys[0] {
+            keys.push(old);
+        }
+    }
+    keys
+}
+
+/// Returns the id as it is used on this object: Deployments copy their annotations to their ReplicaSets, where they must not be taken for own ones.
+pub fn marked(id: &str, body: &Body) -> String {
+    let is_of_deployment = || {
+        let owners = body.metadata().and_then(|metadata| metadata.get("ownerReferences")).and_then(Value::as_array);
+        owners.is_some_and(|owners| owners.iter().any(|owner| owner.get("kind").is_some_and(|kind| kind == "Deployment")))
+    };
+    let is_replica_set = body.get("kind").is_some_and(|kind| kind == "ReplicaSet");
+    if is_replica_set && is_of_deployment() { format!("{id}-ofDRS") } else { id.to_owned() }
+}
+
+/// Returns the current form: the hash is over the raw id.
+pub fn v2(prefix: &str, id: &str) -> String {
+    let safe = safe(id);
+    if id.chars().count() <= MAX_NAME {
+        return format!("{prefix}/{}", first(&safe, MAX_NAME));
+    }
+    format!("{prefix}/{}{}", first(&safe, MAX_NAME - SUFFIX), suffix(id))
+}
+
+/// Returns the older form: the prefix counts too, and the hash is over the safe id.
+pub fn v1(prefix: &str, id: &str) -> String {
+    let safe = safe(id);
+    let room = MAX_NAME as isize - prefix.chars().count() as isize - 1;
+    if safe.chars().count() as isize <= room {
+        return format!("{prefix}/{safe}");
+    }
+    format!("{prefix}/{}{}", cut(&safe, room - SUFFIX as isize), suffix(&safe))
+}
+
+fn safe(id: &str) -> String {
+    id.replace('/', ".").replace(['<', '>'], "_")
+}
+
+fn first(text: &str, count: usize) -> String {
+    text.chars().take(count).collect()
+}
+
+/// Cuts as Python's slices do: a negative count drops characters from the end.
+fn cut(text: &str, count: isize) -> String {
+    let length = text.chars().count();
+    let kept = if count >= 0 { count as usize } else { length.saturating_sub(count.unsigned_abs()) };
+    first(text, kept)
+}
+
+fn suffix(text: &str) -> String {
+    let digest = Blake2b::<U4>::digest(text.as_bytes());
+    let alphabet = Alphabet::new("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-.").expect("64 different characters");
+    let encoded = GeneralPurpose::new(&alphabet, general_purpose::PAD).encode(digest);
+    format!("-{}", encoded.trim_end_matches(['=', '-', '.']))
+}

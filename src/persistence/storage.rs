@@ -1,0 +1,149 @@
+//! Storages: where on an object progress and essences are kept.
+
+/// Kopf's prefix of annotations.
+pub const PREFIX: &str = "kopf.zalando.org";
+
+/// Kopf's finalizer.
+pub const FINALIZER: &str = "kopf.zalando.org/KopfFinalizerMarker";
+
+/// Where one operator keeps what it remembers of objects.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Storages {
+    /// The finalizer that holds objects back.
+    pub finalizer: String,
+    /// Where progress is kept.
+    pub progress: ProgressStorage,
+    /// Where the last handled essence is kept.
+    pub diffbase: DiffbaseStorage,
+}
+
+impl Default for Storages {
+    fn default() -> Self {
+        Self { finalizer: FINALIZER.to_owned(), progress: ProgressStorage::default(), diffbase: DiffbaseStorage::default() }
+    }
+}
+
+/// Where progress is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ProgressStorage {
+    /// In annotations.
+    Annotations(ProgressAnnotations),
+    /// In a field of the status.
+    Status(ProgressStatus),
+    /// In all of these; what is found first is read.
+    Multi(Vec<ProgressStorage>),
+    /// In annotations; what older versions left in the status is read and purged, never written.
+    Smart {
+        /// Where it is kept.
+        annotations: ProgressAnnotations,
+        /// Where it was kept.
+        status: ProgressStatus,
+    },
+}
+
+impl Default for ProgressStorage {
+    fn default() -> Self {
+        Self::Smart { annotations: ProgressAnnotations::default(), status: ProgressStatus::default() }
+    }
+}
+
+/// Progress in annotations.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProgressAnnotations {
+    /// The prefix of the keys.
+    pub prefix: String,
+    /// Whether the older form of long keys is written too.
+    pub v1: bool,
+    /// Whether nulls are written.
+    pub verbose: bool,
+    /// The name of the annotation that is changed to get an event.
+    pub touch_key: String,
+}
+
+impl Default for ProgressAnnotations {
+    fn default() -> Self {
+        Self { prefix: PREFIX.to_owned(), v1: true, verbose: false, touch_key: "touch-dummy".to_owned() }
+    }
+}
+
+/// Progress in the status.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProgressStatus {
+    /// The field of the records.
+    pub field: Vec<String>,
+    /// The field that is changed to get an event.
+    pub touch_field: Vec<String>,
+}
+
+impl ProgressStatus {
+    /// Returns the fields below `status.<name>`.
+    pub fn named(name: &str) -> Self {
+        let below = |leaf: &str| vec!["status".to_owned(), name.to_owned(), leaf.to_owned()];
+        Self { field: below("progress"), touch_field: below("dummy") }
+    }
+}
+
+impl Default for ProgressStatus {
+    fn default() -> Self {
+        Self::named("kopf")
+    }
+}
+
+/// Where the last handled essence is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DiffbaseStorage {
+    /// In an annotation.
+    Annotations(DiffbaseAnnotations),
+    /// In a field of the status.
+    Status(DiffbaseStatus),
+    /// In all of these; what is found first is read.
+    Multi(Vec<DiffbaseStorage>),
+}
+
+impl Default for DiffbaseStorage {
+    fn default() -> Self {
+        Self::Annotations(DiffbaseAnnotations::default())
+    }
+}
+
+/// The essence in an annotation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiffbaseAnnotations {
+    /// The prefix of the key.
+    pub prefix: String,
+    /// The name of the annotation.
+    pub key: String,
+    /// Whether the older form of long keys is written too.
+    pub v1: bool,
+    /// Fields that do not belong to the essence.
+    pub ignored_fields: Vec<Vec<String>>,
+}
+
+impl Default for DiffbaseAnnotations {
+    fn default() -> Self {
+        Self { prefix: PREFIX.to_owned(), key: "last-handled-configuration".to_owned(), v1: true, ignored_fields: Vec::new() }
+    }
+}
+
+/// The essence in the status.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiffbaseStatus {
+    /// The field.
+    pub field: Vec<String>,
+    /// Fields that do not belong to the essence.
+    pub ignored_fields: Vec<Vec<String>>,
+}
+
+impl DiffbaseStatus {
+    /// Returns the field below `status.<name>`.
+    pub fn named(name: &str) -> Self {
+        let field = ["status", name, "last-handled-configuration"].map(str::to_owned).to_vec();
+        Self { field, ignored_fields: Vec::new() }
+    }
+}
+
+impl Default for DiffbaseStatus {
+    fn default() -> Self {
+        Self::named("kopf")
+    }
+}

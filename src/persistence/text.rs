@@ -1,0 +1,143 @@
+//! JSON and times as Python writes them, which is what stands on objects.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use jiff::fmt::temporal::Pieces;
+use jiff::tz::Offset;
+use serde_json::{Number, Value};
+
+use crate::handling::Moment;
+
+/// Returns JSON without white space, with all characters but printable ASCII escaped, and floats as Python prints them.
+pub fn json(value: &Value) -> String {
+    let mut text = String::new();
+    write_value(&mut text, value);
+    text
+}
+
+fn write_value(text: &mut String, value: &Value) {
+    match value {
+        Value::Null => text.push_str("null"),
+        Value::Bool(flag) => text.push_str(if *flag { "true" } else { "false" }),
+        Value::Number(number) => write_number(text, number),
+        Value::String(string) => write_string(text, string),
+        Value::Array(items) => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                write_value(text, item);
+            }
+            text.push(']');
+        }
+        Value::Object(map) => write_entries(text, map.iter().map(|(key, value)| (key.as_str(), value))),
+    }
+}
+
+/// Writes a mapping in the order of its entries.
+pub fn write_entries<'a>(text: &mut String, entries: impl Iterator<Item = (&'a str, &'a Value)>) {
+    text.push('{');
+    for (index, (key, value)) in entries.enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        write_string(text, key);
+        text.push(':');
+        write_value(text, value);
+    }
+    text.push('}');
+}
+
+fn write_string(text: &mut String, string: &str) {
+    text.push('"');
+    for c in string.chars() {
+        match c {
+            '"' => text.push_str("\\\""),
+            '\\' => text.push_str("\\\\"),
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            '\u{8}' => text.push_str("\\b"),
+            '\u{c}' => text.push_str("\\f"),
+            ' '..='~' => text.push(c),
+            _ => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(text, "\\u{unit:04x}");
+                }
+            }
+        }
+    }
+    text.push('"');
+}
+
+fn write_number(text: &mut String, number: &Number) {
+    match number.as_f64() {
+        Some(float) if number.is_f64() => text.push_str(&python_float(float)),
+        _ => {
+            let _ = write!(text, "{number}");
+        }
+    }
+}
+
+/// Python switches to exponents below 1e-4 and from 1e16 on, and writes them with a sign and two digits.
+fn python_float(float: f64) -> String {
+    let scientific = format!("{float:e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..16).contains(&exponent) {
+        return if float.fract() == 0.0 { format!("{float:.1}") } else { format!("{float}") };
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{mantissa}e{sign}{:02}", exponent.abs())
+}
+
+/// Returns a moment in ISO 8601 with six digits and an explicit offset.
+pub fn moment(moment: Moment) -> String {
+    let offset = Offset::from_seconds(moment.offset).unwrap_or(Offset::UTC);
+    let time = offset.to_datetime(moment.at);
+    let (date, sub) = (time.date(), time.subsec_nanosecond() / 1_000);
+    let (sign, east) = if moment.offset < 0 { ('-', -moment.offset) } else { ('+', moment.offset) };
+    format!("{date}T{:02}:{:02}:{:02}.{sub:06}{sign}{:02}:{:02}", time.hour(), time.minute(), time.second(), east / 3600, east / 60 % 60)
+}
+
+/// Reads a moment in ISO 8601; an offset, or `Z`, is required.
+///
+/// # Errors
+/// The text of what is wrong.
+pub fn parse_moment(text: &str) -> Result<Moment, String> {
+    let pieces = Pieces::parse(text).map_err(|error| error.to_string())?;
+    let offset = pieces.to_numeric_offset().ok_or("the timestamp has no offset from UTC")?;
+    let time = pieces.date().to_datetime(pieces.time().unwrap_or_default());
+    let at = offset.to_timestamp(time).map_err(|error| error.to_string())?;
+    Ok(Moment { at, offset: offset.seconds() })
+}
+
+/// Returns the text of a touch: kopf prints the moment without a fraction if there is none.
+pub fn touch(now: Timestamp) -> String {
+    let text = moment(Moment::utc(now));
+    text.replace(".000000", "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn json_is_written_as_python_does() {
+        let value = json!({"a": "é\n\u{1F600}\u{7f}/", "f": [1.0, 1e21, 1e-7, 0.1, 123_456_789.125], "i": 12_345_678_901_234_567_890_u64});
+        let expected = r#"{"a":"\u00e9\n\ud83d\ude00\u007f/","f":[1.0,1e+21,1e-07,0.1,123456789.125],"i":12345678901234567890}"#;
+        assert_eq!(super::json(&value), expected);
+    }
+
+    #[test]
+    fn offsets_of_moments_are_kept() {
+        let parsed = parse_moment("2020-12-31T23:59:59.123456+02:00").unwrap();
+        assert_eq!(moment(parsed), "2020-12-31T23:59:59.123456+02:00");
+        assert_eq!(moment(parse_moment("2020-12-31T23:59:59Z").unwrap()), "2020-12-31T23:59:59.000000+00:00");
+        assert!(parse_moment("2020-12-31T23:59:59").is_err());
+        assert!(parse_moment("yesterday").is_err());
+    }
+}

@@ -1,0 +1,145 @@
+//! Writing: how a decision becomes part of a patch.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use crate::handling::{Decision, Record};
+use crate::object::path;
+use crate::object::{Body, Patch};
+
+use super::essence;
+use super::key;
+use super::record::entries;
+use super::storage::{ProgressAnnotations, ProgressStatus, ProgressStorage, Storages};
+use super::text;
+
+/// Puts what was decided into the patch: first what is superseded goes, then records and results come, then what is finished goes.
+pub fn write(storages: &Storages, body: &Body, decision: &Decision, patch: &mut Patch) {
+    purge(&storages.progress, body, &decision.superseded, patch);
+    for (id, record) in &decision.store {
+        store(&storages.progress, body, id, record, patch);
+    }
+    for (id, result) in &decision.results {
+        patch.deliver(id, result.clone());
+    }
+    purge(&storages.progress, body, &decision.purge, patch);
+    if let Some(essence) = &decision.essence {
+        essence::store(&storages.diffbase, body, essence, patch);
+    }
+}
+
+/// Puts a record into the patch.
+pub fn store(storage: &ProgressStorage, body: &Body, id: &str, record: &Record, patch: &mut Patch) {
+    match storage {
+        ProgressStorage::Annotations(annotations) | ProgressStorage::Smart { annotations, .. } => {
+            store_annotation(annotations, body, id, record, patch);
+        }
+        ProgressStorage::Status(status) => {
+            let record = entries(record).into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+            ensure(patch, &below(&status.field, id), Value::Object(record));
+        }
+        ProgressStorage::Multi(storages) => storages.iter().for_each(|storage| store(storage, body, id, record, patch)),
+    }
+}
+
+fn store_annotation(storage: &ProgressAnnotations, body: &Body, id: &str, record: &Record, patch: &mut Patch) {
+    let entries: Vec<_> = entries(record).into_iter().filter(|(_, value)| storage.verbose || !value.is_null()).collect();
+    let mut text = String::new();
+    text::write_entries(&mut text, entries.iter().map(|(key, value)| (*key, value)));
+    for key in key::keys(&storage.prefix, id, storage.v1, body) {
+        annotate(patch, &key, Value::String(text.clone()));
+    }
+    mark(&storage.prefix, body, patch);
+}
+
+/// Purges records: what is on the object is nulled, what is only in the patch is dropped from it.
+pub fn purge(storage: &ProgressStorage, body: &Body, ids: &[String], patch: &mut Patch) {
+    for id in ids {
+        match storage {
+            ProgressStorage::Annotations(annotations) => purge_annotation(annotations, body, id, patch),
+            ProgressStorage::Status(status) => purge_field(body, &below(&status.field, id), patch),
+            ProgressStorage::Multi(storages) => {
+                for storage in storages {
+                    purge(storage, body, std::slice::from_ref(id), patch);
+                }
+            }
+            ProgressStorage::Smart { annotations, status } => {
+                purge_annotation(annotations, body, id, patch);
+                purge_field(body, &below(&status.field, id), patch);
+            }
+        }
+    }
+}
+
+fn purge_annotation(storage: &ProgressAnnotations, body: &Body, id: &str, patch: &mut Patch) {
+    for key in key::keys(&storage.prefix, id, storage.v1, body) {
+        purge_field(body, &annotation_field(&key), patch);
+    }
+}
+
+fn purge_field(body: &Body, field: &[String], patch: &mut Patch) {
+    if path::resolve(body, field).is_some() {
+        ensure(patch, field, Value::Null);
+    } else {
+        path::remove(&mut patch.merge, field);
+    }
+}
+
+/// Returns the patch that changes nothing but a dummy, to get an event of the object; with nothing for the moment, the dummy goes.
+pub fn touch(storage: &ProgressStorage, body: &Body, now: Option<Timestamp>, patch: &mut Patch) {
+    let value = now.map_or(Value::Null, |now| Value::String(text::touch(now)));
+    match storage {
+        ProgressStorage::Annotations(annotations) | ProgressStorage::Smart { annotations, .. } => {
+            for key in key::keys(&annotations.prefix, &annotations.touch_key, annotations.v1, body) {
+                if body.annotation(&key).unwrap_or(&Value::Null) != &value {
+                    annotate(patch, &key, value.clone());
+                    mark(&annotations.prefix, body, patch);
+                }
+            }
+        }
+        ProgressStorage::Status(ProgressStatus { touch_field, .. }) => {
+            if path::resolve(body, touch_field).unwrap_or(&Value::Null) != &value {
+                ensure(patch, touch_field, value);
+            }
+        }
+        ProgressStorage::Multi(storages) => storages.iter().for_each(|storage| touch(storage, body, now, patch)),
+    }
+}
+
+/// Marks the annotations of a custom prefix as an operator's. The default prefix is known by its name; `kopf.` prefixes want to stay unseen.
+pub(super) fn mark(prefix: &str, body: &Body, patch: &mut Patch) {
+    let key = format!("{prefix}/kopf-managed");
+    let is_marked = || body.annotation(&key).is_some() || path::resolve_in(&patch.merge, &annotation_field(&key)).is_some();
+    if !prefix.is_empty() && !prefix.starts_with("kopf.") && !is_marked() {
+        annotate(patch, &key, Value::String("yes".to_owned()));
+    }
+}
+
+/// Puts an annotation into the patch.
+pub(super) fn annotate(patch: &mut Patch, key: &str, value: Value) {
+    ensure(patch, &annotation_field(key), value);
+}
+
+/// Puts a field into the patch; a handler's own patch of a parent with something else than a mapping gives way.
+pub(super) fn ensure(patch: &mut Patch, field: &[String], value: Value) {
+    if path::ensure(&mut patch.merge, field, value.clone()).is_err() {
+        let mut map = &mut patch.merge;
+        for key in &field[..field.len() - 1] {
+            let child = map.entry(key.clone()).or_insert_with(|| Value::Object(Map::new()));
+            if !child.is_object() {
+                *child = Value::Object(Map::new());
+            }
+            let Value::Object(child) = child else { return };
+            map = child;
+        }
+        map.insert(field[field.len() - 1].clone(), value);
+    }
+}
+
+fn annotation_field(key: &str) -> [String; 3] {
+    ["metadata".to_owned(), "annotations".to_owned(), key.to_owned()]
+}
+
+fn below(field: &[String], leaf: &str) -> Vec<String> {
+    field.iter().cloned().chain([leaf.to_owned()]).collect()
+}
