@@ -1,7 +1,9 @@
 //! kopfd: a Kubernetes operator engine with the semantics of kopf.
 
+pub mod cluster;
 pub mod handling;
 pub mod kit;
 pub mod object;
 pub mod persistence;
+pub mod reactor;
 pub mod script;

@@ -1,0 +1,17 @@
+//! From watch events to patches: the watchers, the queues, one worker per object, and the cycle that each event goes through.
+//!
+//! What should happen is decided in `handling`; here it is waited for and carried out.
+
+pub mod cycle;
+pub mod error;
+pub mod mailbox;
+pub mod memory;
+pub mod throttle;
+pub mod worker;
+pub mod world;
+
+pub use cycle::Served;
+pub use error::Error;
+pub use mailbox::{Event, Mailbox};
+pub use memory::Memories;
+pub use world::World;

@@ -1,0 +1,138 @@
+//! The mailbox of one object: events wait here for the object's worker, in order.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::object::Sighting;
+
+/// Events that may wait for one object. An object that changes faster than its handlers run would fill the memory;
+/// beyond this, intermediate states are skipped, as they are after a reconnection.
+const CAPACITY: usize = 128;
+
+/// An event of one object, as it came.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// How the object came to our notice.
+    pub sighting: Sighting,
+    /// The object as JSON text. It is parsed when it is its turn.
+    pub raw: Arc<str>,
+}
+
+/// Where events of one object wait. Events that wait put pressure on whatever the worker sleeps for.
+#[derive(Debug, Default)]
+pub struct Mailbox {
+    state: Mutex<State>,
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    events: VecDeque<Event>,
+    is_closed: bool,
+}
+
+impl Mailbox {
+    /// Puts an event behind the others. Returns false if it took the place of one that waited.
+    pub fn put(&self, event: Event) -> bool {
+        let mut state = self.state.lock();
+        let is_full = state.events.len() >= CAPACITY;
+        if is_full {
+            state.events.pop_back();
+        }
+        state.events.push_back(event);
+        drop(state);
+        self.arrived.notify_one();
+        !is_full
+    }
+
+    /// Marks the end: what waits is still processed, nothing comes after it.
+    pub fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.arrived.notify_one();
+    }
+
+    /// Tells whether no events wait.
+    pub fn is_empty(&self) -> bool {
+        self.state.lock().events.is_empty()
+    }
+
+    /// Waits for an event, at most for a time; returns nothing after that, or at the end.
+    ///
+    /// *Cancel safety*: an event is either returned or stays.
+    pub async fn take(&self, timeout: Duration) -> Option<Event> {
+        let deadline = tokio::time::Instant::now() + timeout;
+        loop {
+            {
+                let mut state = self.state.lock();
+                if let Some(event) = state.events.pop_front() {
+                    return Some(event);
+                }
+                if state.is_closed {
+                    return None;
+                }
+            }
+            if tokio::time::timeout_at(deadline, self.arrived.notified()).await.is_err() && self.is_empty() {
+                return None;
+            }
+        }
+    }
+
+    /// Sleeps, but not longer than until an event waits. Returns whether it slept in full.
+    ///
+    /// *Cancel safety*: the sleep may be dropped.
+    pub async fn sleep(&self, duration: Duration) -> bool {
+        if duration.is_zero() {
+            return true;
+        }
+        let deadline = tokio::time::Instant::now() + duration;
+        while self.is_empty() {
+            if tokio::time::timeout_at(deadline, self.arrived.notified()).await.is_err() {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(text: &str) -> Event {
+        Event { sighting: Sighting::Modified, raw: Arc::from(text) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sleep_ends_when_an_event_arrives() {
+        let mailbox = Arc::new(Mailbox::default());
+        assert!(mailbox.sleep(Duration::from_secs(5)).await);
+        let sender = Arc::clone(&mailbox);
+        let send = async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            sender.put(event("a"));
+        };
+        let (slept_in_full, ()) = tokio::join!(mailbox.sleep(Duration::from_secs(5)), send);
+        assert!(!slept_in_full);
+        assert!(!mailbox.sleep(Duration::from_secs(5)).await, "the event still waits");
+        assert_eq!(&*mailbox.take(Duration::ZERO).await.unwrap().raw, "a");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_mailbox_keeps_the_newest_state() {
+        let mailbox = Mailbox::default();
+        for number in 0..CAPACITY {
+            assert!(mailbox.put(event(&number.to_string())));
+        }
+        assert!(!mailbox.put(event("newest")));
+        mailbox.close();
+        let mut last = None;
+        while let Some(event) = mailbox.take(Duration::from_secs(1)).await {
+            last = Some(event.raw);
+        }
+        assert_eq!(last.as_deref(), Some("newest"));
+    }
+}

@@ -1,0 +1,88 @@
+//! What is remembered of each object between its events. It may vanish at any moment; the object is the truth.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+
+use crate::handling::cause;
+use crate::object::Transform;
+
+use super::throttle::Throttle;
+
+/// The memories of all objects of one kind, by their unique ids.
+#[derive(Debug, Default)]
+pub struct Memories {
+    entries: Mutex<HashMap<Box<str>, Entry>>,
+}
+
+/// What is remembered of one object. Most objects need no more than the flags.
+#[derive(Debug, Default)]
+struct Entry {
+    flags: cause::Memory,
+    rare: Option<Box<Rare>>,
+}
+
+/// What few objects have.
+#[derive(Debug, Default, Clone)]
+pub struct Rare {
+    /// Functions that could not be applied yet.
+    pub remaining: Vec<Transform>,
+    /// The throttling after errors.
+    pub throttle: Throttle,
+}
+
+impl Rare {
+    fn is_needed(&self) -> bool {
+        !self.remaining.is_empty() || !self.throttle.is_idle()
+    }
+}
+
+impl Memories {
+    /// Notes that an object was seen. Only the first sight decides how it was noticed.
+    pub fn notice(&self, uid: &str, by_listing: bool) {
+        let mut entries = self.entries.lock();
+        if !entries.contains_key(uid) {
+            let flags = cause::Memory { noticed_by_listing: by_listing, fully_handled_once: false };
+            entries.insert(uid.into(), Entry { flags, rare: None });
+        }
+    }
+
+    /// Returns what the causes depend on.
+    pub fn flags(&self, uid: &str) -> cause::Memory {
+        self.entries.lock().get(uid).map(|entry| entry.flags).unwrap_or_default()
+    }
+
+    /// Notes that a handling cycle has come to its end.
+    pub fn mark_handled(&self, uid: &str) {
+        if let Some(entry) = self.entries.lock().get_mut(uid) {
+            entry.flags.fully_handled_once = true;
+        }
+    }
+
+    /// Takes what few objects have; the worker keeps it while it works.
+    pub fn take_rare(&self, uid: &str) -> Rare {
+        self.entries.lock().get_mut(uid).and_then(|entry| entry.rare.take()).map(|rare| *rare).unwrap_or_default()
+    }
+
+    /// Gives it back when the worker rests.
+    pub fn keep_rare(&self, uid: &str, rare: Rare) {
+        if let Some(entry) = self.entries.lock().get_mut(uid) {
+            entry.rare = rare.is_needed().then(|| Box::new(rare));
+        }
+    }
+
+    /// Forgets a deleted object; if it comes again, it is a new one.
+    pub fn forget(&self, uid: &str) {
+        self.entries.lock().remove(uid);
+    }
+
+    /// Returns the number of objects that are remembered.
+    pub fn len(&self) -> usize {
+        self.entries.lock().len()
+    }
+
+    /// Tells whether nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

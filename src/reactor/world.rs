@@ -1,0 +1,45 @@
+//! What a cycle needs of the world around it: somebody who runs scripts, somebody who sends patches, a clock, and an ear.
+
+use futures::future::BoxFuture;
+
+use crate::cluster::Applied;
+use crate::handling::spawning::Companions;
+use crate::handling::{Handler, Telling};
+use crate::kit::Clock;
+use crate::object::{Body, Patch, Resource, Sighting};
+use crate::script::{Arguments, Call, Evaluation, Returned};
+
+use super::Error;
+
+/// The world around the cycles of one operator.
+pub trait World: Send + Sync {
+    /// Calls a handler.
+    fn call<'a>(&'a self, handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned>;
+
+    /// Evaluates an expression of a filter. The error is a text.
+    fn evaluate<'a>(&'a self, arguments: &'a Arguments, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>>;
+
+    /// Sends a patch.
+    fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>>;
+
+    /// Starts and stops what runs along with the object, and says what the cycle has to wait for.
+    fn accompany<'a>(&'a self, arguments: &'a Arguments, is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>>;
+
+    /// Tells a line about an object.
+    fn tell(&self, telling: Telling);
+
+    /// Tells whether debugging lines are heard, so that costly ones need not be made.
+    fn is_debugging(&self) -> bool;
+
+    /// The clock.
+    fn clock(&self) -> &Clock;
+
+    /// Returns a number below the bound, by chance.
+    fn chance(&self, bound: usize) -> usize;
+
+    /// Notes that an object was taken up, for those who follow the engine step by step.
+    fn taken_up(&self, _sighting: Sighting, _body: &Body, _consistency_in: Option<f64>) {}
+
+    /// Notes that an object is gone for good.
+    fn forget(&self, _memo: &str) {}
+}
