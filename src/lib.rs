@@ -7,3 +7,4 @@ pub mod object;
 pub mod persistence;
 pub mod reactor;
 pub mod script;
+pub mod telemetry;
