@@ -2,10 +2,12 @@
 
 pub mod backoff;
 pub mod clock;
+pub mod crowd;
 pub mod stop;
 pub mod tasks;
 
 pub use backoff::Backoff;
 pub use clock::Clock;
+pub use crowd::Crowd;
 pub use stop::Stop;
 pub use tasks::{Ended, Tasks};
