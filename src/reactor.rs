@@ -6,6 +6,7 @@ pub mod cycle;
 pub mod error;
 pub mod mailbox;
 pub mod memory;
+pub mod observation;
 pub mod throttle;
 pub mod worker;
 pub mod world;
