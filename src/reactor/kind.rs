@@ -64,6 +64,11 @@ impl<W: World + 'static> Kind<W> {
         }
     }
 
+    /// Returns the kind with what another one remembered.
+    pub fn with_memories(self, memories: Arc<Memories>) -> Self {
+        Self { memories, ..self }
+    }
+
     /// Puts an event of an object into its queue, and starts a worker if it has none. Waits while too many are being taken up.
     async fn put(self: &Arc<Self>, uid: &str, head: &Head<'_>, event: Event) {
         if let Queued::First(uid, mailbox) = self.queues.put(uid, event) {
@@ -134,13 +139,12 @@ fn span(served: &Served, head: &Head<'_>, uid: &str) -> Span {
 /// What one watch gives its events to.
 pub struct KindSink<W: World> {
     kind: Arc<Kind<W>>,
-    listed: Option<tokio::sync::oneshot::Sender<()>>,
 }
 
 impl<W: World> KindSink<W> {
-    /// Returns the sink of a kind; `listed` hears of the first complete list.
-    pub fn new(kind: Arc<Kind<W>>, listed: Option<tokio::sync::oneshot::Sender<()>>) -> Self {
-        Self { kind, listed }
+    /// Returns the sink of a kind.
+    pub fn new(kind: Arc<Kind<W>>) -> Self {
+        Self { kind }
     }
 }
 
@@ -166,11 +170,7 @@ impl<W: World + 'static> Sink for KindSink<W> {
         kind.put(uid, seen.head, Event { sighting: seen.sighting, raw: Arc::from(seen.text) }).await;
     }
 
-    async fn listed(&mut self) {
-        if let Some(listed) = self.listed.take() {
-            let _ = listed.send(());
-        }
-    }
+    async fn listed(&mut self) {}
 
     fn troubled(&mut self, error: &cluster::Error) {
         // The watcher tells of its failures by itself and goes on; a missing kind is noticed by the observer of kinds.

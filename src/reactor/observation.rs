@@ -1,0 +1,189 @@
+//! Which of a cluster's kinds are served, and for what: decided anew whenever kinds are discovered.
+//!
+//! Asking the cluster for its kinds belongs to `cluster`; starting and stopping watchers belongs to who keeps the [`Insights`].
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::handling::{Handler, Telling};
+use crate::object::{Resource, Selector};
+
+/// The groups that the engine itself needs, whatever the handlers are for.
+const OWN_GROUPS: [&str; 5] = ["", "apiextensions.k8s.io", "admissionregistration.k8s.io", "kopf.dev", "zalando.org"];
+
+/// The selectors of everything that is declared, by what their kinds are needed for.
+#[derive(Debug, Clone, Default)]
+pub struct Purposes {
+    /// Those whose kinds are watched: of indexes, events, daemons, timers, and changes.
+    pub watched: Vec<Selector>,
+    /// Those of them that keep something on objects: of daemons, timers, and changes.
+    pub patched: Vec<Selector>,
+    /// Those of them that must be listed in full before anything is handled: of indexes.
+    pub indexed: Vec<Selector>,
+    /// Those of admission handlers, whose kinds need not be watched.
+    pub webhook: Vec<Selector>,
+}
+
+impl Purposes {
+    /// Returns the purposes of handlers of objects.
+    pub fn of_handlers<'a>(handlers: impl IntoIterator<Item = &'a Handler>) -> Self {
+        let mut purposes = Self::default();
+        for handler in handlers {
+            purposes.watched.extend(handler.selectors.iter().cloned());
+            if handler.on.is_changing() || handler.on.is_spawning() {
+                purposes.patched.extend(handler.selectors.iter().cloned());
+            }
+        }
+        purposes
+    }
+
+    /// Returns the groups to be asked for their kinds; none for all of them, because some selector names no group.
+    pub fn groups(&self) -> Option<BTreeSet<&str>> {
+        let named: Option<BTreeSet<&str>> = self.all().map(|selector| selector.group.as_deref()).collect();
+        named.map(|named| named.into_iter().chain(OWN_GROUPS).collect())
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Selector> {
+        self.watched.iter().chain(&self.webhook)
+    }
+}
+
+/// The kinds that are served, by what they are needed for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Insights {
+    /// Those that are watched.
+    pub watched: BTreeSet<Arc<Resource>>,
+    /// Those that are indexed; some of them may not be watchable.
+    pub indexed: BTreeSet<Arc<Resource>>,
+    /// Those that webhooks are registered for.
+    pub webhook: BTreeSet<Arc<Resource>>,
+}
+
+impl Insights {
+    /// Takes over the kinds that were discovered, in one group or in all of them, and returns the warnings about what is not served.
+    ///
+    /// Kinds of other groups stay as they are.
+    pub fn revise(&mut self, purposes: &Purposes, group: Option<&str>, discovered: &[Arc<Resource>]) -> Vec<Telling> {
+        renew(&mut self.indexed, &purposes.indexed, group, discovered);
+        renew(&mut self.webhook, &purposes.webhook, group, discovered);
+        renew(&mut self.watched, &purposes.watched, group, discovered);
+        let warnings = [
+            self.drop_ambiguous(&purposes.watched),
+            self.find_unresolved(&purposes.watched),
+            self.drop_unwatchable(),
+            self.drop_unpatchable(&purposes.patched),
+        ];
+        warnings.into_iter().flatten().collect()
+    }
+
+    /// Nobody can tell which kind was meant, so none of them is served.
+    fn drop_ambiguous(&mut self, selectors: &[Selector]) -> Option<Telling> {
+        let mut ambiguous = BTreeSet::new();
+        for selector in selectors.iter().filter(|selector| selector.is_specific()) {
+            let selected = select(selector, &self.watched);
+            if selected.len() > 1 {
+                ambiguous.extend(selected);
+            }
+        }
+        self.drop_all(&ambiguous, "Ambiguous resources will not be served (try specifying API groups)")
+    }
+
+    /// What is not there yet is served as soon as it appears.
+    fn find_unresolved(&self, selectors: &[Selector]) -> Option<Telling> {
+        let unresolved: BTreeSet<String> =
+            selectors.iter().filter(|selector| select(selector, &self.watched).is_empty()).map(ToString::to_string).collect();
+        warning("Unresolved resources cannot be served (try creating their CRDs)", unresolved)
+    }
+
+    fn drop_unwatchable(&mut self) -> Option<Telling> {
+        let is_unwatchable = |resource: &&Arc<Resource>| !(resource.has_verb("list") && resource.has_verb("watch"));
+        let unwatchable = self.watched.iter().filter(is_unwatchable).cloned().collect();
+        self.drop_all(&unwatchable, "Non-watchable resources will not be served")
+    }
+
+    /// Without patches nothing can be remembered on objects. As in kopf, one such selector drops all kinds that cannot be patched.
+    fn drop_unpatchable(&mut self, selectors: &[Selector]) -> Option<Telling> {
+        let unpatchable: BTreeSet<_> = self.watched.iter().filter(|resource| !resource.has_verb("patch")).cloned().collect();
+        let is_needed = selectors.iter().any(|selector| !select(selector, &unpatchable).is_empty());
+        is_needed.then(|| self.drop_all(&unpatchable, "Non-patchable resources will not be served")).flatten()
+    }
+
+    fn drop_all(&mut self, dropped: &BTreeSet<Arc<Resource>>, text: &str) -> Option<Telling> {
+        self.watched.retain(|resource| !dropped.contains(resource));
+        warning(text, dropped.iter().map(ToString::to_string))
+    }
+}
+
+fn warning(text: &str, names: impl IntoIterator<Item = String>) -> Option<Telling> {
+    let names: Vec<String> = names.into_iter().collect();
+    (!names.is_empty()).then(|| Telling::warning(format!("{text}: {}", names.join(", "))))
+}
+
+fn renew(set: &mut BTreeSet<Arc<Resource>>, selectors: &[Selector], group: Option<&str>, discovered: &[Arc<Resource>]) {
+    set.retain(|resource| group.is_some_and(|group| resource.group != group));
+    set.extend(selectors.iter().flat_map(|selector| select(selector, discovered)));
+}
+
+fn select<'a>(selector: &Selector, resources: impl IntoIterator<Item = &'a Arc<Resource>>) -> Vec<Arc<Resource>> {
+    let resources: Vec<&Arc<Resource>> = resources.into_iter().collect();
+    let selected: BTreeSet<&Resource> = selector.select(resources.iter().map(|resource| resource.as_ref())).into_iter().collect();
+    resources.iter().filter(|resource| selected.contains(resource.as_ref())).map(|resource| Arc::clone(resource)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(group: &str, plural: &str, verbs: &[&str]) -> Arc<Resource> {
+        let verbs = verbs.iter().map(|verb| (*verb).to_owned()).collect();
+        Arc::new(Resource {
+            group: group.into(),
+            version: "v1".into(),
+            plural: plural.into(),
+            preferred: true,
+            verbs,
+            ..Resource::default()
+        })
+    }
+
+    const ALL: [&str; 3] = ["list", "watch", "patch"];
+
+    fn purposes(names: &[&str]) -> Purposes {
+        let selectors: Vec<Selector> = names.iter().map(|name| Selector::parse(name).unwrap()).collect();
+        Purposes { watched: selectors.clone(), patched: selectors, ..Purposes::default() }
+    }
+
+    fn watched(insights: &Insights) -> Vec<String> {
+        insights.watched.iter().map(ToString::to_string).collect()
+    }
+
+    fn texts(tellings: &[Telling]) -> Vec<&str> {
+        tellings.iter().map(|telling| telling.text.as_str()).collect()
+    }
+
+    #[test]
+    fn a_kind_that_appears_later_is_served_then() {
+        let (purposes, mut insights) = (purposes(&["things.a.io"]), Insights::default());
+        let warnings = insights.revise(&purposes, None, &[]);
+        assert_eq!(texts(&warnings), ["Unresolved resources cannot be served (try creating their CRDs): a.io/things"]);
+        assert_eq!(insights.revise(&purposes, Some("a.io"), &[resource("a.io", "things", &ALL)]), []);
+        assert_eq!(watched(&insights), ["things.v1.a.io"]);
+        insights.revise(&purposes, Some("a.io"), &[]);
+        assert!(insights.watched.is_empty());
+    }
+
+    #[test]
+    fn of_two_kinds_with_one_name_none_is_served_unless_one_is_of_the_core_group() {
+        let (purposes, mut insights) = (purposes(&["things"]), Insights::default());
+        insights.revise(&purposes, None, &[resource("a.io", "things", &ALL), resource("b.io", "things", &ALL)]);
+        assert!(insights.watched.is_empty());
+        insights.revise(&purposes, None, &[resource("a.io", "things", &ALL), resource("", "things", &ALL)]);
+        assert_eq!(watched(&insights), ["things.v1"]);
+    }
+
+    #[test]
+    fn only_groups_that_are_named_are_asked_unless_some_selector_names_none() {
+        assert_eq!(purposes(&["things"]).groups(), None);
+        assert!(purposes(&["things.a.io"]).groups().unwrap().contains("a.io"));
+    }
+}
