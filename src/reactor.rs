@@ -3,7 +3,7 @@
 //! What should happen is decided in `handling`; here it is waited for and carried out.
 
 pub mod cycle;
-pub mod engine;
+//pub mod engine;
 pub mod error;
 pub mod kind;
 pub mod mailbox;
@@ -17,7 +17,7 @@ pub mod worker;
 pub mod world;
 
 pub use cycle::Served;
-pub use engine::Engine;
+//pub use engine::Engine;
 pub use error::Error;
 pub use mailbox::{Event, Mailbox};
 pub use memory::Memories;

@@ -1,15 +1,16 @@
 //! One kind in one namespace (or in all): its watch fills the queues, and each object with events gets a worker.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tracing::{Span, warn};
+use tracing::{Instrument as _, Span, warn};
 
 use crate::cluster::{self, Head, Seen, Sink};
 use crate::handling::Handler;
 use crate::kit::{Crowd, Stop};
-use crate::object::{Body, Sighting};
+use crate::object::{Body, ObjectKey, Sighting};
 use crate::telemetry::object_span;
 
 use super::cycle::Served;
@@ -114,7 +115,8 @@ async fn work<W: World + 'static>(
     };
     loop {
         {
-            let mut run = std::pin::pin!(worker.run());
+            let span = worker.span.clone();
+            let mut run = std::pin::pin!(worker.run().instrument(span));
             if room.is_some() {
                 let is_done = tokio::time::timeout(TAKING_UP, &mut run).await.is_ok();
                 room = None;
@@ -151,15 +153,14 @@ impl<W: World> KindSink<W> {
 impl<W: World + 'static> Sink for KindSink<W> {
     async fn seen(&mut self, seen: Seen<'_>) {
         let kind = &self.kind;
-        let substitute;
         let uid = match seen.head.uid() {
-            Some(uid) => uid,
-            None => {
-                let Ok(body) = seen.body() else { return };
-                substitute = crate::object::ObjectKey::of(&body).uid;
-                &substitute
-            }
+            Some(uid) => Cow::Borrowed(uid),
+            None => match seen.body() {
+                Ok(body) => Cow::Owned(ObjectKey::of(&body).uid),
+                Err(_) => return,
+            },
         };
+        let uid = uid.as_ref();
         if is_uninteresting(&kind.served, seen.head) && !kind.queues.has(uid) {
             match seen.sighting {
                 Sighting::Deleted => kind.memories.forget(uid),

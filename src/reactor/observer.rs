@@ -139,16 +139,10 @@ impl<W: World + 'static> Observer<W> {
                 biased;
                 () = stop.requested() => return,
                 Some(observed) = observations.recv() => self.note(observed),
-                Some(ended) = self.tasks.next_ended(), if !self.tasks.is_empty() => self.mourn(&ended),
+                Some(ended) = self.tasks.next_ended(), if !self.tasks.is_empty() => mourn(&ended),
                 () = until(next_look) => self.look().await,
             }
             self.reconcile(stop);
-        }
-    }
-
-    fn mourn(&self, ended: &Ended<()>) {
-        if let Some(Err(panic)) = &ended.result {
-            error!(target: "kopfd::reactor", task = ended.name, panic, "A task has failed because of a defect of the engine.");
         }
     }
 
@@ -207,7 +201,8 @@ impl<W: World + 'static> Observer<W> {
         }
         let discovered: Vec<Arc<Resource>> = scan.resources.into_iter().map(Arc::new).collect();
         let tellings = self.insights.revise(&self.purposes, group, &discovered);
-        let warnings: BTreeSet<String> = tellings.iter().filter(|telling| telling.level == Level::Warning).map(ToString::to_string).collect();
+        let warnings: BTreeSet<String> =
+            tellings.iter().filter(|telling| telling.level == Level::Warning).map(ToString::to_string).collect();
         for warning in warnings.difference(&self.warnings) {
             warn!(target: "kopfd::reactor", operator = &*self.declared.name, "{warning}");
         }
@@ -313,14 +308,10 @@ impl<W: World + 'static> Observer<W> {
 
     fn start_watch(&mut self, key: (Arc<Resource>, Option<String>), stop: &Stop) {
         let (resource, namespace) = &key;
-        let kind = match self.served.get(resource) {
-            Some(kind) => Arc::clone(kind),
-            None => {
-                let kind = Arc::new(self.new_kind(resource));
-                self.served.insert(Arc::clone(resource), Arc::clone(&kind));
-                kind
-            }
-        };
+        if !self.served.contains_key(resource) {
+            self.served.insert(Arc::clone(resource), Arc::new(self.new_kind(resource)));
+        }
+        let kind = Arc::clone(&self.served[resource]);
         debug!(target: "kopfd::reactor", %resource, namespace, "Starting to watch.");
         let name = format!("watch of {resource} in {}", namespace.as_deref().unwrap_or("all namespaces"));
         match Watcher::new(self.client.clone(), (**resource).clone(), namespace.as_deref()) {
@@ -351,6 +342,12 @@ impl<W: World + 'static> Observer<W> {
         let ends = kinds.iter().map(|kind| kind.finish(self.declared.exit_timeout));
         futures::future::join_all(ends).await;
         self.tasks.finish(self.declared.exit_timeout).await;
+    }
+}
+
+fn mourn(ended: &Ended<()>) {
+    if let Some(Err(panic)) = &ended.result {
+        error!(target: "kopfd::reactor", task = ended.name, panic, "A task has failed because of a defect of the engine.");
     }
 }
 
