@@ -2,6 +2,7 @@
 
 pub mod handling;
 pub mod kit;
+pub mod manifest;
 pub mod object;
 pub mod persistence;
 pub mod script;
