@@ -1,5 +1,6 @@
 //! kopfd: a Kubernetes operator engine with the semantics of kopf.
 
+pub mod cli;
 pub mod handling;
 pub mod kit;
 pub mod manifest;
