@@ -1,7 +1,6 @@
 //! `kopfd run`: serves the operators of some manifests until a signal comes.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,24 +10,23 @@ use tracing::{error, info, warn};
 
 use crate::cluster::{self, Client, config};
 use crate::kit::{Clock, Stop, Tasks};
-use crate::manifest::{self, Operator};
+use crate::manifest::{self, Diagnostic, Operator};
 use crate::object::namespace::Pattern;
-use crate::reactor::operator::{self, ServeError, Shared};
 use crate::reactor::Scope;
+use crate::reactor::operator::{self, ServeError, Shared};
 use crate::script::{Host, host};
 use crate::telemetry::{self, Verbosity};
 
-use super::diagnostics;
-use super::exit;
+use super::{DONE, ENDED_AT_ONCE, FAILED, MISUNDERSTOOD, diagnostics};
 
 /// How long the last tasks may take after everything was told to stop.
 const LAST_TASKS: Duration = Duration::from_secs(5);
 
 /// Runs the operators of one or several manifests.
 #[derive(Debug, Args)]
-pub struct RunOptions {
+pub struct Options {
     /// A manifest, or a directory with manifests. May be repeated.
-    #[arg(long, short = 'c', env = "KOPFD_CONFIG", value_name = "FILE|DIR", required = true, value_delimiter = ':')]
+    #[arg(long, short = 'c', env = "KOPFD_CONFIG", value_name = "FILE|DIR", required = true, value_delimiter = ',')]
     pub config: Vec<PathBuf>,
     /// Serve all namespaces. This is the default.
     #[arg(long, short = 'A', env = "KOPFD_ALL_NAMESPACES", conflicts_with = "namespaces")]
@@ -104,7 +102,7 @@ impl LoggingOptions {
     }
 }
 
-impl RunOptions {
+impl Options {
     fn scope(&self) -> Result<Scope, &'static str> {
         let named = std::env::var("KOPFD_NAMESPACES").unwrap_or_default();
         let mut patterns = self.namespaces.clone();
@@ -120,22 +118,22 @@ impl RunOptions {
 }
 
 /// Runs the command.
-pub fn run(options: &RunOptions) -> ExitCode {
+pub fn run(options: &Options) -> u8 {
     let scope = match options.scope() {
         Ok(scope) => scope,
         Err(problem) => {
             super::complain(problem);
-            return exit::USAGE;
+            return MISUNDERSTOOD;
         }
     };
-    let Some(operators) = load(&options.config) else { return exit::FAILURE };
+    let Some(operators) = load(&options.config) else { return FAILED };
     let clock = Clock::system();
     telemetry::start(options.logging.telemetry(), clock.clone());
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("kopfd").build() {
         Ok(runtime) => runtime,
         Err(problem) => {
             super::complain(&format!("cannot start the threads of the engine: {problem}"));
-            return exit::FAILURE;
+            return FAILED;
         }
     };
     let code = runtime.block_on(serve(operators, options, scope, clock));
@@ -147,14 +145,14 @@ pub fn run(options: &RunOptions) -> ExitCode {
 fn load(paths: &[PathBuf]) -> Option<Vec<Operator>> {
     let loaded = manifest::load(paths);
     let mut found = loaded.diagnostics;
-    if !found.iter().any(manifest::Diagnostic::is_error) {
+    if !found.iter().any(Diagnostic::is_error) {
         found.extend(loaded.operators.iter().flat_map(Operator::refuse_unsupported));
     }
-    diagnostics::print_text(&found);
-    (!found.iter().any(manifest::Diagnostic::is_error)).then_some(loaded.operators)
+    diagnostics::print(&found);
+    (!found.iter().any(Diagnostic::is_error)).then_some(loaded.operators)
 }
 
-async fn serve(operators: Vec<Operator>, options: &RunOptions, scope: Scope, clock: Clock) -> ExitCode {
+async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock: Clock) -> u8 {
     let stop = Stop::new();
     let ultimate = operators.iter().filter_map(|operator| operator.settings.process.ultimate_exiting_timeout).reduce(f64::max);
     let mut watchdog = Tasks::default();
@@ -193,10 +191,10 @@ async fn serve(operators: Vec<Operator>, options: &RunOptions, scope: Scope, clo
             stop.request("an operator cannot go on");
         }
     }
-    if is_failed { exit::FAILURE } else { exit::SUCCESS }
+    if is_failed { FAILED } else { DONE }
 }
 
-async fn connect(options: &RunOptions, operator: &Operator, clock: &Clock) -> Result<Client, cluster::Error> {
+async fn connect(options: &Options, operator: &Operator, clock: &Clock) -> Result<Client, cluster::Error> {
     let (networking, watching) = operator::connection(&operator.settings);
     let places = config::Options { kubeconfig: options.kubeconfig.clone(), context: options.context.clone(), networking, watching };
     Client::connect(places, clock.clone()).await
@@ -230,5 +228,5 @@ async fn obey_signals(stop: Stop, ultimate: Option<f64>) {
         Ok(second) => warn!(target: "kopfd", "Signal {second} is received again. The process ends at once."),
         Err(_) => error!(target: "kopfd", "The operator does not stop in time. The process ends at once."),
     }
-    std::process::exit(exit::KILLED);
+    std::process::exit(i32::from(ENDED_AT_ONCE));
 }
