@@ -1,6 +1,8 @@
 //! The cases, by what they are about. Long ones come first, so that no thread is left alone with one at the end.
 
 mod basics;
+mod kinds;
+mod trouble;
 
 use crate::harness::Case;
 
@@ -14,5 +16,5 @@ pub(crate) use cases;
 
 /// Returns all cases in the order in which they start.
 pub fn all() -> Vec<Case> {
-    [basics::CASES].concat()
+    [trouble::CASES, kinds::CASES, basics::CASES].concat()
 }

@@ -1,7 +1,8 @@
 //! One declaration of handlers, written down twice: as a manifest with a script for kopfd, and as a Python file for kopf.
 //!
 //! Both twins do the same: each call leaves a ConfigMap behind, whose revision places the call among the versions of the object.
-//! What a call does beyond that is told by the object: `spec.steps.<handler id>` is a list with one step per attempt.
+//! What a call does beyond that is told by the object: `spec.steps.<handler id>` is a list with one step per attempt,
+//! and `spec.quiet` means that nothing is noted.
 
 use serde_json::Value;
 
@@ -91,6 +92,7 @@ fn python_option(option: &str, value: &Value) -> String {
 const SCRIPT: &str = r#"// One function for all change handlers and one for events: what they do is told by the object.
 
 fn note(handler, body, data) {
+    if body.spec?.quiet == true { return; }
     data.engine = "kopfd";
     data.handler = handler;
     data.object = body.metadata.name;
@@ -138,6 +140,8 @@ UNVERIFIED = ssl._create_unverified_context()
 
 
 def note(handler, body, **data):
+    if body.get("spec", {}).get("quiet"):
+        return
     data["engine"] = "kopf"
     data["handler"] = handler
     data["object"] = body["metadata"]["name"]
