@@ -1,7 +1,9 @@
 //! The cases, by what they are about. Long ones come first, so that no thread is left alone with one at the end.
 
 mod basics;
+mod crashes;
 mod kinds;
+mod takeover;
 mod trouble;
 
 use crate::harness::Case;
@@ -16,5 +18,5 @@ pub(crate) use cases;
 
 /// Returns all cases in the order in which they start.
 pub fn all() -> Vec<Case> {
-    [trouble::CASES, kinds::CASES, basics::CASES].concat()
+    [crashes::CASES, trouble::CASES, takeover::CASES, kinds::CASES, basics::CASES].concat()
 }

@@ -238,13 +238,24 @@ impl<'c> Scene<'c> {
 
     /// Waits until an object is handled: its last-handled state is stored, and no progress is left on it.
     pub fn handled(&self, kind: &Kind, name: &str) -> Value {
-        self.object(kind, name, "is handled", is_handled)
+        self.object(kind, name, "is handled", is_handled);
+        self.at_rest(kind, name)
     }
 
     /// Waits until an object is handled with its present spec.
     pub fn handled_again(&self, kind: &Kind, name: &str) -> Value {
         self.object(kind, name, "is handled with its newest spec", |object| {
             is_handled(object) && last_handled(object).is_some_and(|essence| essence["spec"] == object["spec"])
+        });
+        self.at_rest(kind, name)
+    }
+
+    /// Returns an object that nobody has changed for a moment: the status is written after the rest.
+    fn at_rest(&self, kind: &Kind, name: &str) -> Value {
+        let last = Cell::new(0);
+        self.eventually(&format!("{name} is at rest"), || {
+            let object = self.get(kind, name)?;
+            (last.replace(revision(&object)) == revision(&object)).then_some(object)
         })
     }
 
