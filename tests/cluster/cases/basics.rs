@@ -213,7 +213,7 @@ fn filters_keep_other_objects_out(scene: &Scene<'_>) {
     );
     scene.create(&kind, "small", json!({"size": 1}));
     scene.create(&kind, "large", json!({"size": 9}));
-    let red = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "red", "labels": {"colour": "red"}}});
+    let red = json!({"apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"name": "red", "labels": {"colour": "red"}}});
     scene.client().create(&kind.collection(&scene.namespace), &red);
     scene.handled(&kind, "large");
     scene.handled(&kind, "red");

@@ -77,7 +77,7 @@ fn crashes(scene: &Scene<'_>, lane: u64) {
         scene.kill(&operator);
     }
     let _last = scene.operator_of(Engine::under_test(), &kind, &handlers);
-    scene.eventually_within(Duration::from_secs(180), &format!("everything is handled in the end (seed {seed})"), || {
+    scene.eventually_within(Duration::from_mins(3), &format!("everything is handled in the end (seed {seed})"), || {
         push_on(scene, &kind, &objects).then_some(())
     });
     std::thread::sleep(Duration::from_secs(2));

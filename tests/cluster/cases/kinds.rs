@@ -88,7 +88,7 @@ fn a_finalizer_of_somebody_else_is_left_alone(scene: &Scene<'_>) {
     scene.operator(&kind, &life());
     let theirs = "somebody.test/else";
     let object =
-        json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "one", "finalizers": [theirs]}, "spec": {}});
+        json!({"apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"name": "one", "finalizers": [theirs]}, "spec": {}});
     scene.client().create(&kind.collection(&scene.namespace), &object);
     scene.handled(&kind, "one");
     scene.delete(&kind, "one");

@@ -2,7 +2,9 @@
 
 mod basics;
 mod crashes;
+mod examples;
 mod kinds;
+mod steps;
 mod takeover;
 mod trouble;
 
@@ -18,5 +20,5 @@ pub(crate) use cases;
 
 /// Returns all cases in the order in which they start.
 pub fn all() -> Vec<Case> {
-    [crashes::CASES, trouble::CASES, takeover::CASES, kinds::CASES, basics::CASES].concat()
+    [crashes::CASES, steps::CASES, trouble::CASES, takeover::CASES, examples::CASES, kinds::CASES, basics::CASES].concat()
 }

@@ -119,7 +119,7 @@ fn a_thousand_objects_in_one_burst_are_all_handled(scene: &Scene<'_>) {
     for number in 0..BURST {
         scene.create(&kind, &format!("burst-{number:04}"), json!({"size": number, "quiet": true}));
     }
-    let all = scene.eventually_within(Duration::from_secs(240), "all objects of the burst are handled", || {
+    let all = scene.eventually_within(Duration::from_mins(4), "all objects of the burst are handled", || {
         let objects = scene.client().list(&kind.collection(&scene.namespace));
         let ready = objects.iter().all(|object| is_handled(object) && object["status"].is_object());
         (objects.len() == BURST && ready).then_some(objects)

@@ -1,5 +1,6 @@
 //! A small client of the API server: paths and JSON, without a model of Kubernetes that could share a mistake with the engine.
 
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,6 +17,12 @@ pub struct Failure {
     pub status: u16,
     /// The words of the server or of the connection.
     pub message: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} ({})", self.message, self.status)
+    }
 }
 
 impl Failure {
@@ -74,13 +81,13 @@ impl Client {
         match self.request("GET", path, "application/json", None) {
             Ok(object) => Some(object),
             Err(failure) if failure.status == 404 => None,
-            Err(failure) => panic!("GET {path}: {failure:?}"),
+            Err(failure) => panic!("GET {path}: {failure}"),
         }
     }
 
     /// Returns the items of a list.
     pub fn list(&self, path: &str) -> Vec<Value> {
-        let mut list = self.request("GET", path, "application/json", None).unwrap_or_else(|failure| panic!("GET {path}: {failure:?}"));
+        let mut list = self.request("GET", path, "application/json", None).unwrap_or_else(|failure| panic!("GET {path}: {failure}"));
         match list["items"].take() {
             Value::Array(items) => items,
             _ => Vec::new(),
@@ -89,7 +96,7 @@ impl Client {
 
     /// Creates an object in a collection.
     pub fn create(&self, path: &str, object: &Value) -> Value {
-        self.request("POST", path, "application/json", Some(object)).unwrap_or_else(|failure| panic!("POST {path}: {failure:?}"))
+        self.request("POST", path, "application/json", Some(object)).unwrap_or_else(|failure| panic!("POST {path}: {failure}"))
     }
 
     /// Creates an object unless it is already there.
@@ -97,14 +104,13 @@ impl Client {
         match self.request("POST", path, "application/json", Some(object)) {
             Ok(_) => {}
             Err(failure) if failure.status == 409 => {}
-            Err(failure) => panic!("POST {path}: {failure:?}"),
+            Err(failure) => panic!("POST {path}: {failure}"),
         }
     }
 
     /// Applies a merge patch.
     pub fn merge(&self, path: &str, patch: &Value) -> Value {
-        self.request("PATCH", path, "application/merge-patch+json", Some(patch))
-            .unwrap_or_else(|failure| panic!("PATCH {path}: {failure:?}"))
+        self.request("PATCH", path, "application/merge-patch+json", Some(patch)).unwrap_or_else(|failure| panic!("PATCH {path}: {failure}"))
     }
 
     /// Deletes an object; nothing happens if it is not there.
@@ -112,7 +118,7 @@ impl Client {
         match self.request("DELETE", path, "application/json", None) {
             Ok(_) => {}
             Err(failure) if failure.status == 404 => {}
-            Err(failure) => panic!("DELETE {path}: {failure:?}"),
+            Err(failure) => panic!("DELETE {path}: {failure}"),
         }
     }
 

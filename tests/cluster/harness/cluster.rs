@@ -219,7 +219,7 @@ impl ApiServer {
 
     /// Waits until the server answers that it is ready.
     pub fn wait_until_ready(&self, client: &Client) {
-        eventually(&format!("{} is ready", self.title), Duration::from_secs(120), || {
+        eventually(&format!("{} is ready", self.title), Duration::from_mins(2), || {
             self.running().must_run();
             let (client, runtime) = client.parts();
             let request = http::Request::get("/readyz").body(Vec::new()).expect("a request from well-formed parts");

@@ -57,11 +57,6 @@ impl Gate {
         path
     }
 
-    /// Returns how many writes have passed.
-    pub fn writes(&self) -> usize {
-        self.state.writes.load(Ordering::SeqCst)
-    }
-
     /// Tells whether the door has shut.
     pub fn is_shut(&self) -> bool {
         self.state.shut.load(Ordering::SeqCst)

@@ -12,7 +12,7 @@ pub struct Kind {
     /// The plural name, as in paths.
     pub plural: String,
     /// The name of the kind, as in objects.
-    pub kind: String,
+    pub name: String,
     /// Whether objects are in namespaces.
     pub namespaced: bool,
     /// Whether the status is written through a path of its own.
@@ -26,17 +26,15 @@ impl Kind {
             group: group.to_owned(),
             version: "v1".into(),
             plural: "things".into(),
-            kind: "Thing".into(),
+            name: "Thing".into(),
             namespaced: true,
             status_subresource: true,
         }
     }
 
     /// The same with another name.
-    pub fn named(mut self, kind: &str, plural: &str) -> Self {
-        self.kind = kind.to_owned();
-        self.plural = plural.to_owned();
-        self
+    pub fn named(self, name: &str, plural: &str) -> Self {
+        Self { name: name.to_owned(), plural: plural.to_owned(), ..self }
     }
 
     /// The same without a status subresource.
@@ -52,8 +50,8 @@ impl Kind {
     }
 
     /// A namespaced kind of the core.
-    pub fn core(kind: &str, plural: &str, status_subresource: bool) -> Self {
-        Self { status_subresource, ..Self { group: String::new(), ..Self::of_group("") }.named(kind, plural) }
+    pub fn core(name: &str, plural: &str, status_subresource: bool) -> Self {
+        Self { status_subresource, ..Self { group: String::new(), ..Self::of_group("") }.named(name, plural) }
     }
 
     /// Returns the definition to install, and the path of its collection.
@@ -73,7 +71,7 @@ impl Kind {
             "spec": {
                 "group": self.group,
                 "scope": if self.namespaced { "Namespaced" } else { "Cluster" },
-                "names": {"plural": self.plural, "singular": self.kind.to_lowercase(), "kind": self.kind},
+                "names": {"plural": self.plural, "singular": self.name.to_lowercase(), "kind": self.name},
                 "versions": [version],
             },
         });

@@ -11,12 +11,9 @@ mod scene;
 mod twins;
 mod wait;
 
-pub use client::{Client, Failure};
-pub use cluster::{ApiServer, Cluster, Controllers, Tools};
-pub use gate::Gate;
+pub use cluster::{Cluster, Controllers};
 pub use kind::Kind;
 pub use operator::{Engine, Launch, Operator};
 pub use runner::{Case, Options, run};
-pub use scene::{Call, Record, Scene, Version, has_finalizer, is_handled, last_handled, progress};
+pub use scene::{Call, Scene, Version, has_finalizer, is_handled, last_handled, progress};
 pub use twins::Handler;
-pub use wait::{PATIENCE, eventually};

@@ -97,11 +97,6 @@ impl Operator {
         self.process.must_run();
     }
 
-    /// Tells whether the process still runs.
-    pub fn is_running(&self) -> bool {
-        self.process.is_running()
-    }
-
     /// Returns which program this is.
     pub fn engine(&self) -> Engine {
         self.engine

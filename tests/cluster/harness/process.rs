@@ -25,13 +25,8 @@ impl Process {
             .stdout(output)
             .stderr(errors)
             .spawn()
-            .unwrap_or_else(|error| panic!("cannot start {title} ({:?}): {error}", command.get_program()));
+            .unwrap_or_else(|error| panic!("cannot start {title} ({}): {error}", command.get_program().display()));
         Self { child: Mutex::new(child), log: log.to_owned(), title: title.to_owned() }
-    }
-
-    /// Tells whether the program still runs.
-    pub fn is_running(&self) -> bool {
-        self.ended().is_none()
     }
 
     /// Returns how the program ended, if it did.

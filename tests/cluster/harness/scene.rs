@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::client::{Client, Watch};
 use super::cluster::{ApiServer, Cluster, admin_token, revision};
+use super::gate::Gate;
 use super::kind::Kind;
 use super::operator::{Engine, Launch, Operator};
 use super::twins::{self, Handler, Notes};
@@ -27,6 +28,15 @@ pub struct Scene<'c> {
     launched: Cell<usize>,
     /// The object that was waited for last, to be shown if that was in vain.
     last_seen: RefCell<Option<Value>>,
+    /// An operator behind a gate that is crashed and started again when the gate shuts.
+    crashing: RefCell<Option<Crashing>>,
+}
+
+struct Crashing {
+    gate: Gate,
+    launch: Launch,
+    operator: Rc<Operator>,
+    has_crashed: bool,
 }
 
 /// One call of a handler, as it was noted down.
@@ -73,6 +83,7 @@ impl<'c> Scene<'c> {
             operators: RefCell::default(),
             launched: Cell::new(0),
             last_seen: RefCell::default(),
+            crashing: RefCell::default(),
         };
         if directory.exists() {
             fs::remove_dir_all(directory).expect("the files of an earlier run can be removed");
@@ -155,11 +166,11 @@ impl<'c> Scene<'c> {
         }
     }
 
-    /// Returns how to start the engine under test on a directory with a manifest, in the namespace of the case.
-    pub fn launch_directory(&self, directory: &Path) -> Launch {
+    /// Returns how to start kopfd with a manifest that is not of the suite's making, in the namespace of the case.
+    pub fn launch_source(&self, manifest: &Path) -> Launch {
         Launch {
             engine: Engine::Kopfd,
-            source: directory.to_owned(),
+            source: manifest.to_owned(),
             kubeconfig: self.cluster.api_server().kubeconfig(),
             namespaces: vec![self.namespace.clone()],
             log: self.log_path(Engine::Kopfd),
@@ -180,6 +191,32 @@ impl<'c> Scene<'c> {
         std::thread::sleep(Duration::from_millis(200));
     }
 
+    /// Starts an operator that is crashed as soon as the server has done its n-th write, and then started again.
+    ///
+    /// The crash happens while the case waits for something, whatever that is.
+    pub fn start_and_crash_after(&self, launch: &Launch, writes: usize) {
+        let gate = Gate::open(self.client(), writes);
+        let launch = Launch { kubeconfig: gate.kubeconfig(&self.directory), ..launch.clone() };
+        let operator = self.start(&launch);
+        self.crashing.replace(Some(Crashing { gate, launch, operator, has_crashed: false }));
+    }
+
+    /// Ends that operator, and tells whether it came to the crash.
+    pub fn end_crashing(&self) -> bool {
+        let crashing = self.crashing.take().expect("an operator was started to be crashed");
+        self.kill(&crashing.operator);
+        crashing.has_crashed
+    }
+
+    fn crash_if_due(&self) {
+        let mut crashing = self.crashing.borrow_mut();
+        let Some(crashing) = crashing.as_mut().filter(|crashing| crashing.gate.is_shut()) else { return };
+        self.kill(&crashing.operator);
+        crashing.gate.reopen();
+        crashing.operator = self.start(&crashing.launch);
+        crashing.has_crashed = true;
+    }
+
     /// Ends an operator as its user would.
     pub fn stop(&self, operator: &Rc<Operator>) {
         operator.must_run();
@@ -196,6 +233,7 @@ impl<'c> Scene<'c> {
     /// The same with another limit.
     pub fn eventually_within<T>(&self, within: Duration, what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
         eventually(what, within, || {
+            self.crash_if_due();
             self.operators.borrow().iter().for_each(|operator| operator.must_run());
             probe()
         })
@@ -208,7 +246,7 @@ impl<'c> Scene<'c> {
 
     /// Creates an object in a certain namespace.
     pub fn create_in(&self, namespace: &str, kind: &Kind, name: &str, spec: Value) -> Value {
-        let object = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}, "spec": spec});
+        let object = json!({"apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"name": name}, "spec": spec});
         self.client().create(&kind.collection(namespace), &object)
     }
 
@@ -309,16 +347,14 @@ impl<'c> Scene<'c> {
 
     /// Returns the object that was waited for last, and the last lines of every operator of the case.
     pub fn last_words(&self) -> String {
-        let mut text = self.last_seen.borrow().as_ref().map(|object| format!("--- the last object\n{object}\n")).unwrap_or_default();
-        for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
-            if entry.path().extension().is_some_and(|extension| extension == "log") {
-                let log = fs::read_to_string(entry.path()).unwrap_or_default();
-                let lines: Vec<&str> = log.lines().collect();
-                let tail = lines[lines.len().saturating_sub(15)..].join("\n");
-                text.push_str(&format!("--- the end of {}\n{tail}\n", entry.path().display()));
-            }
-        }
-        text
+        let object = self.last_seen.borrow().as_ref().map(|object| format!("--- the last object\n{object}"));
+        let files = fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path());
+        let logs = files.filter(|path| path.extension().is_some_and(|extension| extension == "log")).map(|path| {
+            let log = fs::read_to_string(&path).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            format!("--- the end of {}\n{}", path.display(), lines[lines.len().saturating_sub(15)..].join("\n"))
+        });
+        object.into_iter().chain(logs).collect::<Vec<_>>().join("\n")
     }
 
     /// Returns an API server of the case's own on the shared etcd.

@@ -41,20 +41,13 @@ pub struct Notes<'a> {
 
 /// Returns the manifest of handlers for some kinds.
 pub fn manifest(name: &str, kinds: &[Kind], handlers: &[Handler]) -> String {
-    let mut text = format!("apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {{name: {name}}}\nspec:\n  resources:\n");
-    for kind in kinds {
+    let bindings: String = handlers.iter().map(|handler| format!("        - {}\n", handler.in_yaml())).collect();
+    let block = |kind: &Kind| {
         let selector = if kind.group.is_empty() { format!("v1/{}", kind.plural) } else { kind.selector() };
-        text.push_str(&format!("    - resource: {selector}\n      script: twin.rhai\n      handlers:\n"));
-        for handler in handlers {
-            let function = if handler.on == "event" { "watch" } else { "act" };
-            text.push_str(&format!("        - {{on: {}, id: {}, fn: {function}, param: {}", handler.on, handler.id, handler.id));
-            for (option, value) in &handler.options {
-                text.push_str(&format!(", {option}: {value}"));
-            }
-            text.push_str("}\n");
-        }
-    }
-    text
+        format!("    - resource: {selector}\n      script: twin.rhai\n      handlers:\n{bindings}")
+    };
+    let blocks: String = kinds.iter().map(block).collect();
+    format!("apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {{name: {name}}}\nspec:\n  resources:\n{blocks}")
 }
 
 /// Returns the script of the manifest.
@@ -64,21 +57,26 @@ pub fn script(notes: &Notes<'_>) -> String {
 
 /// Returns the Python twin of manifest and script.
 pub fn python(kinds: &[Kind], handlers: &[Handler], notes: &Notes<'_>) -> String {
-    let mut text = PYTHON.replace("NOTES_NAMESPACE", notes.namespace).replace("NOTES_URL", notes.url).replace("NOTES_TOKEN", notes.token);
-    for kind in kinds {
-        for handler in handlers {
-            let function = if handler.on == "event" { "watch" } else { "act" };
-            text.push_str(&format!(
-                "kopf.on.{}({:?}, {:?}, {:?}, id={:?}, param={:?}",
-                handler.on, kind.group, kind.version, kind.plural, handler.id, handler.id
-            ));
-            for (option, value) in &handler.options {
-                text.push_str(&format!(", {option}={}", python_option(option, value)));
-            }
-            text.push_str(&format!(")({function})\n"));
-        }
+    let functions = PYTHON.replace("NOTES_NAMESPACE", notes.namespace).replace("NOTES_URL", notes.url).replace("NOTES_TOKEN", notes.token);
+    let all = kinds.iter().flat_map(|kind| handlers.iter().map(|handler| handler.in_python(kind)));
+    all.fold(functions, |text, line| text + &line + "\n")
+}
+
+impl Handler {
+    fn in_yaml(&self) -> String {
+        let options: String = self.options.iter().map(|(option, value)| format!(", {option}: {value}")).collect();
+        format!("{{on: {}, id: {}, fn: {}, param: {}{options}}}", self.on, self.id, self.function(), self.id)
     }
-    text
+
+    fn in_python(&self, kind: &Kind) -> String {
+        let options: String = self.options.iter().map(|(option, value)| format!(", {option}={}", python_option(option, value))).collect();
+        let (on, id, function) = (&self.on, &self.id, self.function());
+        format!("kopf.on.{on}({:?}, {:?}, {:?}, id={id:?}, param={id:?}{options})({function})", kind.group, kind.version, kind.plural)
+    }
+
+    fn function(&self) -> &'static str {
+        if self.on == "event" { "watch" } else { "act" }
+    }
 }
 
 fn python_option(option: &str, value: &Value) -> String {
