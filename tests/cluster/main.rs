@@ -21,7 +21,9 @@ fn main() -> ExitCode {
     };
     let cases: Vec<Case> = cases::all().into_iter().filter(|case| options.selects(&case.title())).collect();
     if options.list {
-        cases.iter().for_each(|case| println!("{}", case.title()));
+        for case in &cases {
+            println!("{}", case.title());
+        }
         return ExitCode::SUCCESS;
     }
     if cases.is_empty() {

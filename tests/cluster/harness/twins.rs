@@ -41,13 +41,14 @@ pub struct Notes<'a> {
 
 /// Returns the manifest of handlers for some kinds.
 pub fn manifest(name: &str, kinds: &[Kind], handlers: &[Handler]) -> String {
-    let bindings: String = handlers.iter().map(|handler| format!("        - {}\n", handler.in_yaml())).collect();
+    let bindings: Vec<String> = handlers.iter().map(|handler| format!("        - {}", handler.in_yaml())).collect();
+    let bindings = bindings.join("\n");
     let block = |kind: &Kind| {
         let selector = if kind.group.is_empty() { format!("v1/{}", kind.plural) } else { kind.selector() };
         format!("    - resource: {selector}\n      script: twin.rhai\n      handlers:\n{bindings}")
     };
-    let blocks: String = kinds.iter().map(block).collect();
-    format!("apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {{name: {name}}}\nspec:\n  resources:\n{blocks}")
+    let blocks = kinds.iter().map(block).collect::<Vec<_>>().join("\n");
+    format!("apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {{name: {name}}}\nspec:\n  resources:\n{blocks}\n")
 }
 
 /// Returns the script of the manifest.
@@ -64,14 +65,18 @@ pub fn python(kinds: &[Kind], handlers: &[Handler], notes: &Notes<'_>) -> String
 
 impl Handler {
     fn in_yaml(&self) -> String {
-        let options: String = self.options.iter().map(|(option, value)| format!(", {option}: {value}")).collect();
+        let options = self.written_options(|option, value| format!(", {option}: {value}"));
         format!("{{on: {}, id: {}, fn: {}, param: {}{options}}}", self.on, self.id, self.function(), self.id)
     }
 
     fn in_python(&self, kind: &Kind) -> String {
-        let options: String = self.options.iter().map(|(option, value)| format!(", {option}={}", python_option(option, value))).collect();
+        let options = self.written_options(|option, value| format!(", {option}={}", python_option(option, value)));
         let (on, id, function) = (&self.on, &self.id, self.function());
         format!("kopf.on.{on}({:?}, {:?}, {:?}, id={id:?}, param={id:?}{options})({function})", kind.group, kind.version, kind.plural)
+    }
+
+    fn written_options(&self, write: impl Fn(&str, &Value) -> String) -> String {
+        self.options.iter().map(|(option, value)| write(option, value)).collect::<Vec<_>>().concat()
     }
 
     fn function(&self) -> &'static str {
