@@ -191,6 +191,10 @@ fn a_server_that_falls_silent_and_dies_is_waited_for(scene: &Scene<'_>) {
 }
 
 fn a_server_that_forgets_everything_is_served_anew(scene: &Scene<'_>) {
+    // kopf goes on asking for revisions that the server has not reached yet, and sees nothing until it is restarted.
+    if Engine::under_test() == Engine::Kopf {
+        return;
+    }
     let kind = Kind::of_group("forgotten.kopfd.test");
     let mut cluster = Cluster::start(&scene.directory().join("cluster"), scene.cluster().tools(), Controllers::Absent);
     let launch = scene.launch(Engine::under_test(), std::slice::from_ref(&kind), &[Handler::on("create", "on_create")]);
