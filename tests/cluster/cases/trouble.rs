@@ -191,7 +191,7 @@ fn a_server_that_falls_silent_and_dies_is_waited_for(scene: &Scene<'_>) {
 }
 
 fn a_server_that_forgets_everything_is_served_anew(scene: &Scene<'_>) {
-    // kopf goes on asking for revisions that the server has not reached yet, and sees nothing until it is restarted.
+    // kopf itself sees nothing of the new life, at least not within this time.
     if Engine::under_test() == Engine::Kopf {
         return;
     }
