@@ -1,5 +1,7 @@
 //! The golden vectors of patching, run through the code that sends patches, against a scripted API server.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
 use std::sync::Arc;
 
 use futures::future::BoxFuture;

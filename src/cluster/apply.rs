@@ -1,7 +1,5 @@
 //! Sending the changes of one object: up to four requests, split by the status subresource and by what must not race.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value, json};
 use tracing::debug;
 
@@ -181,11 +179,8 @@ fn is_falsy(value: &Value) -> bool {
     }
 }
 
-/// Returns the differences in the form in which kopf's logs have them, grouped by field.
+/// Returns the inconsistencies as a text for a log.
 pub fn describe(items: &[diff::Item]) -> String {
-    let fields: BTreeMap<String, String> = items
-        .iter()
-        .map(|item| (item.path.join("."), format!("{} {}: {} -> {}", item.op.as_str(), item.path.join("."), item.old, item.new)))
-        .collect();
-    fields.into_values().collect::<Vec<_>>().join(", ")
+    let described = items.iter().map(|item| format!("{} {}: {} -> {}", item.op.as_str(), item.path.join("."), item.old, item.new));
+    described.collect::<Vec<_>>().join(", ")
 }
