@@ -1,24 +1,26 @@
-//! The only speaker to the API server.
+//! The only speaker to the API server: connections, requests, discovery, watches, and patches.
+//!
+//! It knows paths and statuses, but not why somebody asks.
 
-use crate::object::{Item, Transform};
+pub mod address;
+pub mod apply;
+pub mod calls;
+pub mod client;
+pub mod config;
+pub mod discovery;
+pub mod error;
+pub mod head;
+pub mod kinds;
+pub mod line;
+mod plugin;
+pub mod transport;
+pub mod watch;
 
-/// What came of a patch.
-#[derive(Debug, Default)]
-pub struct Applied {
-    /// The version to wait for.
-    pub version: Option<String>,
-    /// The functions that could not be applied.
-    pub remaining: Vec<Transform>,
-    /// What the server has not taken over.
-    pub inconsistencies: Vec<Item>,
-    /// Whether the object is gone.
-    pub is_gone: bool,
-}
-
-/// What goes wrong.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A status.
-    #[error("APIServerError(status={0})")]
-    Status(u16),
-}
+pub use apply::{Applied, Requests};
+pub use calls::Calls;
+pub use client::{Client, Repeat, Request, Response};
+pub use config::{Networking, Options, Watching};
+pub use error::{Error, LoginError};
+pub use head::Head;
+pub use kinds::Kinds;
+pub use watch::{Seen, Sink, Watcher};

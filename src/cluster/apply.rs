@@ -1,0 +1,195 @@
+//! Sending the changes of one object: up to four requests, split by the status subresource and by what must not race.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use tracing::debug;
+
+use crate::object::{Body, Patch, Resource, Scope, Transform, diff};
+
+use super::address;
+use super::client::{Client, Request};
+use super::error::Error;
+
+/// The content type of a merge patch.
+pub const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// The content type of a JSON patch.
+pub const JSON_PATCH: &str = "application/json-patch+json";
+
+/// Appended to a version that no event will ever have.
+const NEVER: &str = "~which~never~arrives";
+
+/// What sends one patch: the client, or a scripted server.
+pub trait Requests: Sync {
+    /// Sends a patch and returns the object after it.
+    fn patch(&self, path: &str, content_type: &'static str, payload: &Value) -> impl Future<Output = Result<Value, Error>> + Send;
+}
+
+impl Requests for Client {
+    /// Both kinds of patches are safe to repeat: merge patches by their nature, ours in JSON by the version that they test.
+    async fn patch(&self, path: &str, content_type: &'static str, payload: &Value) -> Result<Value, Error> {
+        let request = Request::new(http::Method::PATCH, path).with_json(content_type, payload);
+        self.request(&request).await?.json()
+    }
+}
+
+/// What has become of a patch.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// The version whose event shows that the changes have come back to us; none if nothing was sent.
+    pub version: Option<String>,
+    /// The functions that a newer change has prevented; they are to be tried on the next event's body.
+    pub remaining: Vec<Transform>,
+    /// What the server did not store as it was sent, such as fields that the kind's schema does not have.
+    pub inconsistencies: Vec<diff::Item>,
+    /// Whether the object does not exist any more.
+    pub is_gone: bool,
+}
+
+/// Sends a patch of an object.
+///
+/// # Errors
+/// If a request fails, except that the object is gone, or that functions met a newer version of it. What was sent before stays.
+pub async fn apply(api: &impl Requests, resource: &Resource, body: &Body, patch: &Patch) -> Result<Applied, Error> {
+    let namespace = body.namespace().filter(|_| resource.namespaced);
+    let path = address::object(resource, namespace, body.name())?;
+    let has_status = resource.has_subresource("status");
+    let mut sender = Sender { api, status_path: has_status.then(|| address::subresource(path.clone(), "status")), path, latest: None };
+    let remaining = match sender.send(body, patch).await {
+        Ok(remaining) => remaining,
+        Err(error) if error.is_not_found() => {
+            debug!("Patching was skipped: the object does not exist anymore.");
+            return Ok(Applied { is_gone: true, ..Applied::default() });
+        }
+        Err(error) => return Err(error),
+    };
+    let latest = sender.latest;
+    let inconsistencies = latest.as_ref().map(|latest| inconsistencies(&patch.merge, latest)).unwrap_or_default();
+    Ok(Applied { version: latest.as_ref().and_then(awaited_version), remaining, inconsistencies, is_gone: false })
+}
+
+struct Sender<'a, R> {
+    api: &'a R,
+    path: String,
+    status_path: Option<String>,
+    /// The object after the last request.
+    latest: Option<Value>,
+}
+
+impl<R: Requests> Sender<'_, R> {
+    /// Sends everything and returns the functions that remain.
+    async fn send(&mut self, body: &Body, patch: &Patch) -> Result<Vec<Transform>, Error> {
+        self.send_merge(&patch.merge).await?;
+        if patch.transforms.is_empty() {
+            return Ok(Vec::new());
+        }
+        match self.send_transforms(body, &patch.transforms).await {
+            Err(error) if error.status() == Some(422) => {
+                debug!(
+                    error = error.chain(),
+                    "Could not apply the patch in full due to conflicts with newer changes. Will try on the next cycle soon."
+                );
+                Ok(patch.transforms.clone())
+            }
+            other => other.map(|()| Vec::new()),
+        }
+    }
+
+    async fn send_merge(&mut self, merge: &Map<String, Value>) -> Result<(), Error> {
+        let Some(status_path) = self.status_path.clone() else {
+            return self.send_merge_to(self.path.clone(), merge.clone()).await;
+        };
+        let mut main = merge.clone();
+        let status = main.remove("status").filter(|status| !status.is_null());
+        self.send_merge_to(self.path.clone(), main).await?;
+        match status {
+            Some(status) => self.send_merge_to(status_path, Map::from_iter([("status".to_owned(), status)])).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn send_merge_to(&mut self, path: String, merge: Map<String, Value>) -> Result<(), Error> {
+        if !merge.is_empty() {
+            self.latest = Some(self.api.patch(&path, MERGE_PATCH, &Value::Object(merge)).await?);
+        }
+        Ok(())
+    }
+
+    async fn send_transforms(&mut self, body: &Body, transforms: &[Transform]) -> Result<(), Error> {
+        let base = self.latest.clone().unwrap_or_else(|| (**body).clone());
+        let mut changed = base.clone();
+        for transform in transforms {
+            changed = transform.apply(changed).await.map_err(Error::Transform)?;
+        }
+        let operations = operations(&base, &changed);
+        let (status, main): (Vec<Value>, Vec<Value>) =
+            operations.into_iter().partition(|operation| self.status_path.is_some() && is_of_status(operation));
+        self.send_operations(self.path.clone(), &base, main).await?;
+        match self.status_path.clone() {
+            Some(path) => self.send_operations(path, &base, status).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sends operations that hold only for the version after the last request.
+    async fn send_operations(&mut self, path: String, base: &Value, mut operations: Vec<Value>) -> Result<(), Error> {
+        if operations.is_empty() {
+            return Ok(());
+        }
+        let version = self.latest.as_ref().unwrap_or(base).pointer("/metadata/resourceVersion");
+        operations.insert(0, json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
+        self.latest = Some(self.api.patch(&path, JSON_PATCH, &Value::Array(operations)).await?);
+        Ok(())
+    }
+}
+
+fn operations(base: &Value, changed: &Value) -> Vec<Value> {
+    let patch = json_patch::diff(base, changed);
+    patch.iter().map(|operation| serde_json::to_value(operation).expect("an operation is plain data")).collect()
+}
+
+fn is_of_status(operation: &Value) -> bool {
+    let path = operation.get("path").and_then(Value::as_str).unwrap_or_default();
+    path == "/status" || path.starts_with("/status/")
+}
+
+/// Returns the version to wait for. The removal of the last finalizer is followed by the deletion alone, which has another version,
+/// and events from before it must not be handled.
+fn awaited_version(object: &Value) -> Option<String> {
+    let metadata = object.get("metadata")?;
+    let version = metadata.get("resourceVersion")?.as_str()?;
+    let is_set = |key| metadata.get(key).is_some_and(|value| !is_falsy(value));
+    Some(if is_set("deletionTimestamp") && !is_set("finalizers") { format!("{version}{NEVER}") } else { version.to_owned() })
+}
+
+fn inconsistencies(merge: &Map<String, Value>, object: &Value) -> Vec<diff::Item> {
+    let mut items = diff::diff(&Value::Object(merge.clone()), object, Scope::Left);
+    items.retain(|item| !(is_dropped_when_empty(&item.path) && is_falsy(&item.old) && is_falsy(&item.new)));
+    items
+}
+
+/// The server drops these stanzas of the metadata once they are empty.
+fn is_dropped_when_empty(path: &[String]) -> bool {
+    matches!(path, [metadata, stanza] if metadata == "metadata" && ["annotations", "labels", "finalizers"].contains(&stanza.as_str()))
+}
+
+fn is_falsy(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(entries) => entries.is_empty(),
+    }
+}
+
+/// Returns the differences in the form in which kopf's logs have them, grouped by field.
+pub fn describe(items: &[diff::Item]) -> String {
+    let fields: BTreeMap<String, String> = items
+        .iter()
+        .map(|item| (item.path.join("."), format!("{} {}: {} -> {}", item.op.as_str(), item.path.join("."), item.old, item.new)))
+        .collect();
+    fields.into_values().collect::<Vec<_>>().join(", ")
+}

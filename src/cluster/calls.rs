@@ -1,0 +1,327 @@
+//! Operations on any objects, for the host functions of scripts.
+
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use crate::object::Resource;
+
+use super::address;
+use super::apply::{JSON_PATCH, MERGE_PATCH};
+use super::client::{Client, Repeat, Request};
+use super::error::{AddressError, Error};
+
+/// The content type of server-side apply; JSON is YAML too.
+const APPLY_PATCH: &str = "application/apply-patch+yaml";
+
+const JSON: &str = "application/json";
+
+/// Objects in a page of a list.
+const PAGE: &str = "500";
+
+/// The longest name of a field manager that API servers take.
+const MANAGER_LIMIT: usize = 128;
+
+/// Operations on objects by somebody with a name.
+#[derive(Clone)]
+pub struct Calls {
+    client: Client,
+    manager: String,
+}
+
+/// Which objects are listed.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// A label selector.
+    pub labels: Option<String>,
+    /// A field selector.
+    pub fields: Option<String>,
+}
+
+/// How an object is deleted.
+#[derive(Debug, Clone, Default)]
+pub struct Deletion {
+    /// What becomes of the objects that it owns: `Background`, `Foreground`, or `Orphan`.
+    pub propagation: Option<String>,
+    /// For how many seconds it may go on.
+    pub grace: Option<u64>,
+}
+
+/// An object's place.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The resource.
+    pub resource: &'a Resource,
+    /// The namespace, for namespaced kinds.
+    pub namespace: Option<&'a str>,
+    /// The name.
+    pub name: &'a str,
+}
+
+impl<'a> Place<'a> {
+    /// Returns the place of an object as its metadata have it.
+    pub fn of(resource: &'a Resource, object: &'a Value) -> Self {
+        let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
+        let namespace = text("/metadata/namespace").filter(|_| resource.namespaced);
+        Self { resource, namespace, name: text("/metadata/name").unwrap_or_default() }
+    }
+
+    fn path(&self) -> Result<String, AddressError> {
+        address::object(self.resource, self.namespace, self.name)
+    }
+}
+
+impl Calls {
+    /// Returns the operations of a field manager.
+    pub fn new(client: Client, manager: &str) -> Self {
+        Self { client, manager: manager.chars().take(MANAGER_LIMIT).collect() }
+    }
+
+    /// Returns an object, or nothing if it does not exist.
+    ///
+    /// # Errors
+    /// If the request fails.
+    pub async fn get(&self, place: Place<'_>) -> Result<Option<Value>, Error> {
+        found(self.send(Request::get(place.path()?)).await)
+    }
+
+    /// Returns all objects of a resource, in one namespace or in all, with their kind and version. Large lists are read in pages.
+    ///
+    /// # Errors
+    /// If a request fails.
+    pub async fn list(&self, resource: &Resource, namespace: Option<&str>, selection: &Selection) -> Result<Vec<Value>, Error> {
+        let path = address::collection(resource, namespace)?;
+        match self.pages(&path, Some(PAGE), selection).await {
+            // The list has changed too much since its first page; in one piece it cannot.
+            Err(error) if error.status() == Some(410) => self.pages(&path, None, selection).await,
+            other => other,
+        }
+        .map(|objects| objects.into_iter().map(|object| complete(object, resource)).collect())
+    }
+
+    async fn pages(&self, path: &str, limit: Option<&str>, selection: &Selection) -> Result<Vec<Value>, Error> {
+        let mut objects = Vec::new();
+        let mut next: Option<String> = None;
+        loop {
+            let pieces = [
+                ("labelSelector", selection.labels.as_deref()),
+                ("fieldSelector", selection.fields.as_deref()),
+                ("limit", limit),
+                ("continue", next.as_deref()),
+            ];
+            let parameters: Vec<(&str, &str)> = pieces.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+            let mut page = self.send(Request::get(path.to_owned() + &address::query(&parameters))).await?;
+            if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
+                objects.extend(items);
+            }
+            next = page.pointer("/metadata/continue").and_then(Value::as_str).filter(|next| !next.is_empty()).map(str::to_owned);
+            if next.is_none() {
+                return Ok(objects);
+            }
+        }
+    }
+
+    /// Makes an object and returns it. The name may be left to the server by `generateName`.
+    ///
+    /// # Errors
+    /// If the request fails; it is repeated only where the server surely did nothing.
+    pub async fn create(&self, resource: &Resource, object: &Value) -> Result<Value, Error> {
+        let place = Place::of(resource, object);
+        if resource.namespaced && place.namespace.is_none() {
+            return Err(AddressError::NoNamespace(resource.to_string()).into());
+        }
+        let path = address::collection(resource, place.namespace)? + &address::query(&[("fieldManager", &self.manager)]);
+        self.send(Request::new(Method::POST, path).with_json(JSON, object).repeated(Repeat::Unreached)).await
+    }
+
+    /// Replaces an object and returns it. With a version in it, only that version is replaced.
+    ///
+    /// # Errors
+    /// If the request fails.
+    pub async fn update(&self, resource: &Resource, object: &Value) -> Result<Value, Error> {
+        let path = Place::of(resource, object).path()? + &address::query(&[("fieldManager", &self.manager)]);
+        let has_version = object.pointer("/metadata/resourceVersion").is_some_and(Value::is_string);
+        let repeat = if has_version { Repeat::Safe } else { Repeat::Unreached };
+        self.send(Request::new(Method::PUT, path).with_json(JSON, object).repeated(repeat)).await
+    }
+
+    /// Makes an object be as it is given, in the fields that are given, and returns it (server-side apply).
+    ///
+    /// # Errors
+    /// If the request fails; with status 409 if others own some of the fields and force is not allowed.
+    pub async fn apply(&self, resource: &Resource, object: &Value, force: bool) -> Result<Value, Error> {
+        let force = if force { "true" } else { "false" };
+        let path = Place::of(resource, object).path()? + &address::query(&[("fieldManager", &self.manager), ("force", force)]);
+        self.send(Request::new(Method::PATCH, path).with_json(APPLY_PATCH, object)).await
+    }
+
+    /// Changes an object, or one of its subresources, by a merge patch (a mapping) or a JSON patch (an array), and returns it.
+    ///
+    /// # Errors
+    /// If the request fails. JSON patches may add to lists, so they are repeated only where the server surely did nothing.
+    pub async fn patch(&self, place: Place<'_>, subresource: Option<&str>, patch: &Value) -> Result<Value, Error> {
+        let mut path = place.path()?;
+        if let Some(name) = subresource {
+            path = address::subresource(path, name);
+        }
+        path.push_str(&address::query(&[("fieldManager", &self.manager)]));
+        let (content_type, repeat) = if patch.is_array() { (JSON_PATCH, Repeat::Unreached) } else { (MERGE_PATCH, Repeat::Safe) };
+        self.send(Request::new(Method::PATCH, path).with_json(content_type, patch).repeated(repeat)).await
+    }
+
+    /// Changes the status of an object, through the subresource where there is one.
+    ///
+    /// # Errors
+    /// If the request fails.
+    pub async fn patch_status(&self, place: Place<'_>, patch: &Value) -> Result<Value, Error> {
+        let subresource = place.resource.has_subresource("status").then_some("status");
+        self.patch(place, subresource, patch).await
+    }
+
+    /// Asks for the deletion of an object. Returns whether it was there.
+    ///
+    /// # Errors
+    /// If the request fails.
+    pub async fn delete(&self, place: Place<'_>, deletion: &Deletion) -> Result<bool, Error> {
+        let mut options = Map::from_iter([("apiVersion".to_owned(), json!("v1")), ("kind".to_owned(), json!("DeleteOptions"))]);
+        if let Some(propagation) = &deletion.propagation {
+            options.insert("propagationPolicy".to_owned(), json!(propagation));
+        }
+        if let Some(grace) = deletion.grace {
+            options.insert("gracePeriodSeconds".to_owned(), json!(grace));
+        }
+        let request = Request::new(Method::DELETE, place.path()?).with_json(JSON, &Value::Object(options));
+        Ok(found(self.send(request).await)?.is_some())
+    }
+
+    /// Sets the number of replicas of an object that has the `scale` subresource, and returns the scale.
+    ///
+    /// # Errors
+    /// If the request fails.
+    pub async fn scale(&self, place: Place<'_>, replicas: i64) -> Result<Value, Error> {
+        self.patch(place, Some("scale"), &json!({"spec": {"replicas": replicas}})).await
+    }
+
+    async fn send(&self, request: Request) -> Result<Value, Error> {
+        self.client.request(&request).await?.json()
+    }
+}
+
+fn found(result: Result<Value, Error>) -> Result<Option<Value>, Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Items of lists lack their kind and version.
+fn complete(mut object: Value, resource: &Resource) -> Value {
+    if let Some(object) = object.as_object_mut() {
+        object.entry("kind").or_insert_with(|| Value::String(resource.kind.clone()));
+        object.entry("apiVersion").or_insert_with(|| Value::String(resource.api_version()));
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::client::script::{Script, answer, refused};
+    use super::*;
+    use std::collections::VecDeque;
+
+    fn pods() -> Resource {
+        Resource {
+            version: "v1".into(),
+            plural: "pods".into(),
+            kind: "Pod".into(),
+            namespaced: true,
+            subresources: vec!["status".into()],
+            ..Resource::default()
+        }
+    }
+
+    fn answering(answers: &[(u16, &'static str)]) -> Script {
+        let mut answers: VecDeque<(u16, &'static str)> = answers.iter().copied().collect();
+        Script::new(move |_| match answers.pop_front().unwrap_or((200, "{}")) {
+            (0, _) => Err(refused()),
+            (1, _) => Err(Error::Connection("reset".into())),
+            (status, body) => Ok(answer(status, body)),
+        })
+    }
+
+    async fn calls(script: &Script) -> Calls {
+        Calls::new(script.client().await, "me")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_operation_has_its_request() {
+        let script = answering(&[]);
+        let calls = calls(&script).await;
+        let pods = pods();
+        let place = Place { resource: &pods, namespace: Some("n"), name: "a" };
+        let object = json!({"metadata": {"name": "a", "namespace": "n"}});
+        calls.get(place).await.unwrap();
+        calls.create(&pods, &object).await.unwrap();
+        calls.update(&pods, &object).await.unwrap();
+        calls.apply(&pods, &object, true).await.unwrap();
+        calls.patch(place, None, &json!({})).await.unwrap();
+        calls.patch_status(place, &json!({})).await.unwrap();
+        calls.scale(place, 3).await.unwrap();
+        assert!(calls.delete(place, &Deletion { propagation: Some("Orphan".into()), grace: Some(1) }).await.unwrap());
+        let expected = [
+            "GET /api/v1/namespaces/n/pods/a",
+            "POST /api/v1/namespaces/n/pods?fieldManager=me",
+            "PUT /api/v1/namespaces/n/pods/a?fieldManager=me",
+            "PATCH /api/v1/namespaces/n/pods/a?fieldManager=me&force=true",
+            "PATCH /api/v1/namespaces/n/pods/a?fieldManager=me",
+            "PATCH /api/v1/namespaces/n/pods/a/status?fieldManager=me",
+            "PATCH /api/v1/namespaces/n/pods/a/scale?fieldManager=me",
+            "DELETE /api/v1/namespaces/n/pods/a",
+        ];
+        assert_eq!(*script.requests.lock(), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_are_read_in_pages_and_completed() {
+        let script = answering(&[
+            (200, r#"{"metadata":{"continue":"x y"},"items":[{"metadata":{"name":"a"}}]}"#),
+            (410, ""),
+            (200, r#"{"metadata":{},"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}"#),
+        ]);
+        let selection = Selection { labels: Some("app=x".into()), fields: None };
+        let found = calls(&script).await.list(&pods(), None, &selection).await.unwrap();
+        assert_eq!(found[1], json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b"}}));
+        let expected = [
+            "GET /api/v1/pods?labelSelector=app%3Dx&limit=500",
+            "GET /api/v1/pods?labelSelector=app%3Dx&limit=500&continue=x+y",
+            "GET /api/v1/pods?labelSelector=app%3Dx",
+        ];
+        assert_eq!(*script.requests.lock(), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_there_is_no_error_where_that_is_an_answer() {
+        let script = answering(&[(404, ""), (404, ""), (404, "")]);
+        let calls = calls(&script).await;
+        let pods = pods();
+        let place = Place { resource: &pods, namespace: Some("n"), name: "a" };
+        assert_eq!(calls.get(place).await.unwrap(), None);
+        assert!(!calls.delete(place, &Deletion::default()).await.unwrap());
+        assert!(calls.scale(place, 1).await.unwrap_err().is_not_found());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_is_safe_is_repeated() {
+        let pods = pods();
+        let object = json!({"metadata": {"name": "a", "namespace": "n"}});
+        let place = Place::of(&pods, &object);
+        let script = answering(&[(0, ""), (1, "")]);
+        assert!(calls(&script).await.create(&pods, &object).await.is_err());
+        assert_eq!(script.requests.lock().len(), 2);
+        let script = answering(&[(1, "")]);
+        assert!(calls(&script).await.patch(place, None, &json!([])).await.is_err());
+        let script = answering(&[(1, ""), (503, "")]);
+        calls(&script).await.apply(&pods, &object, false).await.unwrap();
+        assert_eq!(script.requests.lock().len(), 3);
+    }
+}

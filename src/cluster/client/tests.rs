@@ -1,0 +1,152 @@
+//! Tests of requests in virtual time.
+
+use std::collections::VecDeque;
+
+use http::header;
+use tokio::time::Instant;
+
+use super::script::{Script, answer, refused};
+use super::*;
+
+fn failing(statuses: &[u16]) -> Script {
+    let mut statuses: VecDeque<u16> = statuses.iter().copied().collect();
+    Script::new(move |_| match statuses.pop_front() {
+        Some(0) => Err(refused()),
+        Some(1) => Err(Error::Connection("reset".into())),
+        Some(status) => Ok(answer(status, "")),
+        None => Ok(answer(200, "{}")),
+    })
+}
+
+async fn outcome(script: &Script, request: Request) -> (Option<u16>, usize, u64) {
+    let client = script.client().await;
+    let began = Instant::now();
+    let status = match client.request(&request).await {
+        Ok(response) => Some(response.status),
+        Err(error) => error.status(),
+    };
+    let requests = script.requests.lock().len();
+    (status, requests, began.elapsed().as_secs())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_may_pass_is_repeated_with_growing_pauses() {
+    let script = failing(&[0, 1, 500, 403, 429]);
+    assert_eq!(outcome(&script, Request::get("/api")).await, (Some(200), 6, 1 + 1 + 2 + 3 + 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_nine_attempts_the_failure_stays() {
+    let script = failing(&[503; 20]);
+    assert_eq!(outcome(&script, Request::get("/api")).await, (Some(503), 9, 54));
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_failures_are_not_repeated() {
+    for status in [400, 404, 409, 410, 422] {
+        assert_eq!(outcome(&failing(&[status]), Request::get("/api")).await, (Some(status), 1, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_must_not_happen_twice_is_repeated_only_if_the_server_did_nothing() {
+    let create = Request::new(Method::POST, "/api").repeated(Repeat::Unreached);
+    assert_eq!(outcome(&failing(&[0, 429]), create.clone()).await, (Some(200), 3, 2));
+    assert_eq!(outcome(&failing(&[1]), create.clone()).await, (None, 1, 0));
+    assert_eq!(outcome(&failing(&[500]), create).await, (Some(500), 1, 0));
+}
+
+async fn pause_after(retry_after: &'static str, enforce_retry_after: bool) -> u64 {
+    let mut is_first = true;
+    let script = Script::new(move |_| {
+        let mut answer = answer(if is_first { 429 } else { 200 }, "");
+        is_first = false;
+        answer.headers.insert(header::RETRY_AFTER, HeaderValue::from_static(retry_after));
+        Ok(answer)
+    });
+    let client = script.client_with(Networking { enforce_retry_after, ..Networking::default() }, Watching::default()).await;
+    let began = Instant::now();
+    client.request(&Request::get("/api")).await.unwrap();
+    began.elapsed().as_secs()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_server_may_ask_for_a_longer_pause() {
+    assert_eq!(pause_after("7.9", false).await, 7);
+    assert_eq!(pause_after("0", false).await, 1);
+    assert_eq!(pause_after("0", true).await, 0);
+    assert_eq!(pause_after("nonsense", false).await, 1);
+    assert_eq!(pause_after("Wed, 01 Jan 2020 00:00:30 GMT", false).await, 30);
+    assert_eq!(pause_after("Wed, 01 Jan 2010 00:00:30 GMT", false).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_server_may_ask_in_the_body_too() {
+    let mut is_first = true;
+    let script = Script::new(move |_| {
+        let status = if is_first { 429 } else { 200 };
+        is_first = false;
+        Ok(answer(status, r#"{"kind":"Status","details":{"retryAfterSeconds":4}}"#))
+    });
+    assert_eq!(outcome(&script, Request::get("/api")).await, (Some(200), 2, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_ends_an_attempt() {
+    let script = Script::new(|_| Ok(super::script::streamed(Box::pin(futures::stream::pending()))));
+    let client = script.client().await;
+    let began = Instant::now();
+    let error = client.request(&Request::get("/api").repeated(Repeat::Never)).await.unwrap_err();
+    assert!(matches!(error, Error::Timeout(_)));
+    assert_eq!(began.elapsed().as_secs(), 300);
+    let stream = client.open("/watch").await;
+    assert!(stream.is_ok(), "the beginning of the answer is there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_credentials_are_renewed_at_once() {
+    let script = failing(&[401]).with_logins(2);
+    assert_eq!(outcome(&script, Request::get("/api")).await, (Some(200), 2, 0));
+    assert_eq!(script.logins(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_refused_credentials_are_a_clear_error() {
+    let script = failing(&[401; 9]);
+    let client = script.client().await;
+    let error = client.request(&Request::get("/api")).await.unwrap_err();
+    assert!(matches!(error, Error::Login(LoginError::Refused)), "{error}");
+    assert_eq!((script.requests.lock().len(), script.logins()), (1, 2));
+    // A second failure soon after does not log in again; one much later does.
+    client.open("/api").await.err().unwrap();
+    assert_eq!(script.logins(), 2);
+    tokio::time::sleep(LOGIN_PAUSE).await;
+    client.request(&Request::get("/api")).await.unwrap_err();
+    assert_eq!(script.logins(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_who_are_refused_at_once_log_in_once() {
+    let mut refusals = 10;
+    let script = Script::new(move |_| {
+        refusals -= 1;
+        Ok(answer(if refusals >= 0 { 401 } else { 200 }, "{}"))
+    })
+    .with_logins(2);
+    let client = script.client().await;
+    let request = Request::get("/api");
+    let all = futures::future::join_all((0..10).map(|_| client.request(&request))).await;
+    assert!(all.iter().all(Result::is_ok));
+    assert_eq!(script.logins(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_are_renewed_before_they_end() {
+    let script = failing(&[]).expiring_at("2020-01-01T00:01:00Z".parse().unwrap());
+    let client = script.client().await;
+    client.request(&Request::get("/api")).await.unwrap();
+    assert_eq!(script.logins(), 1);
+    tokio::time::sleep(Duration::from_secs(55)).await;
+    client.request(&Request::get("/api")).await.unwrap();
+    assert_eq!(script.logins(), 2);
+}

@@ -1,0 +1,347 @@
+//! Where the API server is and who we are: kubeconfigs, service accounts, and the settings of the network.
+
+use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::{HeaderValue, header};
+use kube::config::Kubeconfig;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::error::LoginError;
+use super::plugin;
+use super::transport::{self, Connection, Login, Protocol};
+
+/// How to connect.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// A kubeconfig; without one, the usual places are looked at.
+    pub kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig; without one, the current one.
+    pub context: Option<String>,
+    /// Settings of all requests.
+    pub networking: Networking,
+    /// Settings of watches.
+    pub watching: Watching,
+}
+
+/// Settings of all requests: kopf's `settings.networking`.
+#[derive(Debug, Clone)]
+pub struct Networking {
+    /// For how long one attempt of a request may last.
+    pub request_timeout: Option<Duration>,
+    /// For how long a connection may take to open.
+    pub connect_timeout: Option<Duration>,
+    /// The pauses between the attempts of a request; there is one attempt more than pauses.
+    pub error_backoffs: Vec<Duration>,
+    /// Whether the server's `Retry-After` counts even where it is shorter than our own pause.
+    pub enforce_retry_after: bool,
+    /// Whether proxies of the environment are used.
+    pub trust_env: bool,
+}
+
+impl Default for Networking {
+    fn default() -> Self {
+        Self {
+            request_timeout: Some(Duration::from_secs(300)),
+            connect_timeout: None,
+            error_backoffs: [1, 1, 2, 3, 5, 8, 13, 21].map(Duration::from_secs).to_vec(),
+            enforce_retry_after: false,
+            trust_env: false,
+        }
+    }
+}
+
+/// Settings of watches: kopf's `settings.watching`.
+#[derive(Debug, Clone)]
+pub struct Watching {
+    /// For how long the server is asked to keep a watch open.
+    pub server_timeout: Option<Duration>,
+    /// For how long we keep a watch open.
+    pub client_timeout: Option<Duration>,
+    /// For how long the connection of a watch may take to open.
+    pub connect_timeout: Option<Duration>,
+    /// The pause before everything is listed again.
+    pub reconnect_backoff: Duration,
+    /// For how long a watch may be silent: the server sends bookmarks about once a minute.
+    pub inactivity_timeout: Option<Duration>,
+}
+
+impl Default for Watching {
+    fn default() -> Self {
+        Self {
+            server_timeout: None,
+            client_timeout: None,
+            connect_timeout: None,
+            reconnect_backoff: Duration::from_millis(100),
+            inactivity_timeout: Some(Duration::from_secs(70)),
+        }
+    }
+}
+
+/// The parts of a process's surroundings that tell where the API server is.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// The list of kubeconfigs in `KUBECONFIG`.
+    pub kubeconfigs: Option<OsString>,
+    /// The home directory.
+    pub home: Option<PathBuf>,
+    /// The directory where a container finds its service account.
+    pub service_account: PathBuf,
+    /// The host and port of the API server, as a container's environment has them.
+    pub service: Option<(String, String)>,
+}
+
+impl Places {
+    /// Returns the surroundings of this process.
+    pub fn of_process() -> Self {
+        let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+        Self {
+            kubeconfigs: std::env::var_os("KUBECONFIG"),
+            home: std::env::home_dir(),
+            service_account: PathBuf::from("/var/run/secrets/kubernetes.io/serviceaccount"),
+            service: text("KUBERNETES_SERVICE_HOST").zip(text("KUBERNETES_SERVICE_PORT")),
+        }
+    }
+}
+
+/// The built-in login: a given kubeconfig, else the service account, else the kubeconfigs of the surroundings.
+#[derive(Debug, Clone)]
+pub struct BuiltIn {
+    options: Options,
+    places: Places,
+}
+
+impl BuiltIn {
+    /// Returns the login for these options.
+    pub fn new(options: Options, places: Places) -> Self {
+        Self { options, places }
+    }
+
+    /// Reads files and runs plug-ins, so it blocks.
+    fn connect(&self) -> Result<Connection, LoginError> {
+        install_crypto_provider();
+        let mut config = self.config()?;
+        config.default_retry = false;
+        config.disable_compression = true;
+        config.read_timeout = None;
+        config.headers.push((header::USER_AGENT, user_agent()));
+        let expires_at = plugin::resolve(&mut config.auth_info)?;
+        let (networking, watching) = (&self.options.networking, &self.options.watching);
+        let connect = networking.connect_timeout;
+        Ok(Connection {
+            calls: transport::open(&config, Protocol::Negotiated, connect)?,
+            watches: transport::open(&config, Protocol::Http1, watching.connect_timeout.or(connect))?,
+            expires_at,
+            fingerprint: fingerprint(&config),
+            server: config.cluster_url.to_string(),
+            default_namespace: config.default_namespace,
+        })
+    }
+
+    fn config(&self) -> Result<kube::Config, LoginError> {
+        if let Some(file) = &self.options.kubeconfig {
+            return self.of_kubeconfigs(std::slice::from_ref(file));
+        }
+        if self.options.context.is_none()
+            && let Some(config) = self.of_service_account()?
+        {
+            return Ok(config);
+        }
+        self.of_kubeconfigs(&self.files())
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let listed = self.places.kubeconfigs.as_deref().filter(|list| !list.is_empty());
+        if let Some(listed) = listed {
+            return std::env::split_paths(listed).filter_map(|path| self.tidy(&path)).collect();
+        }
+        let default = self.places.home.as_ref().map(|home| home.join(".kube/config"));
+        default.into_iter().filter(|file| file.exists()).collect()
+    }
+
+    fn tidy(&self, path: &Path) -> Option<PathBuf> {
+        let path = path.to_str().map_or_else(|| path.to_path_buf(), |text| PathBuf::from(text.trim()));
+        match (path.strip_prefix("~"), &self.places.home) {
+            _ if path.as_os_str().is_empty() => None,
+            (Ok(rest), Some(home)) => Some(home.join(rest)),
+            _ => Some(path),
+        }
+    }
+
+    fn of_kubeconfigs(&self, files: &[PathBuf]) -> Result<kube::Config, LoginError> {
+        let failed = |error: kube::config::KubeconfigError| LoginError::Kubeconfig(error.to_string());
+        if files.is_empty() {
+            return Err(LoginError::Nothing);
+        }
+        let mut merged = Kubeconfig::default();
+        for file in files {
+            merged = merged.merge(Kubeconfig::read_from(file).map_err(failed)?).map_err(failed)?;
+        }
+        if self.options.context.is_some() {
+            merged.current_context.clone_from(&self.options.context);
+        }
+        let own_proxy = proxy(&merged);
+        let mut config = kube::Config::try_from(merged).map_err(failed)?;
+        if !self.options.networking.trust_env {
+            config.proxy_url = own_proxy.map(|url| url.parse()).transpose().map_err(|_| setup("the proxy's address cannot be read"))?;
+        }
+        Ok(config)
+    }
+
+    fn of_service_account(&self) -> Result<Option<kube::Config>, LoginError> {
+        let directory = &self.places.service_account;
+        let token = directory.join("token");
+        if !token.exists() {
+            return Ok(None);
+        }
+        let failed = |error: &dyn std::fmt::Display| LoginError::ServiceAccount(error.to_string());
+        let server = match &self.places.service {
+            Some((host, port)) if host.contains(':') => format!("https://[{host}]:{port}"),
+            Some((host, port)) => format!("https://{host}:{port}"),
+            None => "https://kubernetes.default.svc".to_owned(),
+        };
+        let mut config = kube::Config::new(server.parse().map_err(|error| failed(&error))?);
+        config.auth_info.token_file = Some(token.to_string_lossy().into_owned());
+        if let Ok(namespace) = std::fs::read_to_string(directory.join("namespace")) {
+            namespace.trim().clone_into(&mut config.default_namespace);
+        }
+        let authority = directory.join("ca.crt");
+        if authority.exists() {
+            let certificates = CertificateDer::pem_file_iter(&authority).map_err(|error| failed(&error))?;
+            let certificates: Result<Vec<_>, _> = certificates.map(|found| found.map(|certificate| certificate.to_vec())).collect();
+            config.root_cert = Some(certificates.map_err(|error| failed(&error))?);
+            config.root_cert_file = Some(authority);
+        }
+        Ok(Some(config))
+    }
+}
+
+impl Login for BuiltIn {
+    fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>> {
+        let login = self.clone();
+        Box::pin(async move {
+            let connected = tokio::task::spawn_blocking(move || login.connect()).await;
+            connected.unwrap_or_else(|error| Err(setup(&error.to_string())))
+        })
+    }
+}
+
+/// Sets the provider of cryptography that the whole process uses, unless there is one already.
+pub fn install_crypto_provider() {
+    if rustls::crypto::CryptoProvider::get_default().is_some() {
+        return;
+    }
+    #[cfg(feature = "aws-lc")]
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    #[cfg(all(feature = "ring", not(feature = "aws-lc")))]
+    let provider = rustls::crypto::ring::default_provider();
+    // Somebody else may have been faster, and then theirs is as good.
+    let _ = provider.install_default();
+}
+
+fn setup(problem: &str) -> LoginError {
+    LoginError::Setup(problem.to_owned())
+}
+
+fn user_agent() -> HeaderValue {
+    HeaderValue::from_static(concat!("kopfd/", env!("CARGO_PKG_VERSION")))
+}
+
+/// Returns the proxy that the kubeconfig itself names for the current context.
+fn proxy(kubeconfig: &Kubeconfig) -> Option<String> {
+    let current = kubeconfig.current_context.as_ref()?;
+    let context = kubeconfig.contexts.iter().find(|named| named.name == *current)?.context.as_ref()?;
+    let cluster = kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?.cluster.as_ref()?;
+    cluster.proxy_url.clone().filter(|url| !url.is_empty())
+}
+
+/// Returns what differs when the credentials differ, also those that stand in files.
+fn fingerprint(config: &kube::Config) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    config.cluster_url.hash(&mut hasher);
+    serde_json::to_string(&config.auth_info).unwrap_or_default().hash(&mut hasher);
+    for file in [&config.auth_info.token_file, &config.auth_info.client_certificate].into_iter().flatten() {
+        std::fs::read(file).unwrap_or_default().hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    fn kubeconfig(directory: &TempDir, file: &str, current: &str, server: &str) -> PathBuf {
+        let path = directory.path().join(file);
+        let text = format!(
+            "{{current-context: '{current}', contexts: [{{name: {file}, context: {{cluster: {file}, user: {file}, namespace: of-{file}}}}}],
+              clusters: [{{name: {file}, cluster: {{server: '{server}'}}}}], users: [{{name: {file}, user: {{token: t}}}}]}}"
+        );
+        let text = if current.is_empty() { text.replace("current-context: '', ", "") } else { text };
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn places(directory: &TempDir) -> Places {
+        let home = Some(directory.path().to_path_buf());
+        Places { kubeconfigs: None, home, service_account: directory.path().join("account"), service: None }
+    }
+
+    fn config(options: Options, places: Places) -> Result<kube::Config, LoginError> {
+        BuiltIn::new(options, places).config()
+    }
+
+    #[test]
+    fn the_first_current_context_of_a_list_wins() {
+        let directory = TempDir::new().unwrap();
+        kubeconfig(&directory, "one", "", "https://one");
+        kubeconfig(&directory, "two", "one", "https://two");
+        let list = std::env::join_paths([Path::new(" ~/one"), &directory.path().join("two"), Path::new("")]).unwrap();
+        let places = Places { kubeconfigs: Some(list), ..places(&directory) };
+        let found = config(Options::default(), places.clone()).unwrap();
+        assert_eq!((found.cluster_url.host(), found.default_namespace.as_str()), (Some("one"), "of-one"));
+        let found = config(Options { context: Some("two".into()), ..Options::default() }, places).unwrap();
+        assert_eq!(found.cluster_url.host(), Some("two"));
+    }
+
+    #[test]
+    fn a_service_account_wins_unless_a_kubeconfig_is_asked_for() {
+        let directory = TempDir::new().unwrap();
+        let file = kubeconfig(&directory, "one", "one", "https://one");
+        let places = Places { kubeconfigs: Some(file.clone().into()), ..places(&directory) };
+        std::fs::create_dir(&places.service_account).unwrap();
+        std::fs::write(places.service_account.join("token"), "secret").unwrap();
+        std::fs::write(places.service_account.join("namespace"), "mine\n").unwrap();
+        let found = config(Options::default(), places.clone()).unwrap();
+        assert_eq!((found.cluster_url.host(), found.default_namespace.as_str()), (Some("kubernetes.default.svc"), "mine"));
+        let found = config(Options { kubeconfig: Some(file), ..Options::default() }, places).unwrap();
+        assert_eq!(found.cluster_url.host(), Some("one"));
+    }
+
+    #[test]
+    fn what_is_missing_is_told() {
+        let directory = TempDir::new().unwrap();
+        assert!(matches!(config(Options::default(), places(&directory)), Err(LoginError::Nothing)));
+        let file = kubeconfig(&directory, "one", "", "https://one");
+        let options = Options { kubeconfig: Some(file), ..Options::default() };
+        assert!(config(options, places(&directory)).unwrap_err().to_string().contains("current context"));
+        let options = Options { kubeconfig: Some("/nowhere".into()), ..Options::default() };
+        assert!(config(options, places(&directory)).unwrap_err().to_string().contains("/nowhere"));
+    }
+
+    #[test]
+    fn a_rotated_token_is_another_set_of_credentials() {
+        let directory = TempDir::new().unwrap();
+        let token = directory.path().join("token");
+        let mut config = kube::Config::new(http::Uri::from_static("https://one"));
+        config.auth_info.token_file = Some(token.to_string_lossy().into_owned());
+        std::fs::write(&token, "1").unwrap();
+        let before = fingerprint(&config);
+        std::fs::write(&token, "2").unwrap();
+        assert_ne!(before, fingerprint(&config));
+    }
+}

@@ -1,0 +1,222 @@
+//! What can go wrong between us and the API server.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::Value;
+
+/// The longest text of a failure that is kept when the server does not answer with a `Status`.
+const TEXT_LIMIT: usize = 256;
+
+/// What can go wrong with a request.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API server answered with a failure.
+    #[error("{}", describe(*.status, .reason.as_deref(), .message))]
+    Status {
+        /// The HTTP status.
+        status: u16,
+        /// The reason in Kubernetes' words, such as `NotFound`.
+        reason: Option<String>,
+        /// What the server says; empty if it says nothing that is fit to be shown.
+        message: String,
+        /// What the failure is about.
+        details: Option<Box<Value>>,
+        /// For how many seconds the server asks to be left alone.
+        retry_after: Option<u64>,
+    },
+    /// The API server could not be reached: the request was surely not seen by it.
+    #[error("failed to connect to the API server")]
+    Connect(#[source] BoxError),
+    /// The connection broke after the request may have been sent.
+    #[error("lost the connection to the API server")]
+    Connection(#[source] BoxError),
+    /// The answer did not come in time.
+    #[error("the API server did not answer within {} seconds", .0.as_secs_f64())]
+    Timeout(Duration),
+    /// There are no (more) credentials, or none that the API server takes.
+    #[error(transparent)]
+    Login(#[from] LoginError),
+    /// The answer is not what it should be.
+    #[error("failed to read the answer of the API server")]
+    Payload(#[source] BoxError),
+    /// The address of a request makes no sense.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The kind of an object is not to be found in the cluster.
+    #[error(transparent)]
+    Kind(#[from] KindError),
+    /// A function over a body failed while a patch was made.
+    #[error("a transformation of the object failed: {0}")]
+    Transform(String),
+}
+
+/// The cause of a failure, of whatever type.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What can go wrong when credentials are looked for.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LoginError {
+    /// There is neither a service account nor a kubeconfig.
+    #[error("no credentials: there is no service account in this container, KUBECONFIG is not set, and there is no ~/.kube/config")]
+    Nothing,
+    /// The kubeconfig cannot be used.
+    #[error("failed to use the kubeconfig: {0}")]
+    Kubeconfig(String),
+    /// The service account cannot be used.
+    #[error("failed to use the service account: {0}")]
+    ServiceAccount(String),
+    /// A plug-in that brings credentials failed.
+    #[error("the credential plug-in {command:?} failed: {problem}")]
+    Plugin {
+        /// The command.
+        command: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The credentials cannot be used for a connection.
+    #[error("failed to set up the connection: {0}")]
+    Setup(String),
+    /// The API server refuses the credentials, and a new login brings the same ones.
+    #[error("the API server refuses the credentials, and a new login brings no others")]
+    Refused,
+}
+
+/// What makes an address senseless.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// An object of a namespaced kind without its namespace.
+    #[error("{0} are namespaced: a namespace is needed to address one")]
+    NoNamespace(String),
+    /// A namespace for a kind that has none.
+    #[error("{0} are not namespaced: no namespace can be given")]
+    NotNamespaced(String),
+    /// An object without a name: its address would be that of all of them.
+    #[error("an object of {0} cannot be addressed without its name")]
+    NoName(String),
+}
+
+/// What can go wrong when a kind is looked up.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KindError {
+    /// The text is no selector.
+    #[error("{text:?} names no kind: {problem}")]
+    Syntax {
+        /// The text.
+        text: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The cluster has no such kind.
+    #[error("the cluster has no resource {0:?}")]
+    Unknown(String),
+    /// Several resources are meant.
+    #[error("{text:?} is ambiguous: it means {}", .candidates.join(", "))]
+    Ambiguous {
+        /// The text.
+        text: String,
+        /// The resources.
+        candidates: Vec<String>,
+    },
+}
+
+fn describe(status: u16, reason: Option<&str>, message: &str) -> String {
+    let known = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+    let reason = reason.or(known).unwrap_or("unknown");
+    if message.is_empty() { format!("HTTP {status} ({reason})") } else { format!("HTTP {status} ({reason}): {message}") }
+}
+
+impl Error {
+    /// Returns the failure that an answer tells of.
+    ///
+    /// The status is HTTP's. The body counts only if it is a `Status`; other JSON is dropped, as it might hold secrets, and other text is cut.
+    pub fn of_answer(status: u16, retry_after: Option<u64>, body: &[u8]) -> Self {
+        let (mut reason, mut message, mut details) = (None, String::new(), None);
+        match serde_json::from_slice::<Value>(body) {
+            Ok(mut value) if value.get("kind").is_some_and(|kind| kind == "Status") => {
+                reason = value.get("reason").and_then(Value::as_str).map(str::to_owned);
+                value.get("message").and_then(Value::as_str).unwrap_or_default().clone_into(&mut message);
+                details = value.get_mut("details").map(Value::take).filter(|details| !details.is_null()).map(Box::new);
+            }
+            Ok(_) => {}
+            Err(_) => message = cut(String::from_utf8_lossy(body).trim()),
+        }
+        let asked = details.as_deref().and_then(|details| details.get("retryAfterSeconds")).and_then(Value::as_u64);
+        Self::Status { status, reason, message, details, retry_after: retry_after.or(asked) }
+    }
+
+    /// Returns the failure that an object of the kind `Status` tells of, as it comes in a watch stream.
+    pub(crate) fn of_status_object(object: &str) -> Self {
+        let value: Value = serde_json::from_str(object).unwrap_or_default();
+        let code = value.get("code").and_then(Value::as_u64).unwrap_or_default();
+        Self::of_answer(code as u16, None, object.as_bytes())
+    }
+
+    /// Returns the HTTP status, if the API server gave one.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// Returns for how long the server asks to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => retry_after.map(Duration::from_secs),
+            _ => None,
+        }
+    }
+
+    /// Tells whether the object, or the whole resource, does not exist.
+    pub fn is_not_found(&self) -> bool {
+        self.status() == Some(404)
+    }
+
+    /// Tells whether a watch cannot go on from where it was: the server has forgotten that, or never knew it.
+    pub(crate) fn is_lost_version(&self) -> bool {
+        let Self::Status { status, reason, message, .. } = self else { return false };
+        let is_ahead = message.to_ascii_lowercase().contains("too large resource version");
+        matches!(status, 400 | 410) || is_ahead || matches!(reason.as_deref(), Some("Expired" | "Gone"))
+    }
+
+    /// Returns the error with its causes in one line.
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text = format!("{text}: {error}");
+            cause = error.source();
+        }
+        text
+    }
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(TEXT_LIMIT) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(TEXT_LIMIT - 3).chain("...".chars()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_status_speaks_for_itself() {
+        let body = json!({"kind": "Status", "code": 1, "reason": "NotFound", "message": "pods \"a\" not found", "details": {"retryAfterSeconds": 3}});
+        let error = Error::of_answer(404, None, body.to_string().as_bytes());
+        assert_eq!(error.to_string(), "HTTP 404 (NotFound): pods \"a\" not found");
+        assert_eq!((error.status(), error.retry_after()), (Some(404), Some(Duration::from_secs(3))));
+    }
+
+    #[test]
+    fn other_json_is_dropped_and_long_text_is_cut() {
+        assert_eq!(Error::of_answer(500, None, b"{\"secret\": 1}").to_string(), "HTTP 500 (Internal Server Error)");
+        let Error::Status { message, .. } = Error::of_answer(502, None, "ä".repeat(300).as_bytes()) else { panic!() };
+        assert_eq!(message.chars().count(), 256);
+        assert!(message.ends_with("ä..."));
+    }
+}

@@ -1,0 +1,233 @@
+//! The head of an object: its metadata, borrowed from the text, so that most events are dropped without reading the rest.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// A text that is borrowed unless it has escapes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text<'a>(pub Cow<'a, str>);
+
+/// What an object says of itself before it says anything else.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Head<'a> {
+    /// The API group and version, which items of lists may lack.
+    #[serde(borrow, default)]
+    pub api_version: Option<Text<'a>>,
+    /// The kind, which items of lists may lack.
+    #[serde(borrow, default)]
+    pub kind: Option<Text<'a>>,
+    /// The metadata.
+    #[serde(borrow, default)]
+    pub metadata: Metadata<'a>,
+}
+
+/// The metadata of an object.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metadata<'a> {
+    /// The name.
+    #[serde(borrow, default)]
+    pub name: Option<Text<'a>>,
+    /// The namespace.
+    #[serde(borrow, default)]
+    pub namespace: Option<Text<'a>>,
+    /// The unique id.
+    #[serde(borrow, default)]
+    pub uid: Option<Text<'a>>,
+    /// The version of the object.
+    #[serde(borrow, default)]
+    pub resource_version: Option<Text<'a>>,
+    /// When the object was made.
+    #[serde(borrow, default)]
+    pub creation_timestamp: Option<Text<'a>>,
+    /// When the deletion was asked for.
+    #[serde(borrow, default)]
+    pub deletion_timestamp: Option<Text<'a>>,
+    /// How often the specification has changed.
+    #[serde(default)]
+    pub generation: Option<i64>,
+    /// The finalizers.
+    #[serde(borrow, default)]
+    pub finalizers: Option<Vec<Text<'a>>>,
+    #[serde(borrow, default)]
+    labels: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    annotations: Option<&'a RawValue>,
+}
+
+impl<'a> Head<'a> {
+    /// Reads the head of an object.
+    ///
+    /// # Errors
+    /// If the text is no object, or the metadata are not what Kubernetes has there.
+    pub fn of(object: &'a str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(object)
+    }
+
+    /// Returns the name, or an empty text.
+    pub fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the namespace; cluster-scoped objects have none.
+    pub fn namespace(&self) -> Option<&str> {
+        self.metadata.namespace.as_deref()
+    }
+
+    /// Returns the unique id.
+    pub fn uid(&self) -> Option<&str> {
+        self.metadata.uid.as_deref()
+    }
+
+    /// Returns the version of the object.
+    pub fn resource_version(&self) -> Option<&str> {
+        self.metadata.resource_version.as_deref()
+    }
+
+    /// Tells whether a deletion was requested.
+    pub fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Tells whether one of the finalizers is this one.
+    pub fn has_finalizer(&self, finalizer: &str) -> bool {
+        self.metadata.finalizers.iter().flatten().any(|found| **found == *finalizer)
+    }
+
+    /// Returns one label.
+    pub fn label(&self, key: &str) -> Option<Text<'a>> {
+        self.metadata.labels.and_then(|labels| find(labels, key))
+    }
+
+    /// Returns one annotation.
+    pub fn annotation(&self, key: &str) -> Option<Text<'a>> {
+        self.metadata.annotations.and_then(|annotations| find(annotations, key))
+    }
+
+    /// Returns all the labels.
+    pub fn labels(&self) -> Vec<(Text<'a>, Text<'a>)> {
+        self.metadata.labels.map(pairs).unwrap_or_default()
+    }
+
+    /// Returns all the annotations.
+    pub fn annotations(&self) -> Vec<(Text<'a>, Text<'a>)> {
+        self.metadata.annotations.map(pairs).unwrap_or_default()
+    }
+}
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Serde borrows a `Cow` only where it stands alone in a field, so this has its own way.
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(TextVisitor)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Text<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a text")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Text(Cow::Owned(text.to_owned())))
+    }
+}
+
+/// Returns the value of a key in a mapping of texts. What is no text counts as absent.
+fn find<'a>(mapping: &'a RawValue, key: &str) -> Option<Text<'a>> {
+    struct Find<'k>(&'k str);
+    impl<'de> Visitor<'de> for Find<'_> {
+        type Value = Option<Text<'de>>;
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a mapping")
+        }
+        fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+            let mut found = None;
+            while let Some(key) = map.next_key::<Text<'de>>()? {
+                if *key == *self.0 {
+                    found = text_of(map.next_value()?);
+                } else {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            Ok(found)
+        }
+    }
+    serde_json::Deserializer::from_str(mapping.get()).deserialize_map(Find(key)).ok().flatten()
+}
+
+fn pairs(mapping: &RawValue) -> Vec<(Text<'_>, Text<'_>)> {
+    struct Pairs;
+    impl<'de> Visitor<'de> for Pairs {
+        type Value = Vec<(Text<'de>, Text<'de>)>;
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a mapping")
+        }
+        fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+            let mut found = Vec::new();
+            while let Some((key, value)) = map.next_entry::<Text<'de>, &'de RawValue>()? {
+                found.extend(text_of(value).map(|value| (key, value)));
+            }
+            Ok(found)
+        }
+    }
+    serde_json::Deserializer::from_str(mapping.get()).deserialize_map(Pairs).unwrap_or_default()
+}
+
+fn text_of(value: &RawValue) -> Option<Text<'_>> {
+    serde_json::from_str(value.get()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OBJECT: &str = r#"{"spec":{"big":[1,2,{"a":"}"}]},"metadata":{"name":"a","namespace":"n\u0073","uid":"u","resourceVersion":"5",
+        "labels":{"app":"x","odd":1},"annotations":{"a/b":"say \"hi\"","c":null},"finalizers":["f","g"],"deletionTimestamp":null,
+        "generation":3,"managedFields":[{"manager":"x"}]},"kind":"K"}"#;
+
+    #[test]
+    fn a_head_borrows_from_the_text() {
+        let head = Head::of(OBJECT).unwrap();
+        assert!(matches!(head.metadata.name, Some(Text(Cow::Borrowed("a")))));
+        assert_eq!((head.name(), head.namespace(), head.uid(), head.resource_version()), ("a", Some("ns"), Some("u"), Some("5")));
+        assert!(head.has_finalizer("g") && !head.has_finalizer("h") && !head.is_deleting());
+        assert_eq!((head.kind.as_deref(), head.api_version, head.metadata.generation), (Some("K"), None, Some(3)));
+    }
+
+    #[test]
+    fn labels_and_annotations_are_found_one_by_one() {
+        let head = Head::of(OBJECT).unwrap();
+        assert_eq!(head.label("app").as_deref(), Some("x"));
+        assert_eq!((head.label("odd"), head.label("none")), (None, None));
+        assert_eq!(head.annotation("a/b").as_deref(), Some("say \"hi\""));
+        assert_eq!((head.labels().len(), head.annotations().len()), (1, 1));
+    }
+
+    #[test]
+    fn an_empty_object_has_an_empty_head() {
+        let head = Head::of("{}").unwrap();
+        assert_eq!((head.name(), head.uid()), ("", None));
+        assert!(Head::of("1").is_err() && Head::of("{\"metadata\":{\"name\":1}}").is_err());
+    }
+}

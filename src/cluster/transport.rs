@@ -1,0 +1,189 @@
+//! What carries one request to the API server and brings back an answer, whose body streams.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::{BoxStream, StreamExt};
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client as HttpClient, Error as HttpError};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use jiff::Timestamp;
+use kube::client::{AuthError, Body, ConfigExt};
+use tower::ServiceExt;
+use tower::util::BoxCloneSyncService;
+
+use super::error::{BoxError, Error, LoginError};
+
+/// The bytes of an answer as they come in.
+pub type ByteStream = BoxStream<'static, Result<Bytes, BoxError>>;
+
+/// The answer to a request.
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: ByteStream,
+}
+
+/// What carries requests. The path and query of a request are those of the API; where the server is, the transport knows.
+pub trait Transport: Send + Sync {
+    /// Sends a request and waits for the beginning of its answer.
+    fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Answer, Error>>;
+}
+
+/// A connection to the API server with one set of credentials.
+#[derive(Clone)]
+pub struct Connection {
+    /// Carries the calls: HTTP/2 where the server offers it.
+    pub calls: Arc<dyn Transport>,
+    /// Carries the watches: HTTP/1.1, so that the number of them is not limited by the streams of one connection.
+    pub watches: Arc<dyn Transport>,
+    /// When the credentials end, if that is known.
+    pub expires_at: Option<Timestamp>,
+    /// The namespace of the context, or of the service account.
+    pub default_namespace: String,
+    /// Where the server is, for messages.
+    pub server: String,
+    /// Tells one set of credentials from another without keeping them.
+    pub fingerprint: u64,
+}
+
+/// What finds credentials, each time anew.
+pub trait Login: Send + Sync {
+    /// Returns a connection with fresh credentials.
+    fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>>;
+}
+
+/// Idle connections that are kept; with HTTP/2 there is one at all.
+const IDLE_CONNECTIONS: usize = 16;
+
+/// For how long an idle connection is kept, below the idle limits of usual load balancers.
+const IDLE_TIME: Duration = Duration::from_secs(60);
+
+/// How often the other side of a connection must show that it lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// For how long it may take to show that.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// For how long a TCP connection may take to open if the settings say nothing: no network needs longer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Whether a connection may carry many requests at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// HTTP/2 if the server agrees while TLS is set up, else HTTP/1.1.
+    Negotiated,
+    /// HTTP/1.1 only.
+    Http1,
+}
+
+/// Returns a transport to the server of a configuration.
+///
+/// # Errors
+/// If certificates, keys, names, or credentials cannot be used.
+pub(crate) fn open(config: &kube::Config, protocol: Protocol, connect: Option<Duration>) -> Result<Arc<dyn Transport>, LoginError> {
+    if config.proxy_url.is_some() {
+        let client = kube::Client::try_from(config.clone()).map_err(|error| LoginError::Setup(error.to_string()))?;
+        return Ok(Arc::new(Proxied(client)));
+    }
+    Ok(Arc::new(Direct(service(config, protocol, connect)?)))
+}
+
+type Service = BoxCloneSyncService<Request<Full<Bytes>>, Response<Incoming>, BoxError>;
+
+fn service(config: &kube::Config, protocol: Protocol, connect: Option<Duration>) -> Result<Service, LoginError> {
+    let setup = |error: kube::Error| LoginError::Setup(error.to_string());
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(connect.unwrap_or(CONNECT_TIMEOUT)));
+    tcp.set_keepalive(Some(KEEP_ALIVE));
+    tcp.set_keepalive_interval(Some(KEEP_ALIVE / 3));
+    tcp.set_keepalive_retries(Some(3));
+
+    let mut https =
+        hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config().map_err(setup)?).https_or_http();
+    if let Some(name) = config.tls_server_name.clone() {
+        let name = rustls::pki_types::ServerName::try_from(name).map_err(|error| LoginError::Setup(error.to_string()))?;
+        https = https.with_server_name_resolver(hyper_rustls::FixedServerNameResolver::new(name));
+    }
+    let https = match protocol {
+        Protocol::Negotiated => https.enable_http1().enable_http2().wrap_connector(tcp),
+        Protocol::Http1 => https.enable_http1().wrap_connector(tcp),
+    };
+
+    let http: HttpClient<_, Full<Bytes>> = HttpClient::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_TIME)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS)
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .http2_keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        .build(https);
+    let service = tower::ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(setup)?)
+        .layer(config.extra_headers_layer().map_err(setup)?)
+        .map_err(BoxError::from)
+        .service(http);
+    Ok(BoxCloneSyncService::new(service.map_err(Into::into)))
+}
+
+/// Speaks to the server itself.
+struct Direct(Service);
+
+impl Transport for Direct {
+    fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Answer, Error>> {
+        let service = self.0.clone();
+        Box::pin(async move {
+            let response = service.oneshot(request.map(Full::new)).await.map_err(classify)?;
+            Ok(answer(response))
+        })
+    }
+}
+
+/// Speaks through a proxy, for which kube's own client has the means.
+struct Proxied(kube::Client);
+
+impl Transport for Proxied {
+    fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Answer, Error>> {
+        let client = self.0.clone();
+        Box::pin(async move {
+            let response = client.send(request.map(Body::from)).await.map_err(|error| classify(Box::new(error)))?;
+            Ok(answer(response))
+        })
+    }
+}
+
+fn answer<B>(response: Response<B>) -> Answer
+where
+    B: hyper::body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let (head, body) = response.into_parts();
+    let body = body.into_data_stream().map(|chunk| chunk.map_err(Into::into)).boxed();
+    Answer { status: head.status.as_u16(), headers: head.headers, body }
+}
+
+/// Tells apart what surely did not reach the server, what may have reached it, and what is wrong with the credentials.
+fn classify(error: BoxError) -> Error {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
+    while let Some(link) = cause {
+        if link.downcast_ref::<HttpError>().is_some_and(HttpError::is_connect) {
+            return Error::Connect(error);
+        }
+        if link.is::<AuthError>() {
+            return Error::Login(LoginError::Setup(link.to_string()));
+        }
+        cause = link.source();
+    }
+    Error::Connection(error)
+}

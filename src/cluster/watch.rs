@@ -1,0 +1,457 @@
+//! Lists and watches one resource for ever: every object once, then every change, whatever happens to the connection.
+//!
+//! ```text
+//! list ──► watch from its version ──► the stream ends: watch on from the last version, at once
+//!   ▲                 │                     (with a pause if it keeps ending without a word)
+//!   └── pause ────────┴── the version is lost (410, a server set back), or the server reports an error
+//! ```
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::{debug, error, info, warn};
+
+use crate::kit::{Backoff, Stop};
+use crate::object::{Body, Resource, Sighting};
+
+use super::address;
+use super::client::{Client, Repeat, Request};
+use super::error::Error;
+use super::head::{Head, Text};
+use super::line::Lines;
+use super::transport::ByteStream;
+
+#[path = "watch/known.rs"]
+mod known;
+use known::Known;
+
+/// Objects in a page of a list: kubectl's number, at which a page of usual objects is a few megabytes.
+const PAGE: &str = "500";
+
+/// Pauses in milliseconds before watching on when streams end quickly and without a word; the first end is nothing unusual.
+const EMPTY_PAUSES: [u64; 5] = [0, 100, 300, 1000, 2000];
+
+/// A stream that lasted this long was a working one, even if nothing happened.
+const WORKING: Duration = Duration::from_secs(1);
+
+/// Pauses in seconds after failures if the settings have none: somebody who wants no retries of requests does not want a deaf operator.
+const FAILURE_PAUSES: [u64; 4] = [1, 2, 5, 10];
+
+/// Takes what a watcher sees. While a method waits, nothing more is read from the server.
+pub trait Sink: Send {
+    /// Everything is about to be listed: at the start, or because the watch lost its place.
+    fn listing_began(&mut self) {}
+
+    /// An object was seen.
+    fn seen(&mut self, seen: Seen<'_>) -> impl Future<Output = ()> + Send;
+
+    /// Everything that exists was seen, and what vanished was reported as deleted.
+    fn listed(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// Something failed; the watcher tries again by itself. Status 404 means that the server does not have the resource (any more).
+    fn troubled(&mut self, _error: &Error) {}
+}
+
+/// An object as it was seen.
+pub struct Seen<'a> {
+    /// How it was seen.
+    pub sighting: Sighting,
+    /// Its metadata.
+    pub head: &'a Head<'a>,
+    /// The whole object as JSON. Of a vanished object nothing is left but its identity.
+    pub text: &'a str,
+    /// Its resource.
+    pub resource: &'a Resource,
+}
+
+impl Seen<'_> {
+    /// Reads the whole object.
+    ///
+    /// # Errors
+    /// If it is not JSON after all.
+    pub fn body(&self) -> Result<Body, serde_json::Error> {
+        read(self.text, self.resource)
+    }
+}
+
+/// Reads a whole object from the text that a watcher gave out. Items of lists may lack their kind and version, which are filled in.
+///
+/// # Errors
+/// If the text is not JSON.
+pub fn read(text: &str, resource: &Resource) -> Result<Body, serde_json::Error> {
+    let mut value: Value = serde_json::from_str(text)?;
+    if let Some(object) = value.as_object_mut() {
+        object.entry("kind").or_insert_with(|| Value::String(resource.kind.clone()));
+        object.entry("apiVersion").or_insert_with(|| Value::String(resource.api_version()));
+    }
+    Ok(value.into())
+}
+
+/// Watches the objects of one resource, in one namespace or in all. It knows which objects there are, so it may be stopped and run again.
+pub struct Watcher {
+    client: Client,
+    resource: Resource,
+    path: String,
+    known: Known,
+    failures: Backoff,
+    /// The last failure, as long as it lasts.
+    trouble: Option<Option<u16>>,
+    /// Whether the place was lost since the last good line.
+    was_lost: bool,
+}
+
+/// Why a stream of changes is no longer read.
+enum End {
+    /// It ended, as it may do at any time.
+    Closed,
+    /// Nothing came for too long.
+    Silent,
+    /// The server does not know (any more) what happened since our version.
+    Lost,
+    /// The server reported an error, or sent what nobody can read.
+    Failed(Error),
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Text<'a>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(default)]
+    metadata: PageMetadata,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct PageMetadata {
+    #[serde(default)]
+    resource_version: Option<String>,
+    #[serde(default, rename = "continue")]
+    next: Option<String>,
+}
+
+impl Watcher {
+    /// Returns a watcher that has seen nothing yet.
+    ///
+    /// # Errors
+    /// If a namespace is given for a kind without namespaces.
+    pub fn new(client: Client, resource: Resource, namespace: Option<&str>) -> Result<Self, Error> {
+        let path = address::collection(&resource, namespace)?;
+        let pauses = client.networking().error_backoffs.clone();
+        let failures = if pauses.is_empty() { Backoff::new(FAILURE_PAUSES.map(Duration::from_secs)) } else { Backoff::new(pauses) };
+        Ok(Self { client, resource, path, known: Known::default(), failures, trouble: None, was_lost: false })
+    }
+
+    /// Returns how many objects there are, as far as the watcher knows.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Tells whether there are no objects, as far as the watcher knows.
+    pub fn is_empty(&self) -> bool {
+        self.known.len() == 0
+    }
+
+    /// Lists and watches until the stop is asked for. Nothing but that ends it.
+    pub async fn run(&mut self, sink: &mut impl Sink, stop: &Stop) {
+        tokio::select! {
+            biased;
+            () = stop.requested() => {}
+            () = self.list_and_watch(sink) => {}
+        }
+    }
+
+    async fn list_and_watch(&mut self, sink: &mut impl Sink) {
+        loop {
+            let mut version = self.list(sink).await;
+            self.watch(&mut version, sink).await;
+        }
+    }
+
+    /// Lists everything, however often it takes, and returns the version to watch from.
+    async fn list(&mut self, sink: &mut impl Sink) -> String {
+        let mut page = Some(PAGE);
+        loop {
+            match self.list_once(page, sink).await {
+                Ok(version) => {
+                    self.recovered();
+                    return version;
+                }
+                // The pages were too old before the last of them was read; a list in one piece cannot expire.
+                Err(error) if page.is_some() && error.is_lost_version() => {
+                    debug!(path = self.path, "The pages of a list have expired. Listing in one piece.");
+                    page = None;
+                    sleep(self.client.watching().reconnect_backoff).await;
+                }
+                Err(error) => self.wait_after(&error, sink).await,
+            }
+        }
+    }
+
+    async fn list_once(&mut self, limit: Option<&str>, sink: &mut impl Sink) -> Result<String, Error> {
+        sink.listing_began();
+        self.known.begin_listing();
+        let mut next: Option<String> = None;
+        loop {
+            let pieces = [("limit", limit), ("continue", next.as_deref())];
+            let parameters: Vec<(&str, &str)> = pieces.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+            let request = Request::get(self.path.clone() + &address::query(&parameters)).repeated(Repeat::Never);
+            let response = self.client.request(&request).await?;
+            let page: Page<'_> = serde_json::from_slice(&response.body).map_err(payload)?;
+            for item in page.items.into_iter().flatten() {
+                self.deliver(Sighting::Listed, item.get(), sink).await;
+            }
+            next = page.metadata.next.filter(|next| !next.is_empty());
+            if next.is_none() {
+                self.report_vanished(sink).await;
+                sink.listed().await;
+                return Ok(page.metadata.resource_version.unwrap_or_default());
+            }
+        }
+    }
+
+    async fn report_vanished(&mut self, sink: &mut impl Sink) {
+        for identity in self.known.end_listing() {
+            let metadata = identity.metadata();
+            let object = json!({"apiVersion": self.resource.api_version(), "kind": self.resource.kind, "metadata": metadata});
+            self.deliver(Sighting::Deleted, &object.to_string(), sink).await;
+        }
+    }
+
+    /// Watches from a version on, over as many streams as it takes, until everything has to be listed again.
+    async fn watch(&mut self, version: &mut String, sink: &mut impl Sink) {
+        let mut empty = Backoff::new(EMPTY_PAUSES.map(Duration::from_millis));
+        let mut is_doubtful = false;
+        loop {
+            if is_doubtful {
+                match self.is_behind(version).await {
+                    Ok(true) => return self.wait_after_loss().await,
+                    Ok(false) => is_doubtful = false,
+                    Err(error) => {
+                        self.wait_after(&error, sink).await;
+                        continue;
+                    }
+                }
+            }
+            let stream = match self.client.open(&self.watch_path(version)).await {
+                Ok(stream) => stream,
+                Err(error) if error.is_lost_version() => return self.wait_after_loss().await,
+                // The server is away or busy; the place is not lost.
+                Err(error) if error.status().is_none_or(|status| status >= 429) => {
+                    self.wait_after(&error, sink).await;
+                    is_doubtful = true;
+                    continue;
+                }
+                Err(error) => return self.wait_after(&error, sink).await,
+            };
+            let opened_at = Instant::now();
+            let (lines, end) = self.follow(stream, version, sink).await;
+            let has_worked = lines > 0 || opened_at.elapsed() >= WORKING;
+            match end {
+                End::Lost => return self.wait_after_loss().await,
+                End::Failed(error) => return self.wait_after(&error, sink).await,
+                End::Silent => is_doubtful = lines == 0,
+                End::Closed => {}
+            }
+            if has_worked {
+                self.recovered();
+                self.failures.reset();
+                empty.reset();
+            } else {
+                sleep(empty.next_or_last().unwrap_or_default()).await;
+            }
+        }
+    }
+
+    /// Reads one stream to its end. Returns how many lines it had.
+    async fn follow(&mut self, mut stream: ByteStream, version: &mut String, sink: &mut impl Sink) -> (usize, End) {
+        let watching = self.client.watching();
+        let (inactivity, closes_at) = (watching.inactivity_timeout, watching.client_timeout.map(|limit| Instant::now() + limit));
+        let mut silent_at = inactivity.map(|limit| Instant::now() + limit);
+        let mut lines = Lines::default();
+        let mut count = 0;
+        loop {
+            let until = silent_at.into_iter().chain(closes_at).min();
+            let chunk = match until {
+                Some(until) => timeout_at(until, stream.next()).await,
+                None => Ok(stream.next().await),
+            };
+            let chunk = match chunk {
+                Err(_) if silent_at.is_some() && until == silent_at => {
+                    debug!(path = self.path, "A watch was silent for too long.");
+                    return (count, End::Silent);
+                }
+                Err(_) => return (count, End::Closed),
+                Ok(Some(Ok(chunk))) => chunk,
+                Ok(ended) => {
+                    debug!(path = self.path, broken = ?ended.and_then(Result::err), "A watch ended.");
+                    return self.take_rest(&lines, count, version, sink).await;
+                }
+            };
+            if let Err(error) = lines.feed(&chunk) {
+                return (count, End::Failed(payload(error)));
+            }
+            let before = count;
+            while let Some(line) = lines.next_line() {
+                if let Err(end) = self.take(line, version, sink).await {
+                    return (count, end);
+                }
+                count += usize::from(!line.is_empty());
+            }
+            if count > before {
+                silent_at = inactivity.map(|limit| Instant::now() + limit);
+            }
+        }
+    }
+
+    /// A stream may end without the end of its last line, or in the middle of it.
+    async fn take_rest(&mut self, lines: &Lines, count: usize, version: &mut String, sink: &mut impl Sink) -> (usize, End) {
+        let rest = lines.rest();
+        if serde_json::from_slice::<Line<'_>>(rest).is_err() {
+            return (count, End::Closed);
+        }
+        match self.take(rest, version, sink).await {
+            Ok(()) => (count + 1, End::Closed),
+            Err(end) => (count, end),
+        }
+    }
+
+    async fn take(&mut self, line: &[u8], version: &mut String, sink: &mut impl Sink) -> Result<(), End> {
+        if line.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        let failed = |error: serde_json::Error| End::Failed(payload(error));
+        let line = std::str::from_utf8(line).map_err(|error| End::Failed(payload(error)))?;
+        let Line { kind, object } = serde_json::from_str(line).map_err(failed)?;
+        let sighting = match &*kind {
+            "ADDED" => Sighting::Added,
+            "MODIFIED" => Sighting::Modified,
+            "DELETED" => Sighting::Deleted,
+            "BOOKMARK" => {
+                let head = Head::of(object.get()).map_err(failed)?;
+                let marked = head.resource_version().unwrap_or_default();
+                return self.move_to(marked, version);
+            }
+            "ERROR" => {
+                let error = Error::of_status_object(object.get());
+                return Err(if error.is_lost_version() { End::Lost } else { End::Failed(error) });
+            }
+            _ => {
+                warn!(path = self.path, r#type = &*kind, "Ignoring an unsupported event type.");
+                return Ok(());
+            }
+        };
+        if let Some(reached) = self.deliver(sighting, object.get(), sink).await {
+            version.clear();
+            version.push_str(&reached);
+        }
+        self.was_lost = false;
+        Ok(())
+    }
+
+    /// A bookmark below our version comes from a server that was set back: what it does now, we would not see.
+    fn move_to(&mut self, marked: &str, version: &mut String) -> Result<(), End> {
+        if is_before(marked, version) {
+            return Err(End::Lost);
+        }
+        if !marked.is_empty() {
+            marked.clone_into(version);
+        }
+        self.was_lost = false;
+        Ok(())
+    }
+
+    /// Hands an object over and returns its version. An object that cannot be read is told of and left out: it must not hide the others.
+    async fn deliver<'a>(&mut self, sighting: Sighting, text: &'a str, sink: &mut impl Sink) -> Option<Text<'a>> {
+        let mut head = match Head::of(text) {
+            Ok(head) => head,
+            Err(error) => {
+                error!(resource = %self.resource, path = self.path, %error, "Ignoring an object whose metadata cannot be read.");
+                return None;
+            }
+        };
+        match sighting {
+            Sighting::Deleted => self.known.forget(&head),
+            _ => self.known.remember(&head),
+        }
+        sink.seen(Seen { sighting, head: &head, text, resource: &self.resource }).await;
+        head.metadata.resource_version.take()
+    }
+
+    fn watch_path(&self, version: &str) -> String {
+        let timeout = self.client.watching().server_timeout.map(|limit| limit.as_secs().to_string());
+        let mut parameters = vec![("watch", "true"), ("allowWatchBookmarks", "true")];
+        if !version.is_empty() {
+            parameters.push(("resourceVersion", version));
+        }
+        if let Some(timeout) = &timeout {
+            parameters.push(("timeoutSeconds", timeout));
+        }
+        self.path.clone() + &address::query(&parameters)
+    }
+
+    /// Tells whether the server is behind our version, as after a restore from a backup. Such a server would keep a watch open and say nothing.
+    async fn is_behind(&self, version: &str) -> Result<bool, Error> {
+        let request = Request::get(self.path.clone() + &address::query(&[("limit", "1")])).repeated(Repeat::Never);
+        let response = self.client.request(&request).await?;
+        let page: Page<'_> = serde_json::from_slice(&response.body).map_err(payload)?;
+        Ok(page.metadata.resource_version.is_some_and(|current| is_before(&current, version)))
+    }
+
+    async fn wait_after_loss(&mut self) {
+        debug!(path = self.path, "The watch has lost its place. Listing again.");
+        let pause = self.client.watching().reconnect_backoff;
+        let again = if self.was_lost { self.failures.next_or_last().unwrap_or_default() } else { Duration::ZERO };
+        self.was_lost = true;
+        sleep(pause.max(again)).await;
+    }
+
+    /// Reports a failure and waits. The pauses grow until a stream works again.
+    async fn wait_after(&mut self, error: &Error, sink: &mut impl Sink) {
+        let pause = self.failures.next_or_last().unwrap_or_default();
+        let asked = error.retry_after().unwrap_or_default();
+        let pause = if self.client.networking().enforce_retry_after && !asked.is_zero() { asked } else { pause.max(asked) };
+        let is_refused = error.status().is_some_and(|status| status < 429);
+        if is_refused && self.trouble == Some(error.status()) {
+            debug!(resource = %self.resource, path = self.path, error = error.chain(), ?pause, "The resource still cannot be watched.");
+        } else {
+            error!(resource = %self.resource, path = self.path, error = error.chain(), ?pause, "The resource cannot be watched. Trying again.");
+        }
+        self.trouble = Some(error.status());
+        sink.troubled(error);
+        sleep(pause).await;
+    }
+
+    fn recovered(&mut self) {
+        if self.trouble.take().is_some() {
+            info!(resource = %self.resource, path = self.path, "The resource is watched again.");
+        }
+    }
+}
+
+fn payload(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::Payload(Box::new(error))
+}
+
+/// Compares versions where they are numbers, as they are on all API servers that are known.
+fn is_before(version: &str, other: &str) -> bool {
+    match (version.parse::<u64>(), other.parse::<u64>()) {
+        (Ok(version), Ok(other)) => version < other,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+#[path = "watch/tests.rs"]
+mod tests;

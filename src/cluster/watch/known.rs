@@ -1,0 +1,107 @@
+//! The objects that a watcher has seen, as little of each as is needed to tell that it vanished.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::super::head::Head;
+
+/// The identities of objects. One takes about 130 bytes with usual names.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Uid, namespace, name, and, for objects without a uid, the time of creation, with zero bytes between them;
+    /// and the listing in which the object was seen last.
+    objects: HashMap<Box<str>, u32>,
+    listing: u32,
+    key: String,
+}
+
+/// What is left of a vanished object.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Identity(Box<str>);
+
+impl Known {
+    pub(super) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    pub(super) fn remember(&mut self, head: &Head<'_>) {
+        self.set_key(head);
+        match self.objects.get_mut(self.key.as_str()) {
+            Some(listing) => *listing = self.listing,
+            None => {
+                self.objects.insert(self.key.as_str().into(), self.listing);
+            }
+        }
+    }
+
+    pub(super) fn forget(&mut self, head: &Head<'_>) {
+        self.set_key(head);
+        self.objects.remove(self.key.as_str());
+    }
+
+    pub(super) fn begin_listing(&mut self) {
+        self.listing = self.listing.wrapping_add(1);
+    }
+
+    /// Returns what was not seen since the listing began. It stays known until it is forgotten, so that an interrupted report is made again.
+    pub(super) fn end_listing(&mut self) -> Vec<Identity> {
+        let is_old = |listing: &u32| *listing != self.listing;
+        let mut vanished: Vec<Identity> =
+            self.objects.iter().filter(|(_, listing)| is_old(listing)).map(|(key, _)| Identity(key.clone())).collect();
+        vanished.sort_by(|one, other| one.0.cmp(&other.0));
+        vanished
+    }
+
+    fn set_key(&mut self, head: &Head<'_>) {
+        self.key.clear();
+        let created = head.metadata.creation_timestamp.as_deref().filter(|_| head.uid().is_none());
+        let parts = [head.uid(), head.namespace(), Some(head.name()), created];
+        for (index, part) in parts.into_iter().enumerate() {
+            if index > 0 {
+                self.key.push('\0');
+            }
+            self.key.push_str(part.unwrap_or_default());
+        }
+    }
+}
+
+impl Identity {
+    /// Returns the metadata that are left.
+    pub(super) fn metadata(&self) -> Value {
+        let keys = ["uid", "namespace", "name", "creationTimestamp"];
+        let parts = keys.into_iter().zip(self.0.split('\0')).filter(|(_, part)| !part.is_empty());
+        Value::Object(parts.map(|(key, part)| (key.to_owned(), part.into())).collect::<Map<_, _>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_listed_again_has_vanished() {
+        let object = |name: &str| format!(r#"{{"metadata":{{"name":"{name}","namespace":"n","uid":"u-{name}"}}}}"#);
+        let mut known = Known::default();
+        known.begin_listing();
+        for name in ["a", "b", "c"] {
+            known.remember(&Head::of(&object(name)).unwrap());
+        }
+        assert_eq!(known.end_listing(), []);
+        known.begin_listing();
+        known.remember(&Head::of(&object("b")).unwrap());
+        known.forget(&Head::of(&object("c")).unwrap());
+        let vanished = known.end_listing();
+        assert_eq!(vanished.len(), 1);
+        assert_eq!(vanished[0].metadata(), serde_json::json!({"name": "a", "namespace": "n", "uid": "u-a"}));
+    }
+
+    #[test]
+    fn objects_without_a_uid_are_told_apart_by_their_creation() {
+        let object = |created: &str| format!(r#"{{"metadata":{{"name":"a","creationTimestamp":"{created}"}}}}"#);
+        let mut known = Known::default();
+        known.remember(&Head::of(&object("1")).unwrap());
+        known.remember(&Head::of(&object("2")).unwrap());
+        assert_eq!(known.len(), 2);
+    }
+}
