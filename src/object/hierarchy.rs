@@ -64,9 +64,7 @@ impl Nested {
 fn keys_of(path: &Value) -> Result<Vec<String>, Error> {
     match path {
         Value::String(text) => Ok(dotted(text)),
-        Value::Array(keys) => {
-            keys.iter().map(|key| key.as_str().map(str::to_owned).ok_or_else(|| Error::Nested(type_name(key)))).collect()
-        }
+        Value::Array(keys) => keys.iter().map(|key| key.as_str().map(str::to_owned).ok_or_else(|| Error::Nested(type_name(key)))).collect(),
         other => Err(Error::Nested(type_name(other))),
     }
 }
