@@ -136,6 +136,21 @@ pub enum ErrorMode {
 }
 
 impl Handler {
+    /// Returns a handler that concerns everything, with all options left to their defaults.
+    pub fn simple(id: &str, on: On) -> Self {
+        Self {
+            id: id.to_owned(),
+            function: id.to_owned(),
+            target: 0,
+            on,
+            selectors: Vec::new(),
+            field: None,
+            filters: Filters::default(),
+            policy: Policy::default(),
+            param: Value::Null,
+        }
+    }
+
     /// Tells whether the handler is declared for a kind.
     pub fn concerns(&self, resource: &Resource) -> bool {
         self.selectors.is_empty() || self.selectors.iter().any(|selector| selector.matches(resource))
