@@ -115,6 +115,7 @@ impl<W: World> Cycle<'_, W> {
     /// If anything but a handler fails.
     pub async fn run(mut self, is_handled: &mut bool) -> Result<Ended, Error> {
         let handled = self.handle(is_handled).await?;
+        self.world.waits(&handled.delays);
         if self.sighting == Sighting::Deleted {
             return Ok(Ended::default());
         }

@@ -40,6 +40,9 @@ pub trait World: Send + Sync {
     /// Notes that an object was taken up, for those who follow the engine step by step.
     fn taken_up(&self, _sighting: Sighting, _body: &Body, _consistency_in: Option<f64>) {}
 
+    /// Notes the seconds until the next attempts, as a cycle has left them, for those who follow the engine step by step.
+    fn waits(&self, _delays: &[f64]) {}
+
     /// Notes that an object is gone for good.
     fn forget(&self, _memo: &str) {}
 }
