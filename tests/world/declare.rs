@@ -35,10 +35,10 @@ pub struct Script {
 }
 
 impl Declared {
-    /// Returns all handlers of a case. Indexes are not handled by this version.
+    /// Returns all handlers of a case.
     pub fn of(specs: &Value) -> Result<Self, Contradiction> {
         let mut declared = Self::default();
-        for spec in specs.as_array().into_iter().flatten().filter(|spec| spec["on"] != "index") {
+        for spec in specs.as_array().into_iter().flatten() {
             let handler = declared.declare(spec)?;
             declared.handlers.push(Arc::new(handler));
         }
@@ -55,6 +55,7 @@ impl Declared {
             "resume" => On::Resume { deleted: options["deleted"] == true },
             "field" => On::Field,
             "event" => On::Event,
+            "index" => On::Index,
             "daemon" => On::Daemon,
             "timer" => On::Timer,
             other => panic!("handlers on {other:?} are unknown"),
@@ -63,7 +64,8 @@ impl Declared {
         let kind = text(&spec["resource"]).unwrap_or_else(|| "kopfexamples".to_owned());
         let selector = Selector::parse(&kind).expect("the vectors name kinds well");
         let field = field(&options["field"]);
-        let id = field.as_ref().map_or_else(|| base.clone(), |field| format!("{base}/{}", field.suffix()));
+        let suffixed = field.as_ref().filter(|_| on != On::Index);
+        let id = suffixed.map_or_else(|| base.clone(), |field| format!("{base}/{}", field.suffix()));
         let handler = Handler { field, selectors: vec![selector], ..Handler::simple(&id, on) };
         self.complete(handler, base, spec)
     }

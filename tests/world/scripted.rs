@@ -9,7 +9,7 @@ use kopfd::cluster::{Applied, apply};
 use kopfd::handling::attempt::TEMPORARY_DELAY;
 use kopfd::handling::spawning::Companions;
 use kopfd::handling::subhandling::{self, Pass};
-use kopfd::handling::{Handler, Record, Telling, Verdict, attempt, filter};
+use kopfd::handling::{Handler, Record, Telling, Verdict, attempt, filter, select};
 use kopfd::kit::Clock;
 use kopfd::object::{Body, BodyFunction, Item, Patch, Resource, Sighting, Transform};
 use kopfd::reactor::{Error, World};
@@ -186,6 +186,17 @@ impl World for ScriptedWorld {
 
     fn accompany<'a>(&'a self, arguments: &'a Arguments, _is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
         Box::pin(async { Ok(self.daemons.accompany(self, arguments).await) })
+    }
+
+    fn index<'a>(&'a self, arguments: &'a Arguments) -> BoxFuture<'a, Result<(), Error>> {
+        let view = filter::View { body: &arguments.body, change: None };
+        let oracle = Oracle { callbacks: &self.callbacks, facts: Facts::of(arguments) };
+        let selected = select::indexing(self.handlers.iter().map(AsRef::as_ref), view, &oracle);
+        for handler in selected.expect("the world answers all questions") {
+            let shown = json!({"call": self.scripts[handler.target].id, "type": arguments.sighting.event_type()});
+            self.timeline.add(Entry { shown, ..Entry::default() });
+        }
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn tell(&self, telling: Telling) {
