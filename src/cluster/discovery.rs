@@ -56,7 +56,11 @@ struct Target {
     is_preferred: bool,
 }
 
-async fn scan_with<F>(groups: Option<&BTreeSet<String>>, fetch: impl Fn(String, usize) -> F) -> Result<Scan, Error>
+/// Returns the resources as [`scan`] does, whoever fetches the answers: of a path, with the patience for it.
+///
+/// # Errors
+/// As for [`scan`].
+pub async fn scan_with<F>(groups: Option<&BTreeSet<String>>, fetch: impl Fn(String, usize) -> F) -> Result<Scan, Error>
 where
     F: Future<Output = Result<Value, Error>>,
 {

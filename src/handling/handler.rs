@@ -51,6 +51,8 @@ pub enum On {
     Field,
     /// Raw watch events.
     Event,
+    /// What is known of all objects of the kind.
+    Index,
     /// Whatever the parent of the sub-handler is for.
     Sub {
         /// Whether the parent needs a change of its field, so that this one does too.
@@ -136,6 +138,21 @@ pub enum ErrorMode {
 }
 
 impl Handler {
+    /// Returns a handler that concerns everything, with all options left to their defaults.
+    pub fn simple(id: &str, on: On) -> Self {
+        Self {
+            id: id.to_owned(),
+            function: id.to_owned(),
+            target: 0,
+            on,
+            selectors: Vec::new(),
+            field: None,
+            filters: Filters::default(),
+            policy: Policy::default(),
+            param: Value::Null,
+        }
+    }
+
     /// Tells whether the handler is declared for a kind.
     pub fn concerns(&self, resource: &Resource) -> bool {
         self.selectors.is_empty() || self.selectors.iter().any(|selector| selector.matches(resource))
@@ -146,6 +163,7 @@ impl Handler {
         let noun = match self.on {
             On::Daemon => "Daemon",
             On::Timer => "Timer",
+            On::Index => "Indexer",
             _ => "Handler",
         };
         format!("{noun} '{}'", self.id)
@@ -153,6 +171,7 @@ impl Handler {
 
     /// Returns what arbitrary errors mean to this handler.
     pub fn error_mode(&self) -> ErrorMode {
-        self.policy.errors.unwrap_or(if self.on == On::Event { ErrorMode::Ignored } else { ErrorMode::Temporary })
+        let default = if matches!(self.on, On::Event | On::Index) { ErrorMode::Ignored } else { ErrorMode::Temporary };
+        self.policy.errors.unwrap_or(default)
     }
 }

@@ -39,6 +39,18 @@ pub fn watching<'a>(
     matching(handlers.into_iter().filter(|handler| handler.on == On::Event), view, predicates)
 }
 
+/// Returns the handlers that put an object into indexes.
+///
+/// # Errors
+/// If expressions must be evaluated first, or the object is malformed.
+pub fn indexing<'a>(
+    handlers: impl IntoIterator<Item = &'a Handler>,
+    view: View<'_>,
+    predicates: &dyn Predicates,
+) -> Result<Vec<&'a Handler>, Unsettled> {
+    matching(handlers.into_iter().filter(|handler| handler.on == On::Index), view, predicates)
+}
+
 /// Returns the daemons and timers that an object is to have, except those that ended on their own.
 ///
 /// # Errors

@@ -1,4 +1,12 @@
-//! The part that daemons and timers play in a cycle: whether they hold the object, and how long the cycle waits for them.
+//! The part that daemons and timers play in a cycle: which are started and stopped, whether they hold the object,
+//! and how long the cycle waits for them.
+
+use std::collections::BTreeSet;
+
+use super::filter::{Predicates, Unsettled, View};
+use super::handler::Handler;
+use super::select;
+use super::telling::{Telling, seconds};
 
 /// What the side business of daemons and timers has to say to a cycle.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -7,4 +15,205 @@ pub struct Companions {
     pub demand_finalizer: bool,
     /// The seconds until each of those that are to stop is looked at again.
     pub delays: Vec<f64>,
+}
+
+/// Why a task that runs along with an object is to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StopReason {
+    /// The object is deleted.
+    Deleted,
+    /// The object does not pass the filters of the handler any more.
+    Mismatch,
+    /// The operator is paused.
+    Pausing,
+}
+
+/// The tasks of one object as an event finds them.
+#[derive(Debug, Clone, Copy)]
+pub struct Company<'a> {
+    /// The ids of those that run, those among them that are asked to stop included.
+    pub running: &'a BTreeSet<String>,
+    /// The ids of those that ended on their own; they are not started again.
+    pub ended: &'a BTreeSet<String>,
+    /// Whether the operator is paused.
+    pub is_paused: bool,
+    /// Whether the object is gone, which may come without any request of deletion before it.
+    pub is_gone: bool,
+}
+
+/// What is to be started and stopped.
+#[derive(Debug, Default)]
+pub struct Arrangement<'a> {
+    /// The handlers to start a task for.
+    pub spawn: Vec<&'a Handler>,
+    /// The ids of the tasks to stop, with the reasons.
+    pub stop: Vec<(String, StopReason)>,
+    /// Whether any handler demands the finalizer: also one whose task is on its way out.
+    pub demand_finalizer: bool,
+}
+
+/// Returns what is to be started and stopped at an event.
+///
+/// # Errors
+/// If expressions must be evaluated first, or the object is malformed.
+pub fn arrange<'a>(
+    handlers: impl IntoIterator<Item = &'a Handler>,
+    company: Company<'_>,
+    view: View<'_>,
+    predicates: &dyn Predicates,
+) -> Result<Arrangement<'a>, Unsettled> {
+    let matching = select::spawning(handlers, company.ended, view, predicates)?;
+    let all_for = |reason| company.running.iter().map(|id| (id.clone(), reason)).collect();
+    let demand_finalizer = !matching.is_empty();
+    if view.body.is_deleting() || company.is_gone {
+        return Ok(Arrangement { spawn: Vec::new(), stop: all_for(StopReason::Deleted), demand_finalizer });
+    }
+    if company.is_paused {
+        return Ok(Arrangement { spawn: Vec::new(), stop: all_for(StopReason::Pausing), demand_finalizer });
+    }
+    let is_matching = |id: &String| matching.iter().any(|handler| handler.id == *id);
+    let mismatching = company.running.iter().filter(|id| !is_matching(id));
+    let stop = mismatching.map(|id| (id.clone(), StopReason::Mismatch)).collect();
+    let spawn = matching.into_iter().filter(|handler| !company.running.contains(&handler.id)).collect();
+    Ok(Arrangement { spawn, stop, demand_finalizer })
+}
+
+/// How a task is brought to its end, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cancellation {
+    /// How long it has after it was asked, before it is forced.
+    pub backoff: Option<f64>,
+    /// How long it has after it was forced, before it is given up; without it, nothing is forced.
+    pub timeout: Option<f64>,
+    /// How often it is looked after, where there is no timeout.
+    pub polling: f64,
+}
+
+/// How far the end of a task has come. A task that ends leaves the ladder at any stage.
+///
+/// ```text
+/// Asked ──backoff──▶ Signalled ──▶ Cancelled ──▶ Abandoned
+///   └── without a backoff ────────────▲
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// It was asked to stop.
+    Asked,
+    /// It has its back-off to stop on its own.
+    Signalled,
+    /// It was forced.
+    Cancelled,
+    /// It is not waited for any longer; the object may go.
+    Abandoned,
+}
+
+/// What is to be done with a task that was asked to stop and still runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Step {
+    /// The stage that it enters now, if it is a new one.
+    pub enter: Option<Stage>,
+    /// The seconds until it is looked after again; none if it is not waited for.
+    pub delay: Option<f64>,
+}
+
+/// Returns what is to be done with a task that was asked to stop some seconds ago.
+pub fn step(cancellation: Cancellation, reached: Stage, age: f64) -> Step {
+    let enter = |stage| (reached < stage).then_some(stage);
+    let backoff = cancellation.backoff.unwrap_or(0.0);
+    match (cancellation.backoff, cancellation.timeout) {
+        (Some(_), _) if age < backoff => Step { enter: enter(Stage::Signalled), delay: Some(backoff - age) },
+        (_, Some(timeout)) if age < timeout + backoff => Step { enter: enter(Stage::Cancelled), delay: Some(timeout + backoff - age) },
+        (_, Some(_)) => Step { enter: enter(Stage::Abandoned), delay: None },
+        (_, None) => Step { enter: None, delay: Some(cancellation.polling) },
+    }
+}
+
+/// Returns the line about a step, if there is something to say.
+pub fn tell_step(handler: &Handler, step: Step) -> Option<Telling> {
+    let title = handler.title();
+    Some(match (step.enter, step.delay) {
+        (Some(Stage::Signalled), _) => Telling::debug(format!("{title} is signalled to exit gracefully.")),
+        (Some(Stage::Cancelled), _) => Telling::debug(format!("{title} is signalled to exit by force.")),
+        (Some(Stage::Abandoned), _) => Telling::warning(format!("{title} did not exit in time. Leaving it orphaned.")),
+        (None, Some(delay)) => Telling::debug(format!("{title} is still exiting. The next check is in {} seconds.", seconds(delay))),
+        _ => return None,
+    })
+}
+
+/// Returns the line about the end of a task.
+pub fn tell_end(handler: &Handler, is_requested: bool) -> Telling {
+    let how = if is_requested { "on request" } else { "on its own" };
+    Telling::debug(format!("{} has exited {how} and will not be retried or restarted.", handler.title()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handling::{Answers, Filters, Matcher, On};
+    use crate::object::Body;
+    use serde_json::{Value, json};
+
+    fn labelled(id: &str) -> Handler {
+        let filters = Filters { labels: vec![("on".into(), Matcher::Present)], ..Filters::default() };
+        Handler { filters, ..Handler::simple(id, On::Daemon) }
+    }
+
+    fn ids(ids: &[&str]) -> BTreeSet<String> {
+        ids.iter().map(|id| (*id).to_owned()).collect()
+    }
+
+    /// The ids to start, those to stop, and whether the finalizer is demanded.
+    fn arranged(metadata: Value, running: &[&str], ended: &[&str]) -> (Vec<String>, Vec<(String, StopReason)>, bool) {
+        let handlers = [labelled("a"), labelled("b")];
+        let body = Body::from(json!({"metadata": metadata}));
+        let company = Company { running: &ids(running), ended: &ids(ended), is_paused: false, is_gone: false };
+        let arrangement = arrange(&handlers, company, View { body: &body, change: None }, &Answers::default()).unwrap();
+        let spawn = arrangement.spawn.iter().map(|handler| handler.id.clone()).collect();
+        (spawn, arrangement.stop, arrangement.demand_finalizer)
+    }
+
+    #[test]
+    fn what_matches_and_does_not_run_is_started_unless_it_ended_on_its_own() {
+        assert_eq!(arranged(json!({"labels": {"on": "1"}}), &["a"], &[]), (vec!["b".into()], vec![], true));
+        assert_eq!(arranged(json!({"labels": {"on": "1"}}), &["a"], &["b"]), (vec![], vec![], true));
+        assert_eq!(arranged(json!({"labels": {"on": "1"}}), &[], &["a", "b"]), (vec![], vec![], false));
+    }
+
+    #[test]
+    fn what_does_not_match_is_stopped_and_holds_nothing() {
+        assert_eq!(arranged(json!({}), &["a"], &[]), (vec![], vec![("a".into(), StopReason::Mismatch)], false));
+    }
+
+    #[test]
+    fn a_deleted_object_stops_everything_and_is_held_meanwhile() {
+        let metadata = json!({"labels": {"on": "1"}, "deletionTimestamp": "2020-01-01T00:00:00Z"});
+        assert_eq!(arranged(metadata, &["a"], &[]), (vec![], vec![("a".into(), StopReason::Deleted)], true));
+    }
+
+    /// What happens at each of these ages, as `stage/delay`.
+    fn ladder(backoff: Option<f64>, timeout: Option<f64>, ages: &[f64]) -> Vec<String> {
+        let mut reached = Stage::Asked;
+        let mut take = |age: &f64| {
+            let step = step(Cancellation { backoff, timeout, polling: 60.0 }, reached, *age);
+            reached = step.enter.unwrap_or(reached);
+            let stage = step.enter.map_or("-".to_owned(), |stage| format!("{stage:?}"));
+            format!("{stage}/{}", step.delay.map_or("-".to_owned(), seconds))
+        };
+        ages.iter().map(&mut take).collect()
+    }
+
+    #[test]
+    fn a_stop_climbs_from_asking_to_giving_up() {
+        assert_eq!(
+            ladder(Some(10.0), Some(5.0), &[0.0, 4.0, 10.0, 15.0, 20.0]),
+            ["Signalled/10", "-/6", "Cancelled/5", "Abandoned/-", "-/-"]
+        );
+        assert_eq!(ladder(None, Some(5.0), &[0.0, 5.0]), ["Cancelled/5", "Abandoned/-"]);
+    }
+
+    #[test]
+    fn without_a_timeout_it_is_waited_for_without_end() {
+        assert_eq!(ladder(None, None, &[0.0, 9000.0]), ["-/60", "-/60"]);
+        assert_eq!(ladder(Some(10.0), None, &[0.0, 10.0]), ["Signalled/10", "-/60"]);
+    }
 }

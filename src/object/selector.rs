@@ -121,6 +121,20 @@ impl Selector {
         Ok(selector)
     }
 
+    /// Returns the selector of parts that were given by their names. Of all the name-like ones, exactly one is needed.
+    ///
+    /// # Errors
+    /// If there is no name, an empty one, or several.
+    pub fn named(group: Option<String>, version: Option<String>, names: Vec<Criterion>) -> Result<Self, SelectorError> {
+        let mut names = names.into_iter();
+        match (names.next(), names.next()) {
+            (None, _) => Err(SelectorError::NoName),
+            (Some(_), Some(_)) => Err(SelectorError::ManyNames),
+            (Some(name), None) if name.text() == Some("") => Err(SelectorError::EmptyName),
+            (Some(name), None) => Ok(Self { group, version, name }),
+        }
+    }
+
     /// Tells whether a resource is meant.
     pub fn matches(&self, resource: &Resource) -> bool {
         let is_version_meant = match (&self.version, &self.name) {
@@ -152,6 +166,19 @@ fn any(name: &str) -> Result<Criterion, SelectorError> {
 }
 
 impl Criterion {
+    /// Returns the name, where there is one.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Any(name)
+            | Self::Kind(name)
+            | Self::Plural(name)
+            | Self::Singular(name)
+            | Self::Shortcut(name)
+            | Self::Category(name) => Some(name),
+            Self::Everything | Self::Where(_) => None,
+        }
+    }
+
     fn matches(&self, resource: &Resource) -> bool {
         let has = |names: &[String], name: &String| names.contains(name);
         match self {
@@ -175,16 +202,7 @@ fn is_event(resource: &Resource) -> bool {
 /// Prints the selector in the form that manifests use.
 impl std::fmt::Display for Selector {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = match &self.name {
-            Criterion::Any(name)
-            | Criterion::Kind(name)
-            | Criterion::Plural(name)
-            | Criterion::Singular(name)
-            | Criterion::Shortcut(name)
-            | Criterion::Category(name) => name,
-            Criterion::Everything => "everything",
-            Criterion::Where(_) => "a predicate",
-        };
+        let name = self.name.text().unwrap_or(if matches!(self.name, Criterion::Everything) { "everything" } else { "a predicate" });
         match (self.group.as_deref(), self.version.as_deref()) {
             (None, None) => formatter.write_str(name),
             (None, Some(version)) => write!(formatter, "{name}.{version}"),

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::handling::progress::BrokenRecord;
-use crate::handling::{Change, Handler};
+use crate::handling::{Change, Handler, On};
 use crate::object::path;
 use crate::object::{Body, Patch};
 
@@ -28,10 +28,14 @@ pub fn change(storages: &Storages, body: &Body, extra_fields: &[Vec<String>]) ->
     Ok(Change::between(old, Some(new)))
 }
 
-/// Returns the fields that must be part of the essences of a kind, because handlers look at them.
+/// Returns the fields that must be part of the essences of a kind, because handlers look at them. Indexes follow every event anyway.
 pub fn extra_fields<'a>(handlers: impl IntoIterator<Item = &'a Handler>) -> Vec<Vec<String>> {
-    let mut fields: Vec<Vec<String>> =
-        handlers.into_iter().filter_map(|handler| handler.field.as_ref()).map(|field| field.prefix().to_vec()).collect();
+    let mut fields: Vec<Vec<String>> = handlers
+        .into_iter()
+        .filter(|handler| handler.on != On::Index)
+        .filter_map(|handler| handler.field.as_ref())
+        .map(|field| field.prefix().to_vec())
+        .collect();
     fields.sort();
     fields.dedup();
     fields

@@ -12,7 +12,8 @@ use crate::handling::plan::{Obstacle, Situation, plan};
 use crate::handling::progress::seconds_between;
 use crate::handling::telling::float;
 use crate::handling::{
-    Answers, Cause, Change, Handler, Lifecycle, Outcome, Plan, Reason, Record, Telling, Unsettled, Verdict, attempt, cause, filter, select,
+    Answers, Cause, Change, Handler, Lifecycle, On, Outcome, Plan, Reason, Record, Telling, Unsettled, Verdict, attempt, cause, filter,
+    select,
 };
 use crate::kit::Stop;
 use crate::object::{Body, Patch, Resource, Sighting, Transform};
@@ -115,6 +116,7 @@ impl<W: World> Cycle<'_, W> {
     /// If anything but a handler fails.
     pub async fn run(mut self, is_handled: &mut bool) -> Result<Ended, Error> {
         let handled = self.handle(is_handled).await?;
+        self.world.waits(&handled.delays);
         if self.sighting == Sighting::Deleted {
             return Ok(Ended::default());
         }
@@ -123,6 +125,9 @@ impl<W: World> Cycle<'_, W> {
 
     /// Does everything up to the patch.
     async fn handle(&mut self, is_handled: &mut bool) -> Result<Handled, Error> {
+        if self.served.has(|handler| handler.on == On::Index) {
+            self.world.index(&self.arguments(None)).await?;
+        }
         let mut patch = Patch { transforms: std::mem::take(&mut self.remaining), ..Patch::default() };
         let was_empty = patch.is_empty();
         let changing = self.served.has(|handler| handler.on.is_changing());
@@ -197,7 +202,7 @@ impl<W: World> Cycle<'_, W> {
 
     /// Runs the handlers of raw events. They are never awaited by anything, and their errors are only told.
     async fn watch(&self, patch: &mut Patch) -> Result<(), Error> {
-        if !self.served.has(|handler| handler.on == crate::handling::On::Event) {
+        if !self.served.has(|handler| handler.on == On::Event) {
             return Ok(());
         }
         let view = filter::View { body: &self.body, change: None };

@@ -25,6 +25,13 @@ pub trait World: Send + Sync {
     /// Starts and stops what runs along with the object, and says what the cycle has to wait for.
     fn accompany<'a>(&'a self, arguments: &'a Arguments, is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>>;
 
+    /// Puts an object into the indexes, or takes it out of them, before anything is handled.
+    ///
+    /// Asked only for kinds that have handlers of indexes; a world without indexes has none of those.
+    fn index<'a>(&'a self, _arguments: &'a Arguments) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Tells a line about an object.
     fn tell(&self, telling: Telling);
 
@@ -39,6 +46,9 @@ pub trait World: Send + Sync {
 
     /// Notes that an object was taken up, for those who follow the engine step by step.
     fn taken_up(&self, _sighting: Sighting, _body: &Body, _consistency_in: Option<f64>) {}
+
+    /// Notes the seconds until the next attempts, as a cycle has left them, for those who follow the engine step by step.
+    fn waits(&self, _delays: &[f64]) {}
 
     /// Notes that an object is gone for good.
     fn forget(&self, _memo: &str) {}

@@ -1,0 +1,131 @@
+//! The conformance test: kopf's golden vectors, run through the code of kopfd.
+//!
+//! `KOPFD_VECTORS=<directory>` runs every file of that directory whose name has a runner here, in place of the files beside this one.
+
+#[allow(dead_code, reason = "the other test that plays scenes uses other parts of the world")]
+#[path = "../world/mod.rs"]
+mod world;
+
+mod annotation_keys;
+mod causes;
+mod compare;
+mod diff_reduce;
+mod diffs;
+mod essence;
+mod filters;
+mod hierarchies;
+mod namespaces;
+mod patching;
+mod progress;
+mod resource_selectors;
+mod scenarios;
+mod selecting;
+mod selectors;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+/// Cases that differ from kopf, because the specification calls what kopf does a defect: the file, the case, and the reason.
+const ALLOWED: &[(&str, &str, &str)] = &[];
+
+/// Files that are read by other runners.
+const INPUTS: &[&str] = &["selectors-cluster"];
+
+/// Runs one case of a file. The error is what was expected and what was found.
+type Runner = Box<dyn Fn(&Value) -> Result<(), String>>;
+
+fn runner(name: &str, directory: &Path) -> Option<Runner> {
+    let run: fn(&Value) -> Result<(), String> = match name {
+        "annotation-keys" => annotation_keys::run,
+        "causes" => causes::run,
+        "diff-reduce" => diff_reduce::run,
+        "diffs" => diffs::run,
+        "essence" => essence::run,
+        "filters" => filters::run,
+        "hierarchies" => hierarchies::run,
+        "namespaces" => namespaces::run,
+        "patching" => patching::run,
+        "progress" => progress::run,
+        "resource-selectors" => resource_selectors::run,
+        "scenarios" => scenarios::run,
+        "selectors" => {
+            let cluster = read(&directory.join("selectors-cluster.json"));
+            return Some(Box::new(move |case| selectors::run(case, &cluster)));
+        }
+        _ => return None,
+    };
+    Some(Box::new(run))
+}
+
+#[derive(Default)]
+struct Totals {
+    passed: usize,
+    failed: usize,
+    allowed: usize,
+}
+
+fn main() -> ExitCode {
+    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/vectors");
+    let directory = std::env::var_os("KOPFD_VECTORS").map_or_else(beside, PathBuf::from);
+    // A case that panics is a case that fails: its message is shown with the case.
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut totals = Totals::default();
+    for file in files(&directory) {
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        match runner(&name, &directory) {
+            Some(runner) => run_file(&name, &file, &runner, &mut totals),
+            None if INPUTS.contains(&name.as_str()) => {}
+            None => println!("{name}.json: no runner"),
+        }
+    }
+    let Totals { passed, failed, allowed } = totals;
+    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    println!("\ntest result: {verdict}. {passed} passed; {failed} failed; {allowed} ignored; 0 measured; 0 filtered out");
+    println!("conformance: {passed} of {} cases pass", passed + failed + allowed);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap_or_else(|error| panic!("cannot read {}: {error}", directory.display()));
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut files: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect();
+    files.sort();
+    files
+}
+
+fn read(file: &Path) -> Value {
+    let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("cannot read {}: {error}", file.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{} is no JSON: {error}", file.display()))
+}
+
+fn run_file(name: &str, file: &Path, runner: &Runner, totals: &mut Totals) {
+    let cases = read(file);
+    let cases = cases.as_array().map_or(&[][..], Vec::as_slice);
+    let mut passed = 0;
+    let mut failures = Vec::new();
+    for case in cases {
+        let title = case["name"].as_str().map_or_else(|| case["input"].to_string(), str::to_owned);
+        let allowed = ALLOWED.iter().find(|(file, case, _)| *file == name && *case == title);
+        match (run_case(case, runner), allowed) {
+            (Ok(()), _) => passed += 1,
+            (Err(_), Some((_, _, reason))) => {
+                totals.allowed += 1;
+                failures.push(format!("  differs: {title}\n    because {reason}"));
+            }
+            (Err(reason), None) => {
+                totals.failed += 1;
+                failures.push(format!("  FAILED: {title}\n    {}", reason.replace('\n', "\n    ")));
+            }
+        }
+    }
+    totals.passed += passed;
+    println!("{name}.json: {passed} of {} pass", cases.len());
+    failures.iter().for_each(|failure| println!("{failure}"));
+}
+
+fn run_case(case: &Value, runner: &Runner) -> Result<(), String> {
+    let run = std::panic::AssertUnwindSafe(|| runner(case));
+    std::panic::catch_unwind(run).unwrap_or_else(|panic| Err(format!("panicked: {}", kopfd::kit::tasks::panic_text(&*panic))))
+}

@@ -1,0 +1,105 @@
+//! A scene: one object, its handlers, and the reactor's worker for it, played in virtual time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kopfd::handling::contradiction::Contradiction;
+use kopfd::kit::Stop;
+use kopfd::object::Sighting;
+use kopfd::reactor::worker::{Expected, Pace, Worker};
+use kopfd::reactor::{Mailbox, Memories, Served};
+use serde_json::Value;
+
+use super::declare::{self, Declared};
+use super::scripted::ScriptedWorld;
+use super::server::Server;
+use super::timeline::{BEGINNING, Timeline};
+
+/// Longer than anything in a scene.
+const FOREVER: Duration = Duration::from_secs(1_000_000_000);
+
+/// One object and everything around it.
+pub struct Scene {
+    pub world: Arc<ScriptedWorld>,
+    pub served: Arc<Served>,
+    pub memories: Arc<Memories>,
+    pub mailbox: Arc<Mailbox>,
+    pace: Arc<Pace>,
+    uid: Arc<str>,
+}
+
+impl Scene {
+    /// Returns the scene of a case, with this object, beginning now.
+    pub fn of(input: &Value, object: Value) -> Result<Self, Contradiction> {
+        let timeline = Arc::new(Timeline::starting_at(input["now"].as_str().unwrap_or(BEGINNING)));
+        let uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().into();
+        let server = Arc::new(Server::of(input, object, Arc::clone(&timeline)));
+        let declared = Declared::of(&input["handlers"])?;
+        let setting = |name: &str| input["settings"].get(name).unwrap_or(&Value::Null);
+        let finalizer = input.get("finalizer").unwrap_or_else(|| setting("persistence.finalizer"));
+        let storages = Arc::new(declare::storages(&Value::Null, &input["storage"], finalizer));
+        let backoff = setting("execution.default_backoff").as_f64().unwrap_or(60.0);
+        let resource = declare::resource(&input["subresources"]);
+        let served = Served::new(resource, &declared.handlers, storages, declare::lifecycle(&input["lifecycle"]), backoff);
+        let defaults = Pace::default();
+        let delays = setting("queueing.error_delays").as_array().map(|delays| delays.iter().filter_map(Value::as_f64).collect());
+        let pace = Pace {
+            consistency_timeout: setting("persistence.consistency_timeout").as_f64().unwrap_or(defaults.consistency_timeout),
+            idle_timeout: setting("queueing.idle_timeout").as_f64().unwrap_or(defaults.idle_timeout),
+            error_delays: delays.unwrap_or(defaults.error_delays),
+        };
+        Ok(Self {
+            world: Arc::new(ScriptedWorld::new(declared, server, timeline)),
+            served: Arc::new(served),
+            memories: Arc::default(),
+            mailbox: Arc::default(),
+            pace: Arc::new(pace),
+            uid,
+        })
+    }
+
+    /// Returns a worker for the object.
+    pub fn worker(&self) -> Worker<ScriptedWorld> {
+        Worker {
+            world: Arc::clone(&self.world),
+            served: Arc::clone(&self.served),
+            memories: Arc::clone(&self.memories),
+            mailbox: Arc::clone(&self.mailbox),
+            uid: Arc::clone(&self.uid),
+            memo: Arc::clone(&self.uid),
+            pace: Arc::clone(&self.pace),
+            stop: Stop::new(),
+            span: tracing::Span::none(),
+            expected: Expected::default(),
+        }
+    }
+
+    /// Handles whatever comes, with a new worker after each pause, for ever.
+    pub async fn handle(&self) {
+        loop {
+            if !self.mailbox.sleep(FOREVER).await {
+                self.worker().run().await;
+            }
+        }
+    }
+
+    /// Plays the case's actions until its end.
+    pub async fn play(&self, input: &Value) {
+        let server = &self.world.server;
+        server.announce(if input["listed"] == true { Sighting::Listed } else { Sighting::Added });
+        let end = Duration::from_secs_f64(input["until"].as_f64().unwrap_or(600.0));
+        let all = async { tokio::join!(self.handle(), server.deliver(&self.mailbox), self.act(&input["actions"])) };
+        let _ = tokio::time::timeout(end, all).await;
+    }
+
+    async fn act(&self, actions: &Value) {
+        let beginning = tokio::time::Instant::now();
+        for action in actions.as_array().into_iter().flatten() {
+            tokio::time::sleep_until(beginning + Duration::from_secs_f64(action["at"].as_f64().unwrap_or(0.0))).await;
+            match action.get("merge") {
+                Some(payload) => self.world.server.merge(payload),
+                None => self.world.server.delete(),
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! An API server with one object: it patches, counts versions, deletes, and sends events.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kopfd::cluster::apply::MERGE_PATCH;
+use kopfd::cluster::{Error, Requests};
+use kopfd::object::Sighting;
+use kopfd::reactor::{Event, Mailbox};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::declare;
+use super::timeline::{Entry, Timeline};
+
+/// What a deletion leaves on an object that is held back.
+const DELETED_AT: &str = "2020-01-01T00:00:00Z";
+
+/// An API server with one object.
+pub struct Server {
+    timeline: Arc<Timeline>,
+    state: Mutex<State>,
+    /// Requests that fail, by their numbers from one.
+    failures: Vec<(u64, u16)>,
+    pruned: Vec<Vec<String>>,
+    has_status: bool,
+    latency: Duration,
+    events: Mutex<VecDeque<(Instant, Event)>>,
+    sent: Notify,
+}
+
+struct State {
+    object: Value,
+    is_gone: bool,
+    requests: u64,
+}
+
+impl Server {
+    /// Returns the server of a case, with this object.
+    pub fn of(input: &Value, object: Value, timeline: Arc<Timeline>) -> Self {
+        let failures = input.get("fail_requests").or(input.get("fail")).and_then(Value::as_array).into_iter().flatten();
+        let failure = |failure: &Value| (failure["nth"].as_u64().unwrap_or(0), failure["status"].as_u64().unwrap_or(500) as u16);
+        let subresources = input["subresources"].as_array().into_iter().flatten();
+        Self {
+            timeline,
+            state: Mutex::new(State { object, is_gone: false, requests: 0 }),
+            failures: failures.map(failure).collect(),
+            pruned: input["server_prunes"].as_array().into_iter().flatten().map(declare::keys).collect(),
+            has_status: subresources.into_iter().any(|name| name == "status"),
+            latency: Duration::from_secs_f64(input["event_latency"].as_f64().unwrap_or(0.0)),
+            events: Mutex::default(),
+            sent: Notify::new(),
+        }
+    }
+
+    /// Returns the object as it is, or as it was last.
+    pub fn object(&self) -> Value {
+        self.state.lock().object.clone()
+    }
+
+    /// Tells whether the object is deleted for good.
+    pub fn is_gone(&self) -> bool {
+        self.state.lock().is_gone
+    }
+
+    /// Sends the present state as an event.
+    pub fn announce(&self, sighting: Sighting) {
+        let raw = Arc::from(self.object().to_string());
+        self.events.lock().push_back((Instant::now() + self.latency, Event { sighting, raw }));
+        self.sent.notify_one();
+    }
+
+    /// Delivers events, each after the latency, for ever.
+    pub async fn deliver(&self, mailbox: &Mailbox) {
+        loop {
+            let next = self.events.lock().front().map(|(due, _)| *due);
+            match next {
+                None => self.sent.notified().await,
+                Some(due) => {
+                    tokio::time::sleep_until(due).await;
+                    if let Some((_, event)) = self.events.lock().pop_front() {
+                        mailbox.put(event);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Changes the object as somebody else would.
+    pub fn merge(&self, payload: &Value) {
+        let object = self.object();
+        let mut patched = object.clone();
+        json_patch::merge(&mut patched, payload);
+        self.replace(&object, patched);
+    }
+
+    /// Deletes the object, or marks it if it is held back.
+    pub fn delete(&self) {
+        let mut object = self.object();
+        let is_held = object.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|held| !held.is_empty());
+        if !is_held {
+            self.state.lock().is_gone = true;
+            self.announce(Sighting::Deleted);
+        } else if object["metadata"].get("deletionTimestamp").is_none() {
+            let before = object.clone();
+            object["metadata"]["deletionTimestamp"] = json!(DELETED_AT);
+            self.replace(&before, object);
+        }
+    }
+
+    /// Stores a new state, if it is another one, and tells of it.
+    fn replace(&self, before: &Value, mut after: Value) -> Value {
+        self.pruned.iter().for_each(|path| prune(&mut after, path));
+        for stanza in ["annotations", "labels", "finalizers"] {
+            let is_empty =
+                |value: &Value| value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(serde_json::Map::is_empty);
+            if after["metadata"].get(stanza).is_some_and(is_empty) {
+                prune(&mut after, &["metadata".to_owned(), stanza.to_owned()]);
+            }
+        }
+        if after == *before {
+            return after;
+        }
+        let version: u64 = before["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()).unwrap_or(0);
+        after["metadata"]["resourceVersion"] = json!((version + 1).to_string());
+        let is_released = after["metadata"].get("deletionTimestamp").is_some() && after["metadata"].get("finalizers").is_none();
+        {
+            let mut state = self.state.lock();
+            state.object = after.clone();
+            state.is_gone = is_released;
+        }
+        self.announce(if is_released { Sighting::Deleted } else { Sighting::Modified });
+        after
+    }
+
+    fn patched(&self, content_type: &str, is_status: bool, payload: &Value) -> Result<Value, Error> {
+        if self.is_gone() {
+            return Err(failure(404));
+        }
+        let before = self.object();
+        let mut patched = before.clone();
+        if content_type == MERGE_PATCH {
+            json_patch::merge(&mut patched, payload);
+        } else {
+            let operations: json_patch::Patch = serde_json::from_value(payload.clone()).map_err(|_| failure(400))?;
+            json_patch::patch(&mut patched, &operations).map_err(|_| failure(422))?;
+        }
+        if self.has_status {
+            let (mut kept, status) = if is_status { (before.clone(), patched) } else { (patched, before.clone()) };
+            match status.get("status") {
+                Some(status) => kept["status"] = status.clone(),
+                None => prune(&mut kept, &["status".to_owned()]),
+            }
+            patched = kept;
+        }
+        Ok(self.replace(&before, patched))
+    }
+}
+
+impl Requests for Server {
+    async fn patch(&self, path: &str, content_type: &'static str, payload: &Value) -> Result<Value, Error> {
+        let is_status = path.ends_with("/status");
+        let before = self.object();
+        let number = {
+            let mut state = self.state.lock();
+            state.requests += 1;
+            state.requests
+        };
+        let failed = self.failures.iter().find(|(nth, _)| *nth == number);
+        let answer = match failed {
+            Some((_, status)) => Err(failure(*status)),
+            None => self.patched(content_type, is_status, payload),
+        };
+        let shown = json!({
+            "patch": if content_type == MERGE_PATCH { "merge" } else { "json" },
+            "subresource": is_status.then_some("status"),
+            "payload": payload,
+            "response": answer.as_ref().map_or_else(|error| error.status(), |_| Some(200)),
+        });
+        self.timeline.add(Entry { shown, before, ..Entry::default() });
+        // A request takes its time, be it none by the clock: others get their turn.
+        tokio::task::yield_now().await;
+        answer
+    }
+}
+
+fn failure(status: u16) -> Error {
+    Error::of_answer(status, None, b"")
+}
+
+fn prune(object: &mut Value, path: &[String]) {
+    let Some((last, parents)) = path.split_last() else { return };
+    let parent = parents.iter().try_fold(object, |object, key| object.get_mut(key));
+    if let Some(Value::Object(parent)) = parent {
+        parent.remove(last);
+    }
+}

@@ -1,0 +1,67 @@
+//! What has happened, in order, and what was told.
+
+use jiff::Timestamp;
+use kopfd::handling::Telling;
+use kopfd::handling::progress::seconds_between;
+use kopfd::kit::Clock;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+/// The moment at which all worlds begin.
+pub const BEGINNING: &str = "2020-01-01T00:00:00Z";
+
+/// One entry: what the vectors show, and what they do not.
+#[derive(Debug, Clone, Default)]
+pub struct Entry {
+    pub shown: Value,
+    /// The object before a patch, for telling whether operations do the same.
+    pub before: Value,
+    /// When the called handler was selected first.
+    pub started: Option<Timestamp>,
+}
+
+/// The timeline of one world.
+#[derive(Debug)]
+pub struct Timeline {
+    pub clock: Clock,
+    beginning: Timestamp,
+    entries: Mutex<Vec<Entry>>,
+    logs: Mutex<Vec<Value>>,
+}
+
+impl Timeline {
+    /// Returns an empty timeline, with a clock that shows this moment.
+    pub fn starting_at(moment: &str) -> Self {
+        let beginning = moment.parse().expect("the vectors' moments are well-formed");
+        Self { clock: Clock::starting_at(beginning), beginning, entries: Mutex::default(), logs: Mutex::default() }
+    }
+
+    /// Adds an entry at the present moment.
+    pub fn add(&self, mut entry: Entry) {
+        entry.shown["t"] = json!(seconds_between(self.beginning, self.clock.now()));
+        self.entries.lock().push(entry);
+    }
+
+    /// Adds what was told, but for lines with whole bodies in them.
+    pub fn tell(&self, telling: &Telling) {
+        let line = telling.text.lines().next().unwrap_or_default();
+        if !line.contains(" is in progress: ") && !line.contains(" diff: ") {
+            self.logs.lock().push(json!([telling.level.as_str(), line]));
+        }
+    }
+
+    /// Returns all entries so far.
+    pub fn entries(&self) -> Vec<Entry> {
+        self.entries.lock().clone()
+    }
+
+    /// Returns the entries that have a key.
+    pub fn with(&self, key: &str) -> Vec<Entry> {
+        self.entries.lock().iter().filter(|entry| entry.shown.get(key).is_some()).cloned().collect()
+    }
+
+    /// Returns all lines so far.
+    pub fn logs(&self) -> Vec<Value> {
+        self.logs.lock().clone()
+    }
+}
