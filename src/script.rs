@@ -3,9 +3,37 @@
 //! Whoever calls knows nothing of Rhai: what goes in and out is JSON, and the words of `handling`.
 
 pub mod api;
+mod arguments;
+mod budget;
 pub mod call;
+mod context;
+mod convert;
 pub mod declaration;
+mod engine;
+mod fiber;
+mod function;
+mod functions;
+pub mod host;
+mod logger;
+mod memo;
+mod modules;
+mod patch_handle;
+pub mod program;
+mod running;
+mod scripts;
+mod subhandlers;
+mod suboptions;
+mod thread;
+mod throwing;
+mod time;
+mod trace;
+mod transforms;
+mod turns;
+mod verdict;
+mod view;
 
 pub use api::{Api, ApiError};
 pub use call::{Arguments, Call, Evaluation, Returned, Subhandling};
 pub use declaration::{Allow, Binding, BindingKind, Code, Declaration, Expression, Limits};
+pub use host::{Host, Installed, Options, Threads};
+pub use program::{Problem, Program};
