@@ -14,7 +14,7 @@ use clap::{Parser, Subcommand};
 
 mod check;
 mod diagnostics;
-//mod run;
+mod run;
 
 /// The work is done.
 pub const DONE: u8 = 0;

@@ -1,7 +1,6 @@
 //! `kopfd run`: serves the operators of some manifests until a signal comes.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
@@ -14,7 +13,6 @@ use crate::manifest::{self, Diagnostic, Operator};
 use crate::object::namespace::Pattern;
 use crate::reactor::Scope;
 use crate::reactor::operator::{self, ServeError, Shared};
-use crate::script::{Host, host};
 use crate::telemetry::{self, Verbosity};
 
 use super::{DONE, ENDED_AT_ONCE, FAILED, MISUNDERSTOOD, diagnostics};
@@ -157,8 +155,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock:
     let ultimate = operators.iter().filter_map(|operator| operator.settings.process.ultimate_exiting_timeout).reduce(f64::max);
     let mut watchdog = Tasks::default();
     watchdog.spawn("signals", obey_signals(stop.clone(), ultimate));
-    let host = Arc::new(Host::start(host::Options { clock: clock.clone(), ..host::Options::default() }));
-    let shared = Shared { host, clock, scope };
+    let shared = Shared { clock, scope };
     let mut tasks: Tasks<Result<(), ServeError>> = Tasks::default();
     let mut is_failed = false;
     for operator in operators {
@@ -216,9 +213,11 @@ async fn obey_signals(stop: Stop, ultimate: Option<f64>) {
         warn!(target: "kopfd", "Signals cannot be heard. The process can only be killed.");
         return;
     };
-    let mut next = async || tokio::select! {
-        _ = interrupt.recv() => "SIGINT",
-        _ = terminate.recv() => "SIGTERM",
+    let mut next = async || {
+        tokio::select! {
+            _ = interrupt.recv() => "SIGINT",
+            _ = terminate.recv() => "SIGTERM",
+        }
     };
     let first = next().await;
     info!(target: "kopfd", "Signal {first} is received. The operator is stopping.");

@@ -19,7 +19,7 @@ use super::world::World;
 
 /// The world of one running operator.
 pub struct Engine {
-    host: Arc<Host>,
+    host: Host,
     scripts: Installed,
     client: Client,
     clock: Clock,
@@ -27,7 +27,7 @@ pub struct Engine {
 
 impl Engine {
     /// Returns the world of an operator whose scripts are installed.
-    pub fn new(host: Arc<Host>, scripts: Installed, client: Client, clock: Clock) -> Self {
+    pub fn new(host: Host, scripts: Installed, client: Client, clock: Clock) -> Self {
         Self { host, scripts, client, clock }
     }
 }
@@ -71,7 +71,7 @@ impl World for Engine {
         rand::rng().random_range(0..bound)
     }
 
-    fn forget(&self, memo: &str) {
+    fn forget(&self, memo: &Arc<str>) {
         self.host.forget(memo);
     }
 }

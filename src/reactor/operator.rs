@@ -7,7 +7,7 @@ use crate::cluster::{self, Calls, Client, Kinds};
 use crate::handling::Handler;
 use crate::kit::{Clock, Stop};
 use crate::manifest::{Operator, settings};
-use crate::script::{Host, Problem, Program};
+use crate::script::{Host, Problem, Program, host};
 
 use super::engine::Engine;
 use super::observer::{Declared, Observer, Scope};
@@ -15,10 +15,8 @@ use super::script_api::ScriptApi;
 use super::worker::Pace;
 
 /// What the operators of one process share.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Shared {
-    /// The script threads.
-    pub host: Arc<Host>,
     /// The clock.
     pub clock: Clock,
     /// Which namespaces are served.
@@ -36,6 +34,9 @@ pub enum ServeError {
         /// What is wrong with them.
         problems: Vec<Problem>,
     },
+    /// The system gives no threads for its scripts.
+    #[error("failed to start the script threads")]
+    Threads(#[source] std::io::Error),
     /// The cluster does not tell its kinds.
     #[error("failed to find out the kinds of the cluster")]
     Discovery(#[source] cluster::Error),
@@ -51,8 +52,10 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
     let Operator { name, handlers, declaration, settings, .. } = operator;
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
     let program = Program::load(declaration).map_err(failed)?;
-    let scripts = shared.host.install(Arc::new(program), Some(Arc::new(api))).await.map_err(failed)?;
-    let world = Arc::new(Engine::new(Arc::clone(&shared.host), scripts, client.clone(), shared.clock));
+    let options = host::Options { clock: shared.clock.clone(), api: Some(Arc::new(api)), ..host::Options::default() };
+    let host = Host::start(options).map_err(ServeError::Threads)?;
+    let scripts = host.install(Arc::new(program)).await.map_err(failed)?;
+    let world = Arc::new(Engine::new(host, scripts, client.clone(), shared.clock));
     let declared = declare(&name, handlers, &settings, shared.scope);
     Observer::new(declared, world, client, kinds).run(stop).await.map_err(ServeError::Discovery)
 }
