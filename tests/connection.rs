@@ -36,6 +36,7 @@ impl Server {
         address
     }
 
+    #[expect(clippy::unused_async, reason = "handlers are asynchronous")]
     async fn answer(State(server): State<Self>, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
         let header = |name: &str| headers.get(name).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
         if header("authorization") != "Bearer good" {

@@ -9,8 +9,6 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{debug, error, info, warn};
@@ -27,7 +25,10 @@ use super::transport::ByteStream;
 
 #[path = "watch/known.rs"]
 mod known;
+#[path = "watch/wire.rs"]
+mod wire;
 use known::Known;
+use wire::{Line, Page, is_before};
 
 /// Objects in a page of a list: kubectl's number, at which a page of usual objects is a few megabytes.
 const PAGE: &str = "500";
@@ -123,31 +124,6 @@ enum End {
     Lost,
     /// The server reported an error, or sent what nobody can read.
     Failed(Error),
-}
-
-#[derive(Deserialize)]
-struct Line<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Text<'a>,
-    #[serde(borrow)]
-    object: &'a RawValue,
-}
-
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(default)]
-    metadata: PageMetadata,
-    #[serde(borrow, default)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct PageMetadata {
-    #[serde(default)]
-    resource_version: Option<String>,
-    #[serde(default, rename = "continue")]
-    next: Option<String>,
 }
 
 impl Watcher {
@@ -451,14 +427,6 @@ impl Watcher {
 
 fn payload(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::Payload(Box::new(error))
-}
-
-/// Compares versions where they are numbers, as they are on all API servers that are known.
-fn is_before(version: &str, other: &str) -> bool {
-    match (version.parse::<u64>(), other.parse::<u64>()) {
-        (Ok(version), Ok(other)) => version < other,
-        _ => false,
-    }
 }
 
 #[cfg(test)]
