@@ -38,6 +38,14 @@ const CONVERSION: [&str; 9] = ["body", "version", "name", "namespace", "uid", "r
 /// The value that an expression inside of a matcher is asked about.
 pub const VALUE: &str = "value";
 
+/// The arguments whose values are handles: they refer to something, and copying them costs nothing.
+const HANDLES: [&str; 12] = ["body", "spec", "meta", "status", "labels", "annotations", "patch", "memo", "logger", "old", "new", VALUE];
+
+/// Tells whether a name is that of an argument whose value is a handle.
+pub fn is_handle(name: &str) -> bool {
+    HANDLES.contains(&name)
+}
+
 /// The parameter that gets a map of everything.
 const EVERYTHING: &str = "kwargs";
 
