@@ -3,8 +3,22 @@
 //! Whoever calls knows nothing of Rhai: what goes in and out is JSON, and the words of `handling`.
 
 pub mod api;
+mod budget;
 pub mod call;
+mod context;
+mod convert;
 pub mod declaration;
+mod engine;
+mod fiber;
+mod functions;
+mod logger;
+mod memo;
+mod modules;
+mod patch_handle;
+mod subhandlers;
+mod throwing;
+mod time;
+mod view;
 
 pub use api::{Api, ApiError};
 pub use call::{Arguments, Call, Evaluation, Returned, Subhandling};
