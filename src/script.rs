@@ -2,6 +2,21 @@
 //!
 //! Whoever calls knows nothing of Rhai: what goes in and out is JSON, and the words of `handling`.
 
+/// Registers a function that changes no variable of a script, though it takes its first argument by reference.
+///
+/// Handles are read as copies, which the interpreter takes for constants: on them it calls nothing else.
+macro_rules! pure {
+    (get $engine:ident, $function:expr) => {
+        rhai::FuncRegistration::new_index_getter().with_purity(true).register_into_engine($engine, $function)
+    };
+    (set $engine:ident, $function:expr) => {
+        rhai::FuncRegistration::new_index_setter().with_purity(true).register_into_engine($engine, $function)
+    };
+    ($engine:ident, $name:expr, $function:expr) => {
+        rhai::FuncRegistration::new($name).with_purity(true).register_into_engine($engine, $function)
+    };
+}
+
 pub mod api;
 mod arguments;
 mod budget;

@@ -44,6 +44,14 @@ const RECONCILIATION: [&str; 3] = ["stopped", "children", "related"];
 /// What may be assigned to in no call: the object, and what it was.
 pub const VIEWS: [&str; 8] = ["body", "spec", "meta", "status", "labels", "annotations", "old", "new"];
 
+/// The arguments whose values are handles: they refer to something, and copying them costs nothing.
+const HANDLES: [&str; 12] = ["body", "spec", "meta", "status", "labels", "annotations", "patch", "memo", "logger", "old", "new", VALUE];
+
+/// Tells whether a name is that of an argument whose value is a handle.
+pub fn is_handle(name: &str) -> bool {
+    HANDLES.contains(&name)
+}
+
 /// The parameter that gets a map of everything.
 pub const EVERYTHING: &str = "kwargs";
 

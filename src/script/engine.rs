@@ -7,9 +7,13 @@ use rhai::packages::{
 use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, OptimizationLevel, Token};
 
 use super::declaration::Limits;
+use super::logger::Logger;
+use super::memo::Memo;
 use super::modules::Resolver;
+use super::patch_handle::PatchHandle;
 use super::throwing::Failure;
-use super::{budget, functions, logger, memo, patch_handle, subhandlers, throwing, time, transforms, view};
+use super::view::View;
+use super::{arguments, budget, functions, logger, memo, patch_handle, subhandlers, throwing, time, transforms, view};
 
 /// The words that Rhai reserves and that stay reserved: they are its own functions.
 const RESERVED: [&str; 10] = ["this", "Fn", "call", "curry", "eval", "is_shared", "is_def_var", "is_def_fn", "type_of", "print"];
@@ -87,7 +91,7 @@ fn set_language(engine: &mut Engine) {
         Token::Reserved(word) if is_freed(&word) => Token::Identifier(word),
         token => token,
     });
-    engine.on_var(constant);
+    engine.on_var(variable);
     engine.on_progress(budget::on_progress);
 }
 
@@ -96,12 +100,24 @@ fn is_freed(word: &str) -> bool {
 }
 
 /// Functions see the constants of their file: the interpreter itself would want `global::NAME`.
-fn constant(name: &str, index: usize, mut context: EvalContext<'_, '_, '_, '_, '_, '_>) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
+///
+/// Arguments that are handles are read as copies, which costs nothing. Otherwise a closure that mentions one would share the
+/// variable, and `spec.items.filter(|item| item != spec.name)` would be a data race with itself.
+fn variable(name: &str, index: usize, mut context: EvalContext<'_, '_, '_, '_, '_, '_>) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
+    if arguments::is_handle(name)
+        && let Some(value) = context.scope().get(name)
+    {
+        return Ok(is_handle(value).then(|| value.clone()));
+    }
     if index > 0 || context.scope().contains(name) {
         return Ok(None);
     }
     let constants = context.global_runtime_state_mut().constants.as_ref();
     Ok(constants.and_then(|constants| constants.borrow().get(name).cloned()))
+}
+
+fn is_handle(value: &Dynamic) -> bool {
+    !value.is_shared() && (value.is::<View>() || value.is::<PatchHandle>() || value.is::<Memo>() || value.is::<Logger>())
 }
 
 fn set_limits(engine: &mut Engine, sizes: Sizes) {

@@ -21,7 +21,7 @@ pub struct Logger;
 pub fn register(engine: &mut Engine) {
     engine.register_type_with_name::<Logger>("Logger");
     for (name, level) in [("debug", Level::Debug), ("info", Level::Info), ("warning", Level::Warning), ("error", Level::Error)] {
-        engine.register_fn(name, move |native: NativeCallContext<'_>, _: &mut Logger, text: Dynamic| log(&native, level, &text));
+        pure!(engine, name, move |native: NativeCallContext<'_>, _: &mut Logger, text: Dynamic| log(&native, level, &text));
     }
     engine.register_fn("print", |native: NativeCallContext<'_>, text: Dynamic| log(&native, Level::Info, &text));
     engine.register_fn("print", |native: NativeCallContext<'_>| log(&native, Level::Info, &"".into()));

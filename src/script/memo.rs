@@ -126,16 +126,16 @@ fn read_only() -> Box<EvalAltResult> {
 /// Registers what scripts can do with a memo.
 pub fn register(engine: &mut Engine) {
     engine.register_type_with_name::<Memo>("Memo");
-    engine.register_indexer_get(Memo::get);
-    engine.register_indexer_set(Memo::set);
-    engine.register_fn("contains", Memo::contains);
-    engine.register_fn("remove", Memo::remove);
-    engine.register_fn("keys", Memo::keys);
-    engine.register_fn("values", Memo::values);
-    engine.register_fn("len", Memo::len);
-    engine.register_fn("is_empty", |memo: &mut Memo| memo.len() == 0);
-    engine.register_fn("copy", |memo: &mut Memo| memo.snapshot());
-    engine.register_fn("to_string", |memo: &mut Memo| convert::shown(&memo.snapshot()));
-    engine.register_fn("to_debug", |memo: &mut Memo| convert::shown(&memo.snapshot()));
-    engine.register_fn("to_json", |memo: &mut Memo| convert::shown(&memo.snapshot()));
+    pure!(get engine, Memo::get);
+    pure!(set engine, Memo::set);
+    pure!(engine, "contains", Memo::contains);
+    pure!(engine, "remove", Memo::remove);
+    pure!(engine, "keys", Memo::keys);
+    pure!(engine, "values", Memo::values);
+    pure!(engine, "len", Memo::len);
+    pure!(engine, "is_empty", |memo: &mut Memo| memo.len() == 0);
+    pure!(engine, "copy", |memo: &mut Memo| memo.snapshot());
+    pure!(engine, "to_string", |memo: &mut Memo| convert::shown(&memo.snapshot()));
+    pure!(engine, "to_debug", |memo: &mut Memo| convert::shown(&memo.snapshot()));
+    pure!(engine, "to_json", |memo: &mut Memo| convert::shown(&memo.snapshot()));
 }

@@ -163,34 +163,34 @@ fn read_only() -> Box<EvalAltResult> {
 /// Registers what scripts can do with the patch.
 pub fn register(engine: &mut Engine) {
     engine.register_type_with_name::<PatchHandle>("Patch");
-    engine.register_indexer_get(PatchHandle::get);
-    engine.register_indexer_set(PatchHandle::set);
-    engine.register_fn("contains", PatchHandle::contains);
-    engine.register_fn("remove", PatchHandle::remove);
-    engine.register_fn("push", PatchHandle::push);
-    engine.register_fn("keys", |patch: &mut PatchHandle| patch.entries().into_keys().map(|key| key.as_str().into()).collect::<Array>());
-    engine.register_fn("values", |patch: &mut PatchHandle| patch.entries().into_values().collect::<Array>());
-    engine.register_fn("len", |patch: &mut PatchHandle| patch.entries().len() as i64);
-    engine.register_fn("is_empty", |patch: &mut PatchHandle| patch.entries().is_empty());
-    engine.register_fn("copy", |patch: &mut PatchHandle| convert::to_dynamic(&patch.snapshot()));
+    pure!(get engine, PatchHandle::get);
+    pure!(set engine, PatchHandle::set);
+    pure!(engine, "contains", PatchHandle::contains);
+    pure!(engine, "remove", PatchHandle::remove);
+    pure!(engine, "push", PatchHandle::push);
+    pure!(engine, "keys", |patch: &mut PatchHandle| patch.entries().into_keys().map(|key| key.as_str().into()).collect::<Array>());
+    pure!(engine, "values", |patch: &mut PatchHandle| patch.entries().into_values().collect::<Array>());
+    pure!(engine, "len", |patch: &mut PatchHandle| patch.entries().len() as i64);
+    pure!(engine, "is_empty", |patch: &mut PatchHandle| patch.entries().is_empty());
+    pure!(engine, "copy", |patch: &mut PatchHandle| convert::to_dynamic(&patch.snapshot()));
     for name in ["to_string", "to_debug", "to_json"] {
-        engine.register_fn(name, |patch: &mut PatchHandle| patch.snapshot().to_string());
+        pure!(engine, name, |patch: &mut PatchHandle| patch.snapshot().to_string());
     }
     register_operators(engine);
 }
 
 fn register_operators(engine: &mut Engine) {
-    engine.register_fn("==", |patch: &mut PatchHandle, (): ()| patch.is_missing());
-    engine.register_fn("!=", |patch: &mut PatchHandle, (): ()| !patch.is_missing());
-    engine.register_fn("==", |(): (), mut patch: PatchHandle| patch.is_missing());
-    engine.register_fn("!=", |(): (), mut patch: PatchHandle| !patch.is_missing());
+    pure!(engine, "==", |patch: &mut PatchHandle, (): ()| patch.is_missing());
+    pure!(engine, "!=", |patch: &mut PatchHandle, (): ()| !patch.is_missing());
+    pure!(engine, "==", |(): (), mut patch: PatchHandle| patch.is_missing());
+    pure!(engine, "!=", |(): (), mut patch: PatchHandle| !patch.is_missing());
     let same = |patch: &mut PatchHandle, other: &Dynamic| convert::to_json(other).is_ok_and(|other| patch.snapshot() == other);
-    engine.register_fn("==", move |patch: &mut PatchHandle, other: Dynamic| same(patch, &other));
-    engine.register_fn("!=", move |patch: &mut PatchHandle, other: Dynamic| !same(patch, &other));
+    pure!(engine, "==", move |patch: &mut PatchHandle, other: Dynamic| same(patch, &other));
+    pure!(engine, "!=", move |patch: &mut PatchHandle, other: Dynamic| !same(patch, &other));
     for name in ["+", "-", "*", "/", "+=", "-=", "*=", "/="] {
         let fail = |native: NativeCallContext<'_>, patch: &mut PatchHandle, _: Dynamic| -> Result<Dynamic, Box<EvalAltResult>> {
             Err(patch.missing(native.fn_name()))
         };
-        engine.register_fn(name, fail);
+        pure!(engine, name, fail);
     }
 }

@@ -227,7 +227,9 @@ impl Thread {
             },
         };
         let is_cancelled = budget.ending() == Some(Ending::Cancelled);
-        let Notes { records, subrefs, tellings } = stage.notes.take();
+        let Notes { records, mut subrefs, tellings } = stage.notes.take();
+        subrefs.sort();
+        subrefs.dedup();
         let patch = stage.patch.take();
         Returned { verdict, patch, records, subrefs, tellings, is_cancelled }
     }

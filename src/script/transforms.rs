@@ -129,7 +129,7 @@ impl fmt::Debug for Travelling {
 
 /// Registers `patch.transform`.
 pub fn register(engine: &mut Engine) {
-    engine.register_fn("transform", |native: NativeCallContext<'_>, patch: &mut PatchHandle, function: FnPtr| {
+    pure!(engine, "transform", |native: NativeCallContext<'_>, patch: &mut PatchHandle, function: FnPtr| {
         transform(&native, patch, &function)
     });
 }

@@ -1,10 +1,9 @@
 //! Objects as scripts see them: read-only, and without being converted. Only what is looked at becomes a value of the interpreter.
 
-use std::any::TypeId;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 
-use rhai::{Array, Dynamic, Engine, EvalAltResult, FnPtr, ImmutableString, Map, NativeCallContext, Position};
+use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString, Map, NativeCallContext, Position};
 use serde_json::Value;
 
 use super::convert;
@@ -250,56 +249,55 @@ fn same(present: &Dynamic, written: &Dynamic) -> bool {
 }
 
 /// Calls a native function of lists or maps with one level of the view in its place.
-fn forward(native: &NativeCallContext<'_>, arguments: &mut [&mut Dynamic]) -> Result<Dynamic, Box<EvalAltResult>> {
-    let (first, rest) = arguments.split_first_mut().expect("the view itself is the first argument");
-    let mut level = first.write_lock::<View>().expect("it is registered for views").level();
+fn forward(native: &NativeCallContext<'_>, view: &mut View, rest: &mut [Dynamic]) -> Result<Dynamic, Box<EvalAltResult>> {
+    let mut level = view.level();
     let mut arguments = vec![&mut level];
-    arguments.extend(rest.iter_mut().map(|argument| &mut **argument));
+    arguments.extend(rest.iter_mut());
     native.call_native_fn_raw(native.fn_name(), true, &mut arguments)
 }
 
 /// Registers what scripts can do with a view.
 pub fn register(engine: &mut Engine) {
     engine.register_type_with_name::<View>("Object");
-    engine.register_indexer_get(View::get);
-    engine.register_indexer_set(View::set);
-    engine.register_indexer_get(View::get_at);
-    engine.register_indexer_set(View::set_at);
+    pure!(get engine, View::get);
+    pure!(set engine, View::set);
+    pure!(get engine, View::get_at);
+    pure!(set engine, View::set_at);
     engine.register_iterator::<View>();
-    engine.register_fn("contains", View::contains);
-    engine.register_fn("len", View::len);
-    engine.register_fn("is_empty", |view: &mut View| view.len() == 0);
-    engine.register_fn("keys", View::keys);
-    engine.register_fn("values", View::values);
-    engine.register_fn("get", View::get);
-    engine.register_fn("get", View::get_at);
-    engine.register_fn("copy", View::copy);
-    engine.register_fn("first", View::first);
-    engine.register_fn("last", View::last);
+    pure!(engine, "contains", View::contains);
+    pure!(engine, "len", View::len);
+    pure!(engine, "is_empty", |view: &mut View| view.len() == 0);
+    pure!(engine, "keys", View::keys);
+    pure!(engine, "values", View::values);
+    pure!(engine, "get", View::get);
+    pure!(engine, "get", View::get_at);
+    pure!(engine, "copy", View::copy);
+    pure!(engine, "first", View::first);
+    pure!(engine, "last", View::last);
     for name in ["to_string", "to_debug", "to_json"] {
-        engine.register_fn(name, |view: &mut View| view.value().to_string());
+        pure!(engine, name, |view: &mut View| view.value().to_string());
     }
     register_operators(engine);
-    let (view, any) = (TypeId::of::<View>(), TypeId::of::<Dynamic>());
     for name in FORWARDED {
-        engine.register_raw_fn(name, [view, TypeId::of::<FnPtr>()], |native, arguments| forward(&native, arguments));
-        engine.register_raw_fn(name, [view, any], |native, arguments| forward(&native, arguments));
-        engine.register_raw_fn(name, [view, any, any], |native, arguments| forward(&native, arguments));
+        pure!(engine, name, |native: NativeCallContext<'_>, view: &mut View, one: Dynamic| forward(&native, view, &mut [one]));
+        pure!(engine, name, |native: NativeCallContext<'_>, view: &mut View, one: Dynamic, two: Dynamic| {
+            forward(&native, view, &mut [one, two])
+        });
     }
 }
 
 fn register_operators(engine: &mut Engine) {
-    engine.register_fn("==", |a: &mut View, b: View| equality::equal(a.value(), b.value()));
-    engine.register_fn("!=", |a: &mut View, b: View| !equality::equal(a.value(), b.value()));
-    engine.register_fn("==", |a: &mut View, b: Dynamic| a.equals(&b));
-    engine.register_fn("!=", |a: &mut View, b: Dynamic| !a.equals(&b));
-    engine.register_fn("==", |a: Map, mut b: View| b.equals(&a.into()));
-    engine.register_fn("!=", |a: Map, mut b: View| !b.equals(&a.into()));
-    engine.register_fn("==", |a: Array, mut b: View| b.equals(&a.into()));
-    engine.register_fn("!=", |a: Array, mut b: View| !b.equals(&a.into()));
-    engine.register_fn("+", |a: &mut View, b: Dynamic| sum(&a.copy(), &b));
-    engine.register_fn("+", |a: Map, mut b: View| sum(&a.into(), &b.copy()));
-    engine.register_fn("+", |a: Array, mut b: View| sum(&a.into(), &b.copy()));
+    pure!(engine, "==", |a: &mut View, b: View| equality::equal(a.value(), b.value()));
+    pure!(engine, "!=", |a: &mut View, b: View| !equality::equal(a.value(), b.value()));
+    pure!(engine, "==", |a: &mut View, b: Dynamic| a.equals(&b));
+    pure!(engine, "!=", |a: &mut View, b: Dynamic| !a.equals(&b));
+    pure!(engine, "==", |a: Map, mut b: View| b.equals(&a.into()));
+    pure!(engine, "!=", |a: Map, mut b: View| !b.equals(&a.into()));
+    pure!(engine, "==", |a: Array, mut b: View| b.equals(&a.into()));
+    pure!(engine, "!=", |a: Array, mut b: View| !b.equals(&a.into()));
+    pure!(engine, "+", |a: &mut View, b: Dynamic| sum(&a.copy(), &b));
+    pure!(engine, "+", |a: Map, mut b: View| sum(&a.into(), &b.copy()));
+    pure!(engine, "+", |a: Array, mut b: View| sum(&a.into(), &b.copy()));
 }
 
 /// Returns two maps or two lists together, as Rhai's own `+` does.

@@ -128,13 +128,23 @@ fn an_error_shows_its_place_and_the_calls_that_led_there() {
         let main = "import \"lib/util\" as util;\n\nfn f(spec) {\n    [1].map(|x| util::check(spec));\n}\n";
         let util = "fn check(spec) {\n    deeper(spec);\n}\nfn deeper(spec) {\n    let x = spec.nope.oops;\n}\n";
         let operator = Operator::new(main).with_file("lib/util.rhai", util).binds("f", Limits::default());
-        let world = operator.runs("let a = 1;\nthrow \"inline\";").start().await;
+        let world = operator.runs("let a = 1;\nthrow \"inline\";").runs("let f = || { loop {} };\n  f.call();").start().await;
         let told = |verdict| match verdict {
             Verdict::Failed { text, trace, .. } => format!("{text}\n{}", trace.unwrap_or_default()),
             other => panic!("{other:?}"),
         };
-        insta::assert_snapshot!(told(world.call(0).await.verdict), @"");
+        insta::assert_snapshot!(told(world.call(0).await.verdict), @r"
+        there is no `oops` in `()`: what is before it is missing (use `?.` where it may be)
+          --> deeper (lib/util.rhai:5:23)
+          5 |     let x = spec.nope.oops;
+            |                       ^
+          called from check (lib/util.rhai:2:5)
+          called from closure (main.rhai:4:23)
+          called from map (main.rhai:4:9)
+          called from f (main.rhai:4:9)
+        ");
         insta::assert_snapshot!(told(world.call(1).await.verdict), @"");
+        insta::assert_snapshot!(told(world.call(2).await.verdict), @"");
     });
 }
 
@@ -158,7 +168,10 @@ fn a_stop_ends_a_call_wherever_it_is() {
             let call = world.a_call(0);
             let stop = call.stop.clone();
             let ended = tokio::join!(world.host.call(&world.installed, call), async {
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                // A script that spins keeps virtual time from going on, but not other tasks.
+                for _ in 0..5 {
+                    tokio::task::yield_now().await;
+                }
                 stop.request("enough");
             });
             assert!(ended.0.is_cancelled, "{body}");

@@ -95,6 +95,7 @@ fn the_patch_makes_the_maps_that_it_needs() {
         ("let st = patch.status; st.ready = true;", json!({"status": {"ready": true}})),
         ("patch.status.copy = spec.nested;", json!({"status": {"copy": {"deep": {"leaf": true}}}})),
         ("patch.status.part = #{labels: labels};", json!({"status": {"part": {"labels": {"app": "web", "tier": "db"}}}})),
+        ("let f = || patch.status.x = spec.size; f.call(); f.call();", json!({"status": {"x": 3}})),
         ("let f = |p| p.status.x = 1; f.call(patch);", json!({"status": {"x": 1}})),
         ("if patch.status.x == () { patch.status.y = !(\"x\" in patch.status); }", json!({"status": {"y": true}})),
         ("patch.status.x = 1; patch.status.remove(\"x\");", json!({})),
@@ -110,7 +111,9 @@ fn what_cannot_be_sent_is_refused() {
     for (text, part) in [
         ("patch.status.f = || 1;", "a function has no JSON form"),
         ("patch.status.f = #{a: [0.0 / 0.0]};", "(at a.0)"),
-        ("patch.status.x = 1; patch.status.x.y = 2;", "x"),
+        ("patch.status.x = 1; patch.status.x.y = 2;", "has no `y`"),
+        ("patch.status.x = 1; let s = patch.status; s.x = 2; let deep = patch.spec.a; patch.spec.a = 1; deep.b = 2;", "not a mapping"),
+        ("patch = 1;", "constant"),
         ("patch.status.n += 1;", "patch.status.n"),
         ("return || 1;", "the result cannot be stored"),
     ] {
@@ -143,7 +146,7 @@ fn expressions_look_and_do_not_touch() {
         for text in ["spec.size > 1 && !name.starts_with(\"tmp-\")", "spec.none", "labels", "is_big(spec)", "memo.x ?? \"\"", "0.0"] {
             operator = operator.asks(text, false);
         }
-        for text in ["memo.x = 1", "patch.status.x = 1", "sleep(1)", "print(1)", "spec.a.b"] {
+        for text in ["memo.remove(\"x\")", "patch.status.push(1)", "sleep(1)", "print(1)", "spec.a.b"] {
             operator = operator.asks(text, false);
         }
         let world = operator.asks("value.len() > 3", true).start().await;
