@@ -14,6 +14,7 @@ use super::api::Api;
 use super::arguments::Offer;
 use super::budget::{Budget, Ending};
 use super::call::{Arguments, Call, Evaluation, Returned};
+use super::chance::Chance;
 use super::context::{Environment, Mode};
 use super::declaration::{BindingKind, Limits};
 use super::engine::{Sizes, build};
@@ -164,7 +165,8 @@ impl Thread {
         let (root, allow, operator) = (declaration.root.clone(), declaration.allow.clone(), declaration.operator.clone());
         let Ingredients { clock, api, .. } = self.ingredients.clone();
         let (memos, transforms) = (Rc::clone(&self.memos), Rc::clone(&self.transforms));
-        let environment = |modules| Environment { clock, api, root, allow, operator, modules, memos, transforms };
+        let environment =
+            |modules| Environment { clock, chance: Chance::default(), api, root, allow, operator, modules, memos, transforms };
         let scripts = Scripts::compile(Arc::clone(&program), &engine, environment).await?;
         self.generations.borrow_mut().insert(generation, scripts);
         Ok(())
