@@ -55,9 +55,15 @@ pub fn conclude(plan: Plan<'_>, outcomes: &[(String, Outcome)], owned: &[&str], 
     decision
 }
 
+/// Handlers may share an id, and with it a record: what the last of them came to counts.
+fn latest(outcomes: &[(String, Outcome)]) -> impl Iterator<Item = &(String, Outcome)> {
+    let is_latest = |(index, (id, _)): &(usize, &(String, Outcome))| outcomes[index + 1..].iter().all(|(later, _)| later != id);
+    outcomes.iter().enumerate().filter(is_latest).map(|(_, outcome)| outcome)
+}
+
 /// Takes the outcomes over into the records.
 pub(super) fn settle(state: &mut super::progress::State, outcomes: &[(String, Outcome)], now: Timestamp) {
-    for (id, outcome) in outcomes {
+    for (id, outcome) in latest(outcomes) {
         if let Some(entry) = state.get_mut(id) {
             entry.record = entry.record.after(outcome, now);
         }
@@ -70,7 +76,7 @@ pub(super) fn results(outcomes: &[(String, Outcome)]) -> Vec<(String, Value)> {
         let result = outcome.result.clone().filter(|result| outcome.error.is_none() && !result.is_null())?;
         Some((id.clone(), result))
     };
-    outcomes.iter().filter_map(delivered).collect()
+    latest(outcomes).filter_map(delivered).collect()
 }
 
 /// The essence is stored even if the differences are none but a null against an absent key.

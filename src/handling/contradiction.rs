@@ -51,22 +51,22 @@ mod tests {
         find(&Handler { field: field.map(FieldPath::dotted), filters, ..Handler::simple("fn", on) })
     }
 
-    fn is(value: i64) -> Option<Matcher> {
-        Some(Matcher::Equals(value.into()))
+    fn is(value: i64) -> Matcher {
+        Matcher::Equals(value.into())
     }
 
     #[test]
     fn filters_of_values_need_a_field() {
-        assert_eq!(found(On::Create, None, Filters { value: is(1), ..Filters::default() }), Some(Contradiction::NoField("value")));
-        assert_eq!(found(On::Update, None, Filters { new: is(1), ..Filters::default() }), Some(Contradiction::NoField("new")));
-        assert_eq!(found(On::Create, Some("spec.x"), Filters { value: is(1), ..Filters::default() }), None);
+        assert_eq!(found(On::Create, None, Filters { value: Some(is(1)), ..Filters::default() }), Some(Contradiction::NoField("value")));
+        assert_eq!(found(On::Update, None, Filters { new: Some(is(1)), ..Filters::default() }), Some(Contradiction::NoField("new")));
+        assert_eq!(found(On::Create, Some("spec.x"), Filters { value: Some(is(1)), ..Filters::default() }), None);
     }
 
     #[test]
     fn sides_of_a_change_need_a_change_and_exclude_the_value() {
-        let sides = Filters { old: is(1), new: is(2), ..Filters::default() };
+        let sides = Filters { old: Some(is(1)), new: Some(is(2)), ..Filters::default() };
         assert_eq!(found(On::Field, Some("spec.x"), sides.clone()), None);
         assert_eq!(found(On::Sub { needs_change: false }, Some("x"), sides.clone()), Some(Contradiction::NoChange("old")));
-        assert_eq!(found(On::Update, Some("x"), Filters { value: is(1), ..sides }), Some(Contradiction::ValueWithSides));
+        assert_eq!(found(On::Update, Some("x"), Filters { value: Some(is(1)), ..sides }), Some(Contradiction::ValueWithSides));
     }
 }

@@ -126,6 +126,11 @@ pub trait Records: Send + Sync {
     /// # Errors
     /// If what is stored under the handler's key is no record.
     fn record(&self, id: &str) -> Result<Option<Record>, BrokenRecord>;
+
+    /// Tells whether a record that was read stands on the object as it would be written. Others are written anew, changed or not.
+    fn is_exact(&self, _id: &str, _record: &Record) -> bool {
+        true
+    }
 }
 
 /// Something on the object is not what this engine, or kopf, has written there.
@@ -145,7 +150,7 @@ pub struct Entry {
     pub id: String,
     /// The record as it is by now.
     pub record: Record,
-    /// The record as it was read.
+    /// The record as it was read; none if it is to be written anyway.
     pub stored: Option<Record>,
     /// Whether the handler takes part in this cycle; the others are only counted and purged.
     pub active: bool,
@@ -176,7 +181,8 @@ impl State {
         if self.get(id).is_none()
             && let Some(record) = records.record(id)?
         {
-            self.entries.push(Entry { id: id.to_owned(), stored: Some(record.clone()), record, active: false });
+            let stored = records.is_exact(id, &record).then(|| record.clone());
+            self.entries.push(Entry { id: id.to_owned(), stored, record, active: false });
         }
         Ok(())
     }

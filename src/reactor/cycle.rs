@@ -154,11 +154,8 @@ impl<W: World> Cycle<'_, W> {
             *is_handled = self.handle_change(cause, &mut patch, &mut delays).await?;
         }
         if finalizer::is_released(self.sighting, &self.body, &self.served.storages.finalizer, !delays.is_empty()) {
-            // The removal that was decided before the handlers is not to be told twice.
-            if adjustment != Adjustment::Remove {
-                self.world.tell(Telling::debug(finalizer::RELEASE));
-                patch.transforms.push(Transform::RemoveFinalizer(self.served.storages.finalizer.clone()));
-            }
+            self.world.tell(Telling::debug(finalizer::RELEASE));
+            patch.transforms.push(Transform::RemoveFinalizer(self.served.storages.finalizer.clone()));
         }
         Ok(Handled { patch, delays, is_matched: cause.is_some() })
     }

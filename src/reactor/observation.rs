@@ -126,7 +126,7 @@ fn renew(set: &mut BTreeSet<Arc<Resource>>, selectors: &[Selector], group: Optio
 
 fn select<'a>(selector: &Selector, resources: impl IntoIterator<Item = &'a Arc<Resource>>) -> Vec<Arc<Resource>> {
     let resources: Vec<&Arc<Resource>> = resources.into_iter().collect();
-    let selected: BTreeSet<&Resource> = selector.select(resources.iter().map(|resource| &***resource)).into_iter().collect();
+    let selected: BTreeSet<&Resource> = selector.select(resources.iter().map(AsRef::as_ref)).into_iter().collect();
     resources.iter().filter(|resource| selected.contains(resource.as_ref())).map(|resource| Arc::clone(resource)).collect()
 }
 

@@ -110,7 +110,7 @@ fn same_cycle(expected: &Value, scene: &Scene, uid: &str, forgotten: Option<caus
     let essence = "/metadata/annotations/kopf.zalando.org~1last-handled-configuration";
     let is_written = |patch: &kopfd::object::Patch| Value::Object(patch.merge.clone()).pointer(essence).is_some_and(Value::is_string);
     let found = json!({
-        "finalizer": finalizer.last(),
+        "finalizer": finalizer.collect::<Vec<_>>().last(),
         "called": called.into_iter().filter(|id| !is_daemon(id)).collect::<Vec<_>>(),
         "fully_handled_once_after": forgotten.unwrap_or_else(|| scene.memories.flags(uid)).fully_handled_once,
         "diffbase_written": patches.iter().any(is_written),

@@ -2,6 +2,8 @@
 //!
 //! `KOPFD_VECTORS=<directory>` runs every file of that directory whose name has a runner here, in place of the files beside this one.
 
+#![expect(clippy::print_stdout, reason = "this test is its own harness, and says what it found")]
+
 #[allow(dead_code, reason = "the other test that plays scenes uses other parts of the world")]
 #[path = "../world/mod.rs"]
 mod world;
@@ -122,7 +124,9 @@ fn run_file(name: &str, file: &Path, runner: &Runner, totals: &mut Totals) {
     }
     totals.passed += passed;
     println!("{name}.json: {passed} of {} pass", cases.len());
-    failures.iter().for_each(|failure| println!("{failure}"));
+    for failure in failures {
+        println!("{failure}");
+    }
 }
 
 fn run_case(case: &Value, runner: &Runner) -> Result<(), String> {

@@ -61,7 +61,9 @@ fn purposes(input: &Value) -> Result<Purposes, String> {
             "event" => vec![&mut purposes.watched],
             _ => vec![&mut purposes.watched, &mut purposes.patched],
         };
-        targets.into_iter().for_each(|selectors| selectors.push(selector.clone()));
+        for selectors in targets {
+            selectors.push(selector.clone());
+        }
     }
     Ok(purposes)
 }

@@ -6,6 +6,9 @@ use kopfd::object::selector::{Criterion, SelectorError};
 use kopfd::object::{Resource, Selector};
 use serde_json::{Map, Value, json};
 
+/// Makes a criterion of its name.
+type Named = fn(String) -> Criterion;
+
 /// Returns the selector of kopf's positional and named arguments.
 pub fn selector(input: &Value) -> Result<Selector, SelectorError> {
     let positions = input["args"].as_array().map_or(&[][..], Vec::as_slice);
@@ -24,7 +27,7 @@ pub fn selector(input: &Value) -> Result<Selector, SelectorError> {
             names.push(if is_everything { Criterion::Everything } else { selector.name });
         }
     }
-    let named: [(&str, fn(String) -> Criterion); 5] = [
+    let named: [(&str, Named); 5] = [
         ("kind", Criterion::Kind),
         ("plural", Criterion::Plural),
         ("singular", Criterion::Singular),

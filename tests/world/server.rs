@@ -178,7 +178,7 @@ impl Requests for Server {
             "patch": if content_type == MERGE_PATCH { "merge" } else { "json" },
             "subresource": is_status.then_some("status"),
             "payload": payload,
-            "response": answer.as_ref().map_or_else(|error| error.status(), |_| Some(200)),
+            "response": answer.as_ref().map_or_else(Error::status, |_| Some(200)),
         });
         self.timeline.add(Entry { shown, before, ..Entry::default() });
         // A request takes its time, be it none by the clock: others get their turn.
