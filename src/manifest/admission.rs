@@ -100,8 +100,24 @@ const KINDS: [(&str, ServerKind); 7] = [
 ];
 
 const SERVER_KEYS: [&str; 18] = [
-    "kind", "addr", "port", "path", "host", "insecure", "cadata", "cafile", "cadump", "certfile", "pkeyfile", "password", "extraSans",
-    "verifyMode", "verifyCafile", "verifyCapath", "verifyCadata", "fileCheckInterval",
+    "kind",
+    "addr",
+    "port",
+    "path",
+    "host",
+    "insecure",
+    "cadata",
+    "cafile",
+    "cadump",
+    "certfile",
+    "pkeyfile",
+    "password",
+    "extraSans",
+    "verifyMode",
+    "verifyCafile",
+    "verifyCapath",
+    "verifyCadata",
+    "fileCheckInterval",
 ];
 
 /// Reads `settings.admission.server`.

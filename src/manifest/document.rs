@@ -7,7 +7,7 @@ use crate::script::Allow;
 
 use super::binding::Ids;
 use super::diagnostic::Severity;
-use super::draft::{Block, Draft, POLICY, Script};
+use super::draft::{Block, Draft, POLICY, Script, plain};
 use super::reader::{Fields, Item, Reader};
 use super::source::reason;
 use super::tree::{Node, Spot};
@@ -74,6 +74,7 @@ impl Draft<'_> {
         }
         self.operator.declaration.operator.clone_from(&name);
         self.operator.name = name;
+        self.operator.place = self.place(item.spot());
     }
 
     fn spec(&mut self, item: &Item<'_>) {
@@ -88,9 +89,10 @@ impl Draft<'_> {
                 let hint = "put it into a block of `resources`: `resources: [{resource: …, handlers: […]}]`";
                 Some((format!("`{key}` does not stand directly in `spec`"), hint.to_owned()))
             }
-            "startup" | "cleanup" | "login" | "probe" => {
-                Some((format!("`{key}` does not stand directly in `spec`"), format!("put it into `activities`: `activities: {{{key}: […]}}`")))
-            }
+            "startup" | "cleanup" | "login" | "probe" => Some((
+                format!("`{key}` does not stand directly in `spec`"),
+                format!("put it into `activities`: `activities: {{{key}: […]}}`"),
+            )),
             _ => None,
         };
         let Some(fields) = reader.fields_but(item, "the spec", &known, special) else { return };
@@ -115,19 +117,21 @@ impl Draft<'_> {
         let Some(item) = fields.get("scripts") else { return };
         let Some(text) = self.reader.owned(&item) else { return };
         let path = PathBuf::from(&text);
+        self.is_rootless = true;
         if !self.is_inside(&item, &path) {
             return;
         }
         let root = self.operator.declaration.root.join(path);
         if root.is_dir() {
             self.operator.declaration.root = root;
+            self.is_rootless = false;
             return;
         }
         let why = match root.metadata() {
             Ok(_) => "it is not a directory".to_owned(),
             Err(error) => reason(&error),
         };
-        let hint = format!("it is looked for at {}", root.display());
+        let hint = format!("it is looked for at {}", plain(&root).display());
         self.reader.error_with(&item, format!("cannot read the directory `{text}`: {why}"), hint);
     }
 
@@ -146,7 +150,9 @@ impl Draft<'_> {
             if let Some(fields) = reader.fields(&item, "the defaults", &known) {
                 self.operator.defaults = self.policy(&fields, &Policy::default());
                 match (fields.get("limits"), limits) {
-                    (Some(item), Some(_)) => reader.key_error(&item, "`limits` are given twice, here and in `spec.limits`", "leave one of them out"),
+                    (Some(item), Some(_)) => {
+                        reader.key_error(&item, "`limits` are given twice, here and in `spec.limits`", "leave one of them out")
+                    }
                     (Some(item), None) => self.budgets.read(reader, &item),
                     (None, _) => {}
                 }
@@ -241,7 +247,11 @@ impl Draft<'_> {
         for item in reader.list_of(fields, "webhooks") {
             conversions += usize::from(self.webhook(&item, block));
             if conversions > 1 {
-                reader.error_with(&item, "a block has one conversion webhook", "it is called for all versions: tell them apart by `version`");
+                reader.error_with(
+                    &item,
+                    "a block has one conversion webhook",
+                    "it is called for all versions: tell them apart by `version`",
+                );
                 conversions = 1;
             }
         }

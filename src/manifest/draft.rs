@@ -11,6 +11,7 @@ use super::budgets::Budgets;
 use super::diagnostic::{Diagnostic, Severity};
 use super::operator::{Operator, Unsupported};
 use super::reader::{Fields, Item, Reader};
+use super::suggest::nearest;
 use super::tree::Spot;
 
 /// An operator while it is read.
@@ -25,6 +26,8 @@ pub struct Draft<'r> {
     pub lost: BTreeSet<usize>,
     /// Webhooks by the word of `on` and the id, with the line of the first.
     pub webhook_ids: HashMap<(&'static str, String), usize>,
+    /// Whether the directory of scripts is not there, so that no script can be found.
+    pub is_rootless: bool,
     missing: BTreeSet<PathBuf>,
 }
 
@@ -75,6 +78,7 @@ impl<'r> Draft<'r> {
             budgets: Budgets::default(),
             lost: BTreeSet::new(),
             webhook_ids: HashMap::new(),
+            is_rootless: false,
             missing: BTreeSet::new(),
         }
     }
@@ -109,6 +113,9 @@ impl<'r> Draft<'r> {
         if !self.is_inside(&item, &file) {
             return Script::Lost;
         }
+        if self.is_rootless {
+            return Script::Lost;
+        }
         let path = self.operator.declaration.root.join(&file);
         match path.metadata() {
             Ok(metadata) if metadata.is_file() => Script::File(file),
@@ -116,7 +123,10 @@ impl<'r> Draft<'r> {
                 // One missing file is one mistake, however many bindings name it.
                 if self.missing.insert(path.clone()) {
                     let why = outcome.map_or_else(|error| super::source::reason(&error), |_| "it is not a file".to_owned());
-                    let hint = format!("it is looked for at {}", path.display());
+                    let hint = match neighbour(&path) {
+                        Some(meant) => format!("did you mean `{}`?", file.with_file_name(meant).display()),
+                        None => format!("it is looked for at {}", plain(&path).display()),
+                    };
                     self.reader.error_with(&item, format!("cannot read the script `{}`: {why}", text.value), hint);
                 }
                 Script::Lost
@@ -181,4 +191,19 @@ impl<'r> Draft<'r> {
         };
         Limits { time, ..budgets.limits() }
     }
+}
+
+/// Returns the name of a script beside a missing one that was probably meant.
+fn neighbour(path: &Path) -> Option<String> {
+    let wanted = path.file_name()?.to_string_lossy().into_owned();
+    let entries = std::fs::read_dir(path.parent()?).ok()?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(|name| name.ends_with(".rhai"));
+    // A directory may be huge; a suggestion is not worth reading all of it.
+    let names: Vec<String> = names.take(1_000).collect();
+    nearest(&wanted, names.iter().map(String::as_str)).map(str::to_owned)
+}
+
+/// Returns a path without a leading `./`.
+pub fn plain(path: &Path) -> &Path {
+    path.strip_prefix(".").unwrap_or(path)
 }

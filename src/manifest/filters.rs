@@ -150,7 +150,11 @@ impl Draft<'_> {
         match &item.node.kind {
             Kind::Map(_) => self.matcher(item, compared, asking),
             Kind::Null => {
-                self.reader.error_with(item, "null is no pattern", "write `{present: false}` for a value that is not there, or `{equals: null}`");
+                let hint = match compared {
+                    Compared::Metadata => "write `{present: false}` for one that is not there",
+                    _ => "write `{present: false}` for a value that is not there, or `{equals: null}`",
+                };
+                self.reader.error_with(item, "null is no pattern", hint);
                 None
             }
             Kind::List(_) if compared == Compared::Metadata => {
@@ -224,7 +228,11 @@ impl Draft<'_> {
             "in" | "notIn" => {
                 let items = reader.list(item);
                 if items.is_empty() && item.items().is_some() {
-                    reader.warn(item, format!("`{key}` is empty"), if key == "in" { "nothing can pass it" } else { "everything passes it" });
+                    reader.warn(
+                        item,
+                        format!("`{key}` is empty"),
+                        if key == "in" { "nothing can pass it" } else { "everything passes it" },
+                    );
                 }
                 let is_list = item.items().is_some();
                 let values: Option<Vec<Value>> = items.iter().map(|item| self.compared_value(item, compared)).collect();
@@ -238,7 +246,11 @@ impl Draft<'_> {
                     Err(error) => {
                         let words = error.to_string();
                         let reason = words.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-                        let hint = "look-around and back-references are not supported; a backslash is written as it is in single quotes";
+                        let hint = if reason.contains("not supported") {
+                            "expressions take linear time, so that there is neither look-around nor a back-reference"
+                        } else {
+                            "a sign that is meant as it is takes a backslash before it; in single quotes YAML leaves it alone"
+                        };
                         reader.error_with(item, format!("bad regular expression: {reason}"), hint);
                         None
                     }

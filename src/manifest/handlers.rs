@@ -141,7 +141,11 @@ impl Draft<'_> {
         if on == ["event"] {
             for key in POLICY {
                 if let Some(item) = fields.get(key) {
-                    reader.key_error(&item, format!("`{key}` is not for `on: event`"), "handlers of raw events are never retried: leave it out");
+                    reader.key_error(
+                        &item,
+                        format!("`{key}` is not for `on: event`"),
+                        "handlers of raw events are never retried: leave it out",
+                    );
                 }
             }
         }

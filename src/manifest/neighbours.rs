@@ -19,7 +19,13 @@ pub fn check(operators: &[Operator]) -> Vec<Diagnostic> {
 }
 
 fn check_pair(first: &Operator, second: &Operator) -> Vec<Diagnostic> {
-    let tell = |message: String, hint: &str| Diagnostic::of_file(Severity::Error, &second.file, message, Some(hint.to_owned()));
+    let tell = |message: String, hint: &str| Diagnostic {
+        line: second.place.line,
+        column: second.place.column,
+        length: second.name.len(),
+        path: Some("metadata.name".to_owned()),
+        ..Diagnostic::of_file(Severity::Error, &second.file, message, Some(hint.to_owned()))
+    };
     if first.name == second.name {
         let message = format!("the operator `{}` is declared twice, also in {}", second.name, first.file.display());
         return vec![tell(message, "give them different names in `metadata.name`")];

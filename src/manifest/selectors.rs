@@ -86,7 +86,11 @@ fn mapping(reader: &Reader, item: &Item<'_>) -> Option<Selector> {
         Some(item) => {
             let version = part(reader, &item)?;
             if !is_version(&version) {
-                reader.error_with(&item, format!("`{version}` is no version"), "write such as `v1` or `v1beta1`; the group is written apart");
+                reader.error_with(
+                    &item,
+                    format!("`{version}` is no version"),
+                    "write such as `v1` or `v1beta1`; the group is written apart",
+                );
                 return None;
             }
             Some(version)
@@ -130,6 +134,7 @@ fn part(reader: &Reader, item: &Item<'_>) -> Option<String> {
     if PARTS.is_match(text) {
         return Some(text.clone());
     }
-    reader.error(item, format!("`{text}` cannot be the {} of a resource", item.name()));
+    let hint = "use letters, digits, `-` and `.`; group, version and name are written apart";
+    reader.error_with(item, format!("`{text}` cannot be the {} of a resource", item.name()), hint);
     None
 }

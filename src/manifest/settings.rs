@@ -198,13 +198,7 @@ impl Default for Peering {
 
 impl Default for Watching {
     fn default() -> Self {
-        Self {
-            server_timeout: None,
-            client_timeout: None,
-            connect_timeout: None,
-            reconnect_backoff: 0.1,
-            inactivity_timeout: 70.0,
-        }
+        Self { server_timeout: None, client_timeout: None, connect_timeout: None, reconnect_backoff: 0.1, inactivity_timeout: 70.0 }
     }
 }
 

@@ -41,7 +41,9 @@ fn special(section: &str, key: &str) -> Option<(String, String)> {
     let reason = match (section, key) {
         ("execution", "executor" | "maxWorkers") => "scripts need no threads of their own while they wait",
         ("queueing", "batchWindow") => "it has no effect in kopf either",
-        ("peering", "namespaced") => return Some(("unknown field `namespaced` in these settings".into(), "write its opposite, `clusterwide`".into())),
+        ("peering", "namespaced") => {
+            return Some(("unknown field `namespaced` in these settings".into(), "write its opposite, `clusterwide`".into()));
+        }
         _ => return None,
     };
     Some((format!("the setting `{section}.{key}` is not offered"), format!("leave it out: {reason}")))
@@ -160,7 +162,11 @@ fn durations(reader: &Reader, item: &Item<'_>) -> Option<Vec<f64>> {
 fn managed(reader: &Reader, item: &Item<'_>) -> Option<String> {
     let text = reader.owned(item)?;
     if !storages::is_domain(&text) {
-        reader.error_with(item, format!("`{text}` cannot be the name of a webhook configuration"), "write a name such as `my-operator.example.com`");
+        reader.error_with(
+            item,
+            format!("`{text}` cannot be the name of a webhook configuration"),
+            "write a name such as `my-operator.example.com`",
+        );
         return None;
     }
     Some(text)

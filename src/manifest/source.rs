@@ -33,9 +33,8 @@ impl Source {
     /// # Errors
     /// If it cannot be read, is too large, or is not UTF-8.
     pub fn read(path: &Path) -> Result<Self, Box<Diagnostic>> {
-        let fail = |message: String, hint: Option<&str>| {
-            Box::new(Diagnostic::of_file(Severity::Error, path, message, hint.map(str::to_owned)))
-        };
+        let fail =
+            |message: String, hint: Option<&str>| Box::new(Diagnostic::of_file(Severity::Error, path, message, hint.map(str::to_owned)));
         let bytes = read_bounded(path).map_err(|error| fail(format!("cannot read the file: {}", reason(&error)), None))?;
         if bytes.len() as u64 > LARGEST_FILE {
             return Err(fail(format!("the file is larger than {} MiB", LARGEST_FILE >> 20), Some("split it into several files")));

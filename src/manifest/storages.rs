@@ -16,7 +16,8 @@ const LONGEST_PREFIX: usize = 189;
 
 static DOMAIN: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$").expect("the pattern is valid"));
-static NAME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$").expect("the pattern is valid"));
+static NAME: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$").expect("the pattern is valid"));
 
 /// Tells whether a text is a DNS subdomain, as Kubernetes wants names and prefixes.
 pub fn is_domain(text: &str) -> bool {
@@ -124,7 +125,7 @@ fn several<T>(reader: &Reader, fields: &Fields<'_>, read: fn(&Reader, &Item<'_>)
     let item = reader.required(fields, "storages", "list the storages: what is found first is read")?;
     let items = reader.list(&item);
     if items.is_empty() && item.items().is_some() {
-        reader.error(&item, "`storages` is empty");
+        reader.error_with(&item, "`storages` is empty", "list at least one storage");
     }
     items.iter().map(|item| read(reader, item)).collect()
 }
@@ -136,7 +137,11 @@ fn prefix(reader: &Reader, item: &Item<'_>) -> Option<String> {
         return None;
     }
     if text.len() > LONGEST_PREFIX {
-        reader.warn(item, format!("the prefix is longer than {LONGEST_PREFIX} characters"), "ids of handlers may be cut to fit into annotations");
+        reader.warn(
+            item,
+            format!("the prefix is longer than {LONGEST_PREFIX} characters"),
+            "ids of handlers may be cut to fit into annotations",
+        );
     }
     Some(text)
 }

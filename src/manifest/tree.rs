@@ -159,6 +159,9 @@ struct Weight {
     text: usize,
 }
 
+/// The key that YAML 1.1 merges mappings with. It stays in the tree, so that what it would bring is not missed.
+pub const MERGE: &str = "<<";
+
 /// Reads all documents of a file; empty ones are left out.
 ///
 /// # Errors
@@ -217,8 +220,13 @@ impl<'a> Builder<'a> {
             return Mistake { spot, path: None, message: format!("nested deeper than {DEEPEST} levels"), hint: None };
         }
         let has_tab = self.source.line(spot.line).is_some_and(|line| line.trim_start_matches(' ').starts_with('\t'));
-        let hint = has_tab.then(|| "YAML is indented with spaces, never with tabs".to_owned());
-        Mistake { spot, path: None, message: format!("not valid YAML: {words}"), hint }
+        let hint = match words {
+            _ if has_tab => "YAML is indented with spaces, never with tabs",
+            _ if words.contains("unclosed") => "every bracket needs its counterpart, and every quote another one",
+            _ if words.contains("unknown anchor") => "`*` begins an alias: quote it if it is meant as text",
+            _ => "compare the indentation with the lines above, and quote texts that hold `: ` or ` #`",
+        };
+        Mistake { spot, path: None, message: format!("not valid YAML: {words}"), hint: Some(hint.to_owned()) }
     }
 
     fn mistake(&mut self, spot: Spot, message: String, hint: Option<&str>) {
@@ -249,7 +257,11 @@ impl<'a> Builder<'a> {
         };
         if tag {
             let at = span.tag_start.map_or(spot, |mark| Spot { line: mark.line(), column: mark.col() + 1, length: 1 });
-            self.mistake(at, "tags are not allowed in a manifest".to_owned(), Some("leave the tag out; quote the value if it must be a string"));
+            self.mistake(
+                at,
+                "tags are not allowed in a manifest".to_owned(),
+                Some("leave the tag out; quote the value if it must be a string"),
+            );
         }
         let kind = match event {
             Event::Scalar(value, style, _, _) => {
@@ -266,7 +278,12 @@ impl<'a> Builder<'a> {
             }
             Event::Alias(id) => {
                 let Some(node) = self.anchors.get(&id) else {
-                    return Err(Mistake { spot, path: Some(join(&self.path)), message: "the alias refers to a value that contains it".to_owned(), hint: None });
+                    return Err(Mistake {
+                        spot,
+                        path: Some(join(&self.path)),
+                        message: "the alias refers to a value that contains it".to_owned(),
+                        hint: None,
+                    });
                 };
                 let weight = node.weight();
                 let kind = node.kind.clone();
@@ -328,13 +345,18 @@ impl<'a> Builder<'a> {
             let Some((event, span)) = self.next()? else { return Ok(Kind::Map(entries)) };
             let value = self.node(event, span)?;
             match name {
-                None => self.mistake(key.spot, "a key must be a string".to_owned(), None),
-                Some(name) if name == "<<" && is_plain => {
-                    self.mistake(key.spot, "merge keys are not allowed".to_owned(), Some("YAML 1.2 has none: write the keys out, or use an alias as a whole value"));
+                None => self.mistake(key.spot, "a key must be a string".to_owned(), Some("write one word, or quote the key")),
+                Some(name) if name == MERGE && is_plain => {
+                    self.mistake(
+                        key.spot,
+                        "merge keys are not allowed".to_owned(),
+                        Some("YAML 1.2 has none: write the keys out, or use an alias as a whole value"),
+                    );
+                    entries.push(Entry { key: name, spot: key.spot, value: Node { spot: key.spot, kind: Kind::Null } });
                 }
                 Some(name) => match seen.get(&name) {
                     Some(line) => {
-                        let hint = format!("its first value is in line {line}");
+                        let hint = format!("leave one of them out; the first is in line {line}");
                         self.mistake(key.spot, format!("the key `{name}` is given twice"), Some(&hint));
                     }
                     None => {
@@ -433,7 +455,7 @@ fn spot_of(span: &Span, source: &Source) -> Spot {
 
 fn join(path: &[String]) -> String {
     let mut joined = String::new();
-    for step in path {
+    for step in path.iter().filter(|step| !step.is_empty()) {
         if !joined.is_empty() && !step.starts_with('[') {
             joined.push('.');
         }
@@ -472,10 +494,13 @@ mod tests {
     #[test]
     fn aliases_repeat_values_but_not_without_end() {
         assert_eq!(tree("a: &x {b: 1}\nc: *x\n").to_value(), json!({"a": {"b": 1}, "c": {"b": 1}}));
-        let bomb = format!("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n{}", (1..10).fold(String::new(), |text, n| {
-            let ten = vec![format!("*a{}", n - 1); 10].join(", ");
-            format!("{text}a{n}: &a{n} [{ten}]\n")
-        }));
+        let bomb = format!(
+            "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n{}",
+            (1..10).fold(String::new(), |text, n| {
+                let ten = vec![format!("*a{}", n - 1); 10].join(", ");
+                format!("{text}a{n}: &a{n} [{ten}]\n")
+            })
+        );
         assert!(parse(&Source::new("a.yaml", &bomb)).unwrap_err().message.contains("repeated by aliases"));
         assert!(parse(&Source::new("a.yaml", "a: &x [*x]")).is_err());
     }

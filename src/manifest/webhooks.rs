@@ -14,8 +14,7 @@ use super::tree::Kind;
 
 const OPERATIONS: [&str; 4] = ["create", "update", "delete", "connect"];
 const ON: [&str; 3] = ["validate", "mutate", "convert"];
-const OWN: [&str; 8] =
-    ["on", "operations", "subresource", "persistent", "sideEffects", "ignoreFailures", "matchConditions", "timeout"];
+const OWN: [&str; 8] = ["on", "operations", "subresource", "persistent", "sideEffects", "ignoreFailures", "matchConditions", "timeout"];
 
 impl Draft<'_> {
     /// Reads one item of `webhooks`; tells whether it is a conversion, of which a block has one.
@@ -28,6 +27,9 @@ impl Draft<'_> {
         let special = |key: &str| match key {
             "retries" | "backoff" | "errors" => {
                 Some((format!("`{key}` is not for webhooks"), "a request is answered at once and never retried: leave it out".to_owned()))
+            }
+            _ if is_conversion && FILTERS.contains(&key) => {
+                Some((format!("`{key}` is no option of {noun}"), "all objects of the kind are converted: leave it out".to_owned()))
             }
             _ => misplaced(noun, key),
         };
@@ -110,7 +112,8 @@ impl Draft<'_> {
         if OPERATIONS.contains(&lower.as_str()) {
             return Some(text.to_uppercase());
         }
-        let hint = nearest(&lower, OPERATIONS).map_or_else(|| format!("known are {}", OPERATIONS.join(", ")), |meant| format!("did you mean `{meant}`?"));
+        let hint = nearest(&lower, OPERATIONS)
+            .map_or_else(|| format!("known are {}", OPERATIONS.join(", ")), |meant| format!("did you mean `{meant}`?"));
         self.reader.error_with(item, format!("unknown operation `{text}`"), hint);
         None
     }
