@@ -1,6 +1,6 @@
 //! Diagnostics for people and for programs.
 
-use std::io::Write as _;
+use std::fmt::Write as _;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet, renderer::DecorStyle};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ pub fn render(diagnostics: &[Diagnostic]) -> String {
 pub fn print(diagnostics: &[Diagnostic]) {
     let mut stderr = anstream::stderr().lock();
     // There is nobody left to tell that the stream for telling is broken.
-    drop(stderr.write_all(render(diagnostics).as_bytes()));
+    drop(std::io::Write::write_all(&mut stderr, render(diagnostics).as_bytes()));
 }
 
 /// The renderer sets its snippet apart from the place, which is ours because of the way through the YAML.
@@ -81,7 +81,7 @@ fn group(diagnostic: &Diagnostic) -> Group<'_> {
 fn place(diagnostic: &Diagnostic) -> String {
     let mut place = diagnostic.file.display().to_string();
     if diagnostic.line > 0 {
-        place.push_str(&format!(":{}:{}", diagnostic.line, diagnostic.column));
+        let _ = write!(place, ":{}:{}", diagnostic.line, diagnostic.column);
     }
     if let Some(path) = &diagnostic.path {
         place.push_str("  ");

@@ -105,7 +105,7 @@ impl Draft<'_> {
         let id = self.id(fields, found.as_ref().map(|(code, _)| code), request.suffix);
         let param = fields.raw("param").map_or(Value::Null, |item| item.node.to_value());
         let limits = self.limits(fields, request.kind, request.deadline);
-        let ((code, place), (id, spot)) = (found?, id?);
+        let ((code, place), (id, spot, path)) = (found?, id?);
         let function = match &code {
             Code::Function { file, name } => format!("{}:{name}", file.display()),
             Code::Inline { place, .. } => format!("{}:{}:{}", place.file.display(), place.line, place.column),
@@ -116,7 +116,7 @@ impl Draft<'_> {
         if is_lost {
             self.lost.insert(target);
         }
-        Some(Bound { id, function, target, param, spot, path: fields.item.path.clone() })
+        Some(Bound { id, function, target, param, spot, path })
     }
 
     /// Adds a function that is named beside the binding's own one, such as `finalize`.
@@ -178,7 +178,7 @@ impl Draft<'_> {
         }
     }
 
-    fn id(&mut self, fields: &Fields<'_>, code: Option<&Code>, suffix: Option<&FieldPath>) -> Option<(String, Spot)> {
+    fn id(&mut self, fields: &Fields<'_>, code: Option<&Code>, suffix: Option<&FieldPath>) -> Option<(String, Spot, String)> {
         let (base, item) = match (fields.get("id"), code) {
             (Some(item), _) => (self.reader.text(&item)?.value.clone(), item),
             (None, Some(Code::Function { name, .. })) => (name.clone(), fields.get("fn").unwrap_or_else(|| fields.item.clone())),
@@ -193,11 +193,14 @@ impl Draft<'_> {
         };
         let id = suffix.map_or_else(|| base.clone(), |field| format!("{base}/{}", field.suffix()));
         if !ID.is_match(&id) {
-            let hint = "it must begin and end with a letter or a digit; letters, digits and `_ . / < > -` may stand between";
+            let mut hint = "it must begin and end with a letter or a digit; letters, digits and `_ . / < > -` may stand between".to_owned();
+            if item.name() == "fn" {
+                hint = format!("add an `id` of its own: {hint}");
+            }
             self.reader.error_with(&item, format!("`{id}` cannot be an id"), hint);
             return None;
         }
-        Some((id, item.spot()))
+        Some((id, item.spot(), item.path))
     }
 
     /// Keeps an id of a block. Tells if it is taken by something else, and returns whether it is new.

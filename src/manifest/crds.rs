@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::document::directory_of;
+use super::draft::plain;
 use super::reader::{Item, Reader};
 use super::source::Source;
 use super::tree::{self, Node};
@@ -15,7 +16,7 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<PathBuf> {
         Ok(source) => source,
         Err(diagnostic) if diagnostic.line == 0 => {
             let why = diagnostic.message.trim_start_matches("cannot read the file: ").to_owned();
-            reader.error_with(item, format!("cannot read `{text}`: {why}"), format!("it is looked for at {}", path.display()));
+            reader.error_with(item, format!("cannot read `{text}`: {why}"), format!("it is looked for at {}", plain(&path).display()));
             return None;
         }
         Err(diagnostic) => {

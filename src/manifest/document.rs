@@ -7,7 +7,7 @@ use crate::script::Allow;
 
 use super::binding::Ids;
 use super::diagnostic::Severity;
-use super::draft::{Block, Draft, POLICY, Script};
+use super::draft::{Block, Draft, POLICY, Script, plain};
 use super::reader::{Fields, Item, Reader};
 use super::source::reason;
 use super::tree::{Node, Spot};
@@ -74,6 +74,7 @@ impl Draft<'_> {
         }
         self.operator.declaration.operator.clone_from(&name);
         self.operator.name = name;
+        self.operator.place = self.place(item.spot());
     }
 
     fn spec(&mut self, item: &Item<'_>) {
@@ -116,19 +117,21 @@ impl Draft<'_> {
         let Some(item) = fields.get("scripts") else { return };
         let Some(text) = self.reader.owned(&item) else { return };
         let path = PathBuf::from(&text);
+        self.is_rootless = true;
         if !self.is_inside(&item, &path) {
             return;
         }
         let root = self.operator.declaration.root.join(path);
         if root.is_dir() {
             self.operator.declaration.root = root;
+            self.is_rootless = false;
             return;
         }
         let why = match root.metadata() {
             Ok(_) => "it is not a directory".to_owned(),
             Err(error) => reason(&error),
         };
-        let hint = format!("it is looked for at {}", root.display());
+        let hint = format!("it is looked for at {}", plain(&root).display());
         self.reader.error_with(&item, format!("cannot read the directory `{text}`: {why}"), hint);
     }
 
@@ -148,7 +151,7 @@ impl Draft<'_> {
                 self.operator.defaults = self.policy(&fields, &Policy::default());
                 match (fields.get("limits"), limits) {
                     (Some(item), Some(_)) => {
-                        reader.key_error(&item, "`limits` are given twice, here and in `spec.limits`", "leave one of them out")
+                        reader.key_error(&item, "`limits` are given twice, here and in `spec.limits`", "leave one of them out");
                     }
                     (Some(item), None) => self.budgets.read(reader, &item),
                     (None, _) => {}
@@ -227,6 +230,8 @@ impl Draft<'_> {
 
     fn bindings(&mut self, fields: &Fields<'_>, block: &Block<'_>) {
         let reader = self.reader;
+        // Scripts name indexes as arguments: without them, much would seem to be wrong.
+        self.is_unready |= fields.mentions("indexes") && fields.get("indexes").is_none_or(|item| item.items().is_none());
         let (mut ids, mut index_ids) = (Ids::default(), Ids::default());
         let mut conversions = 0;
         for item in reader.list_of(fields, "handlers") {
@@ -270,6 +275,11 @@ impl Draft<'_> {
         declaration.bindings.retain(|_| {
             number += 1;
             !self.lost.contains(&(number - 1))
+        });
+        number = 0;
+        declaration.expressions.retain(|_| {
+            number += 1;
+            !self.lost_expressions.contains(&(number - 1))
         });
         declaration
     }

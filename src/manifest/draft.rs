@@ -11,6 +11,7 @@ use super::budgets::Budgets;
 use super::diagnostic::{Diagnostic, Severity};
 use super::operator::{Operator, Unsupported};
 use super::reader::{Fields, Item, Reader};
+use super::suggest::nearest;
 use super::tree::Spot;
 
 /// An operator while it is read.
@@ -23,8 +24,14 @@ pub struct Draft<'r> {
     pub budgets: Budgets,
     /// The bindings whose code cannot be found, so that nothing else is said about it.
     pub lost: BTreeSet<usize>,
+    /// Likewise of expressions.
+    pub lost_expressions: BTreeSet<usize>,
+    /// Whether so little is known that nothing can be said of the scripts.
+    pub is_unready: bool,
     /// Webhooks by the word of `on` and the id, with the line of the first.
     pub webhook_ids: HashMap<(&'static str, String), usize>,
+    /// Whether the directory of scripts is not there, so that no script can be found.
+    pub is_rootless: bool,
     missing: BTreeSet<PathBuf>,
 }
 
@@ -60,6 +67,12 @@ impl Script {
     pub fn file(&self) -> Option<PathBuf> {
         if let Self::File(file) = self { Some(file.clone()) } else { None }
     }
+
+    /// Returns the file, but lost if it is not known what its functions are called for: nothing can be said of them then.
+    #[must_use]
+    pub fn unless(self, is_unknown: bool) -> Self {
+        if is_unknown && self != Self::None { Self::Lost } else { self }
+    }
 }
 
 /// The keys of policies.
@@ -69,7 +82,17 @@ impl<'r> Draft<'r> {
     /// Returns the draft of an operator of which nothing is known but its file.
     pub fn new(reader: &'r Reader) -> Self {
         let operator = Operator { file: reader.source.name.clone(), ..Operator::default() };
-        Self { reader, operator, budgets: Budgets::default(), lost: BTreeSet::new(), webhook_ids: HashMap::new(), missing: BTreeSet::new() }
+        Self {
+            reader,
+            operator,
+            budgets: Budgets::default(),
+            lost: BTreeSet::new(),
+            lost_expressions: BTreeSet::new(),
+            is_unready: false,
+            webhook_ids: HashMap::new(),
+            is_rootless: false,
+            missing: BTreeSet::new(),
+        }
     }
 
     /// Returns a place of the manifest for messages about scripts.
@@ -102,6 +125,9 @@ impl<'r> Draft<'r> {
         if !self.is_inside(&item, &file) {
             return Script::Lost;
         }
+        if self.is_rootless {
+            return Script::Lost;
+        }
         let path = self.operator.declaration.root.join(&file);
         match path.metadata() {
             Ok(metadata) if metadata.is_file() => Script::File(file),
@@ -109,7 +135,10 @@ impl<'r> Draft<'r> {
                 // One missing file is one mistake, however many bindings name it.
                 if self.missing.insert(path.clone()) {
                     let why = outcome.map_or_else(|error| super::source::reason(&error), |_| "it is not a file".to_owned());
-                    let hint = format!("it is looked for at {}", path.display());
+                    let hint = match neighbour(&path) {
+                        Some(meant) => format!("did you mean `{}`?", file.with_file_name(meant).display()),
+                        None => format!("it is looked for at {}", plain(&path).display()),
+                    };
                     self.reader.error_with(&item, format!("cannot read the script `{}`: {why}", text.value), hint);
                 }
                 Script::Lost
@@ -174,4 +203,21 @@ impl<'r> Draft<'r> {
         };
         Limits { time, ..budgets.limits() }
     }
+}
+
+/// Returns the name of a script beside a missing one that was probably meant.
+fn neighbour(path: &Path) -> Option<String> {
+    let wanted = path.file_name()?.to_string_lossy().into_owned();
+    let entries = std::fs::read_dir(path.parent()?).ok()?;
+    let names = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "rhai"));
+    // A directory may be huge; a suggestion is not worth reading all of it.
+    let names: Vec<String> = names.take(1_000).collect();
+    nearest(&wanted, names.iter().map(String::as_str)).map(str::to_owned)
+}
+
+/// Returns a path without a leading `./`.
+pub fn plain(path: &Path) -> &Path {
+    path.strip_prefix(".").unwrap_or(path)
 }

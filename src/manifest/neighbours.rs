@@ -19,7 +19,13 @@ pub fn check(operators: &[Operator]) -> Vec<Diagnostic> {
 }
 
 fn check_pair(first: &Operator, second: &Operator) -> Vec<Diagnostic> {
-    let tell = |message: String, hint: &str| Diagnostic::of_file(Severity::Error, &second.file, message, Some(hint.to_owned()));
+    let tell = |message: String, hint: &str| Diagnostic {
+        line: second.place.line,
+        column: second.place.column,
+        length: second.name.len(),
+        path: Some("metadata.name".to_owned()),
+        ..Diagnostic::of_file(Severity::Error, &second.file, message, Some(hint.to_owned()))
+    };
     if first.name == second.name {
         let message = format!("the operator `{}` is declared twice, also in {}", second.name, first.file.display());
         return vec![tell(message, "give them different names in `metadata.name`")];
@@ -77,10 +83,11 @@ fn overlap(ours: &Selector, theirs: &Selector) -> bool {
 
 fn progress_places(storage: &ProgressStorage) -> Vec<String> {
     match storage {
-        ProgressStorage::Annotations(annotations) => vec![format!("annotations {}", annotations.prefix)],
         ProgressStorage::Status(status) => vec![format!("status {}", status.field.join("/"))],
         // What a smart storage has in the status is only read.
-        ProgressStorage::Smart { annotations, .. } => vec![format!("annotations {}", annotations.prefix)],
+        ProgressStorage::Annotations(annotations) | ProgressStorage::Smart { annotations, .. } => {
+            vec![format!("annotations {}", annotations.prefix)]
+        }
         ProgressStorage::Multi(storages) => storages.iter().flat_map(progress_places).collect(),
     }
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::handling::{Filters, Handler, Policy, Predicate};
 use crate::object::{FieldPath, Selector};
 use crate::script::Declaration;
+use crate::script::declaration::Place;
 
 use super::diagnostic::{Diagnostic, Severity};
 use super::settings::Settings;
@@ -20,6 +21,8 @@ pub struct Operator {
     pub name: String,
     /// The file of its manifest.
     pub file: PathBuf,
+    /// Where its name stands.
+    pub place: Place,
     /// Handlers of changes and of raw events, in the order of declaration.
     pub handlers: Vec<Handler>,
     /// Timers.
@@ -85,7 +88,7 @@ pub enum Rhythm {
         is_sharp: bool,
     },
     /// At the ticks of a clock.
-    Cron(Ticks),
+    Cron(Box<Ticks>),
 }
 
 /// The ticks of a cron expression in a time zone.

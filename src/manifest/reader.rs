@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::diagnostic::{Diagnostic, Severity};
 use super::source::Source;
 use super::suggest::{nearest, one_of};
-use super::tree::{Entry, Kind, Mistake, Node, Spot, Text};
+use super::tree::{Entry, Kind, MERGE, Mistake, Node, Spot, Text};
 use super::values;
 
 /// The diagnostics of one file that are kept: nobody reads more, and a hostile file must not fill the memory with them.
@@ -181,22 +181,32 @@ impl Reader {
         let Kind::Map(entries) = &item.node.kind else {
             let place = if item.path.is_empty() { "a manifest".to_owned() } else { format!("`{}`", item.name()) };
             let message = format!("{place} must be a mapping, not {}", item.node.noun());
-            self.tell(Severity::Error, item.spot(), &item.path, message, None);
+            let hint = match &item.node.kind {
+                Kind::List(_) => "write its keys directly, without `- ` and `[…]`",
+                _ => "write keys with values: `key: value`",
+            };
+            self.tell(Severity::Error, item.spot(), &item.path, message, Some(hint.to_owned()));
             return None;
         };
+        // A key that is given already was not meant by an unknown one.
+        let is_free = |known: &&&'static str| !entries.iter().any(|entry| entry.key == **known);
+        let free: Vec<&'static str> = known.iter().filter(is_free).copied().collect();
         let mut misspelt = Vec::new();
         for entry in entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
             if self.is_full() {
                 break;
+            }
+            if entry.key == MERGE {
+                // Told already; any key may have been meant to come from there.
+                misspelt.extend(known);
+                continue;
             }
             let child = item.child(entry);
             if let Some((message, hint)) = special(&entry.key) {
                 self.key_error(&child, message, hint);
                 continue;
             }
-            // A key that is given already was not meant by the unknown one.
-            let free = known.iter().copied().filter(|known| !entries.iter().any(|other| other.key == *known));
-            let hint = match nearest(&entry.key, free) {
+            let hint = match nearest(&entry.key, free.iter().copied()) {
                 Some(meant) => {
                     misspelt.extend(known.iter().copied().filter(|known| *known == meant));
                     format!("did you mean `{meant}`?")
@@ -236,7 +246,7 @@ impl Reader {
     pub fn text<'a>(&self, item: &Item<'a>) -> Option<&'a Text> {
         match &item.node.kind {
             Kind::Text(text) if text.value.is_empty() => {
-                self.error(item, format!("`{}` is empty", item.name()));
+                self.error_with(item, format!("`{}` is empty", item.name()), "fill it in, or leave it out");
                 None
             }
             Kind::Text(text) => Some(text),
@@ -245,7 +255,11 @@ impl Reader {
                 None
             }
             _ => {
-                self.mistyped(item, "a string", None);
+                self.mistyped(
+                    item,
+                    "a string",
+                    matches!(item.node.kind, Kind::List(_)).then_some("write a single value, without `- ` and `[…]`"),
+                );
                 None
             }
         }
@@ -329,7 +343,7 @@ impl Reader {
         let result = match &item.node.kind {
             Kind::Number(number) => match number.as_f64() {
                 Some(seconds) if seconds >= 0.0 => return Some(seconds),
-                _ => Err("a duration is never negative"),
+                _ => Err(values::NEGATIVE),
             },
             Kind::Text(text) => values::duration(&text.value),
             _ => {
@@ -340,10 +354,10 @@ impl Reader {
         match result {
             Ok(seconds) => Some(seconds),
             Err(words) => {
-                let hint = if words == "a duration is never negative" {
-                    "write zero or more"
-                } else {
-                    "write seconds as a number, or such as `500ms`, `30s`, `1h30m`, `2d`"
+                let hint = match item.node.text() {
+                    _ if words == values::NEGATIVE => "write zero or more".to_owned(),
+                    Some(text) if words == values::NO_UNIT => format!("write `{text}s`, or the number without quotes"),
+                    _ => "write seconds as a number, or such as `500ms`, `30s`, `1h30m`, `2d`".to_owned(),
                 };
                 self.error_with(item, format!("bad duration in `{}`: {words}", item.name()), hint);
                 None

@@ -134,6 +134,7 @@ fn part(reader: &Reader, item: &Item<'_>) -> Option<String> {
     if PARTS.is_match(text) {
         return Some(text.clone());
     }
-    reader.error(item, format!("`{text}` cannot be the {} of a resource", item.name()));
+    let hint = "use letters, digits, `-` and `.`; group, version and name are written apart";
+    reader.error_with(item, format!("`{text}` cannot be the {} of a resource", item.name()), hint);
     None
 }

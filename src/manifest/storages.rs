@@ -125,7 +125,7 @@ fn several<T>(reader: &Reader, fields: &Fields<'_>, read: fn(&Reader, &Item<'_>)
     let item = reader.required(fields, "storages", "list the storages: what is found first is read")?;
     let items = reader.list(&item);
     if items.is_empty() && item.items().is_some() {
-        reader.error(&item, "`storages` is empty");
+        reader.error_with(&item, "`storages` is empty", "list at least one storage");
     }
     items.iter().map(|item| read(reader, item)).collect()
 }

@@ -1,7 +1,38 @@
 //! Suggestions: which of the known words was probably meant.
 
-/// Returns the known word that is nearest to a mistyped one, if it is near enough.
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// What other tools call it.
+const SYNONYMS: [(&str, &str); 23] = [
+    ("function", "fn"),
+    ("func", "fn"),
+    ("call", "fn"),
+    ("handler", "fn"),
+    ("code", "run"),
+    ("inline", "run"),
+    ("name", "id"),
+    ("filter", "when"),
+    ("condition", "when"),
+    ("if", "when"),
+    ("every", "interval"),
+    ("period", "interval"),
+    ("attempts", "retries"),
+    ("params", "param"),
+    ("retry", "retries"),
+    ("start", "startup"),
+    ("stop", "cleanup"),
+    ("shutdown", "cleanup"),
+    ("health", "probe"),
+    ("liveness", "probe"),
+    ("batching", "queueing"),
+    ("eq", "equals"),
+    ("regex", "matches"),
+];
+
+/// Returns the known word that was probably meant: one that another tool calls so, or else the nearest if it is near enough.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
+    let synonym = SYNONYMS.iter().find(|(other, _)| *other == word).map(|(_, ours)| *ours);
+    if let Some(found) = known.clone().into_iter().find(|known| Some(*known) == synonym) {
+        return Some(found);
+    }
     let wanted = squash(word);
     let limit = (wanted.chars().count() / 3).clamp(1, 3);
     known

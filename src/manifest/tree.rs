@@ -159,6 +159,9 @@ struct Weight {
     text: usize,
 }
 
+/// The key that YAML 1.1 merges mappings with. It stays in the tree, so that what it would bring is not missed.
+pub const MERGE: &str = "<<";
+
 /// Reads all documents of a file; empty ones are left out.
 ///
 /// # Errors
@@ -217,8 +220,13 @@ impl<'a> Builder<'a> {
             return Mistake { spot, path: None, message: format!("nested deeper than {DEEPEST} levels"), hint: None };
         }
         let has_tab = self.source.line(spot.line).is_some_and(|line| line.trim_start_matches(' ').starts_with('\t'));
-        let hint = has_tab.then(|| "YAML is indented with spaces, never with tabs".to_owned());
-        Mistake { spot, path: None, message: format!("not valid YAML: {words}"), hint }
+        let hint = match words {
+            _ if has_tab => "YAML is indented with spaces, never with tabs",
+            _ if words.contains("unclosed") => "every bracket needs its counterpart, and every quote another one",
+            _ if words.contains("unknown anchor") => "`*` begins an alias: quote it if it is meant as text",
+            _ => "compare the indentation with the lines above, and quote texts that hold `: ` or ` #`",
+        };
+        Mistake { spot, path: None, message: format!("not valid YAML: {words}"), hint: Some(hint.to_owned()) }
     }
 
     fn mistake(&mut self, spot: Spot, message: String, hint: Option<&str>) {
@@ -243,8 +251,9 @@ impl<'a> Builder<'a> {
     fn node(&mut self, event: Event<'a>, span: Span) -> Result<Node, Mistake> {
         let spot = spot_of(&span, self.source);
         let (anchor, tag) = match &event {
-            Event::Scalar(_, _, anchor, tag) => (*anchor, tag.is_some()),
-            Event::SequenceStart(_, anchor, tag) | Event::MappingStart(_, anchor, tag) => (*anchor, tag.is_some()),
+            Event::Scalar(_, _, anchor, tag) | Event::SequenceStart(_, anchor, tag) | Event::MappingStart(_, anchor, tag) => {
+                (*anchor, tag.is_some())
+            }
             _ => (0, false),
         };
         if tag {
@@ -305,13 +314,12 @@ impl<'a> Builder<'a> {
         let mut items = Vec::new();
         loop {
             match self.next()? {
-                Some((Event::SequenceEnd, _)) => return Ok(Kind::List(items)),
+                None | Some((Event::SequenceEnd, _)) => return Ok(Kind::List(items)),
                 Some((event, span)) => {
                     self.deeper(format!("[{}]", items.len()), spot)?;
                     items.push(self.node(event, span)?);
                     self.path.pop();
                 }
-                None => return Ok(Kind::List(items)),
             }
         }
     }
@@ -337,24 +345,24 @@ impl<'a> Builder<'a> {
             let Some((event, span)) = self.next()? else { return Ok(Kind::Map(entries)) };
             let value = self.node(event, span)?;
             match name {
-                None => self.mistake(key.spot, "a key must be a string".to_owned(), None),
-                Some(name) if name == "<<" && is_plain => {
+                None => self.mistake(key.spot, "a key must be a string".to_owned(), Some("write one word, or quote the key")),
+                Some(name) if name == MERGE && is_plain => {
                     self.mistake(
                         key.spot,
                         "merge keys are not allowed".to_owned(),
                         Some("YAML 1.2 has none: write the keys out, or use an alias as a whole value"),
                     );
+                    entries.push(Entry { key: name, spot: key.spot, value: Node { spot: key.spot, kind: Kind::Null } });
                 }
-                Some(name) => match seen.get(&name) {
-                    Some(line) => {
-                        let hint = format!("its first value is in line {line}");
+                Some(name) => {
+                    if let Some(line) = seen.get(&name) {
+                        let hint = format!("leave one of them out; the first is in line {line}");
                         self.mistake(key.spot, format!("the key `{name}` is given twice"), Some(&hint));
-                    }
-                    None => {
+                    } else {
                         seen.insert(name.clone(), key.spot.line);
                         entries.push(Entry { key: name, spot: key.spot, value });
                     }
-                },
+                }
             }
             self.path.pop();
         }
@@ -411,8 +419,7 @@ fn plain(text: &str) -> Plain {
         _ if may_be_number(text) => match serde_saphyr::from_str_with_options::<Value>(text, SCHEMA.with(Clone::clone)) {
             Ok(Value::Number(number)) => Plain::Number(number),
             Ok(_) => Plain::Text,
-            Err(_) if text.len() < 64 => Plain::NotFinite,
-            Err(_) => Plain::Text,
+            Err(_) => Plain::NotFinite,
         },
         _ => Plain::Text,
     }
@@ -446,7 +453,7 @@ fn spot_of(span: &Span, source: &Source) -> Spot {
 
 fn join(path: &[String]) -> String {
     let mut joined = String::new();
-    for step in path {
+    for step in path.iter().filter(|step| !step.is_empty()) {
         if !joined.is_empty() && !step.starts_with('[') {
             joined.push('.');
         }

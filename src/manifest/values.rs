@@ -1,5 +1,10 @@
 //! Small values in words: durations and sizes.
 
+/// What is said of a duration below zero.
+pub const NEGATIVE: &str = "a duration is never negative";
+/// What is said of a number in a string.
+pub const NO_UNIT: &str = "a duration in a string needs a unit";
+
 /// Returns the seconds of a duration such as `500ms`, `1.5h`, or `1h30m`.
 ///
 /// # Errors
@@ -7,10 +12,13 @@
 pub fn duration(text: &str) -> Result<f64, &'static str> {
     let mut rest = text.trim();
     if rest.starts_with('-') {
-        return Err("a duration is never negative");
+        return Err(NEGATIVE);
     }
     if rest.is_empty() {
         return Err("the duration is empty");
+    }
+    if rest.contains(char::is_whitespace) {
+        return Err("a duration is written without spaces");
     }
     let mut seconds = 0.0;
     while !rest.is_empty() {
@@ -25,7 +33,7 @@ pub fn duration(text: &str) -> Result<f64, &'static str> {
                 "m" => 60.0,
                 "h" => 3_600.0,
                 "d" => 86_400.0,
-                "" => return Err("a duration in a string needs a unit"),
+                "" => return Err(NO_UNIT),
                 _ => return Err("the units of durations are ms, s, m, h, and d"),
             };
         rest = &rest[letters..];

@@ -28,6 +28,9 @@ impl Draft<'_> {
             "retries" | "backoff" | "errors" => {
                 Some((format!("`{key}` is not for webhooks"), "a request is answered at once and never retried: leave it out".to_owned()))
             }
+            _ if is_conversion && FILTERS.contains(&key) => {
+                Some((format!("`{key}` is no option of {noun}"), "all objects of the kind are converted: leave it out".to_owned()))
+            }
             _ => misplaced(noun, key),
         };
         let Some(fields) = reader.fields_but(item, noun, &known, special) else { return false };
@@ -62,8 +65,8 @@ impl Draft<'_> {
         let reader = self.reader;
         let is_mutating = on == Some("mutate");
         let kind = if is_mutating { BindingKind::Mutate } else { BindingKind::Validate };
-        let script = self.script(fields, &block.script);
-        let asking = Asking { kind, file: script.file() };
+        let script = self.script(fields, &block.script).unless(on.is_none());
+        let asking = Asking { kind, script: script.clone() };
         let field = self.field(fields);
         let filters = self.filters(fields, block, field.as_ref(), &asking);
         let operations = reader.list_of(fields, "operations").iter().filter_map(|item| self.operation(item)).collect();
