@@ -52,7 +52,7 @@ mod view;
 
 pub use api::{Api, ApiError};
 pub use call::{Arguments, Call, Evaluation, Returned, Subhandling};
-pub use check::check;
+pub use check::{Problem, Severity, check};
 pub use declaration::{Allow, Binding, BindingKind, Code, Declaration, Expression, Limits};
 pub use host::{Host, Installed, Options, Threads};
-pub use program::{Problem, Program};
+pub use program::Program;

@@ -74,6 +74,8 @@ fn syntax(error: &serde_saphyr::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
     use serde_json::json;
 
@@ -106,7 +108,7 @@ mod tests {
         let mut bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_owned();
         for (name, before) in ('b'..='j').zip('a'..) {
             let aliases = vec![format!("*{before}"); 9].join(", ");
-            bomb.push_str(&format!("{name}: &{name} [{aliases}]\n"));
+            writeln!(bomb, "{name}: &{name} [{aliases}]").unwrap();
         }
         assert!(parse(&bomb).is_err());
         assert!(parse(&"- ".repeat(MAX_DEPTH)).is_ok() && parse(&"- ".repeat(MAX_DEPTH + 1)).is_err());

@@ -2,14 +2,16 @@
 //!
 //! Everything wrong is reported at once, but one mistake gives one error: what follows from a broken script or import is not told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rhai::Engine;
 
 use super::arguments;
-use super::declaration::{Binding, BindingKind, Code as Declared, Declaration, Expression, Limits, Place};
+use super::declaration::{Binding, Code as Declared, Declaration, Expression, Limits, Place};
 use super::engine::{self, Sizes};
+use super::program::name_of;
 
 mod advice;
 mod catalogue;
@@ -32,16 +34,16 @@ use source::Source;
 use suggest::did_you_mean;
 
 /// Something in a script, or in what names it, that is wrong or hardly meant.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// How bad it is.
-    pub severity: Severity,
     /// The file.
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,
     /// The column, from 1, in characters.
     pub column: usize,
+    /// How bad it is.
+    pub severity: Severity,
     /// The characters that it is about.
     pub length: usize,
     /// What is wrong: a fragment of a sentence.
@@ -53,6 +55,11 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// Returns an error at a place.
+    pub fn error(place: Place, message: impl Into<String>) -> Self {
+        Self::at(Severity::Error, place, message.into())
+    }
+
     fn at(severity: Severity, place: Place, message: String) -> Self {
         Self { severity, file: place.file, line: place.line, column: place.column, length: 1, message, hint: None, binding: None }
     }
@@ -73,6 +80,11 @@ pub enum Severity {
 ///
 /// It reads the files, and runs nothing.
 pub fn check(declaration: &Declaration) -> Vec<Problem> {
+    read(declaration).0
+}
+
+/// Returns everything that is wrong, and the texts of all files that could be read and parsed, by their names within the scripts.
+pub fn read(declaration: &Declaration) -> (Vec<Problem>, BTreeMap<String, Arc<str>>) {
     let engine = engine::build(Sizes::of(&Limits::default()));
     let catalogue = Catalogue::of(&engine);
     let mut report = Report::default();
@@ -80,7 +92,8 @@ pub fn check(declaration: &Declaration) -> Vec<Problem> {
     let inlines = compile_inlines(declaration, &engine, &mut program, &mut report);
     let expressions = compile_expressions(declaration, &engine, &mut report);
     Checker { declaration, program: &program, catalogue: &catalogue }.run(&inlines, &expressions, &mut report);
-    report.finish()
+    let sources = program.files().map(|code| (code.name.clone(), code.source.text.as_str().into())).collect();
+    (report.finish(), sources)
 }
 
 /// What is found: each thing once, and one error for each place. So what knows more about a place must look at it first.
@@ -99,7 +112,7 @@ impl Report {
     }
 
     fn finish(mut self) -> Vec<Problem> {
-        self.problems.sort_by(|a, b| (&a.file, a.line, a.column, a.severity).cmp(&(&b.file, b.line, b.column, b.severity)));
+        self.problems.sort();
         self.problems
     }
 }
@@ -141,14 +154,14 @@ impl Checker<'_> {
         let handlers = self.check_functions(report);
         self.walk(inlines, expressions, report);
         self.check_names(inlines, expressions, report);
-        for code in self.codes(inlines) {
+        for code in codes(self.program, inlines) {
             advice::check_code(code, self.catalogue, report);
         }
         for code in self.program.files() {
             flow::check_lost_results(code, |unit| handlers.iter().any(|(file, name)| *file == code.name && *name == unit.name), report);
         }
         for (index, binding, code) in inlines {
-            flow::check_lost_results(code, |unit| std::ptr::eq(unit, &code.top), report);
+            flow::check_lost_results(code, |unit| std::ptr::eq(unit, &raw const code.top), report);
             advice::check_returns(code, &code.top, binding.kind, &binding.place, *index, report);
         }
         for (_, expression, code) in expressions {
@@ -156,16 +169,12 @@ impl Checker<'_> {
         }
     }
 
-    fn codes<'b>(&'b self, inlines: &'b Compiled<'_, Binding>) -> impl Iterator<Item = &'b Code> {
-        self.program.files().chain(inlines.iter().map(|(_, _, code)| code))
-    }
-
     /// Checks that each binding has its function, and that its parameters are arguments. Returns the functions, by file and name.
     fn check_functions(&self, report: &mut Report) -> Vec<(String, String)> {
         let mut handlers = Vec::new();
         for (index, binding) in self.declaration.bindings.iter().enumerate() {
             let Some((code, name)) = self.function_of(binding) else { continue };
-            let Some(unit) = self.check_function(index, binding, code, name, report) else { continue };
+            let Some(unit) = check_function(index, binding, code, name, report) else { continue };
             handlers.push((code.name.clone(), unit.name.clone()));
             let known = arguments::known(binding.kind);
             let spots = code.source.function(name, unit.params.len()).map(|(_, spots)| spots.clone()).unwrap_or_default();
@@ -180,32 +189,13 @@ impl Checker<'_> {
     /// Returns the file of a binding's function, if it is not broken, and the name of the function.
     fn function_of<'b>(&'b self, binding: &'b Binding) -> Option<(&'b Code, &'b str)> {
         match &binding.code {
-            Declared::Function { file, name } => Some((self.program.file(&program::name_of(file))?, name)),
+            Declared::Function { file, name } => Some((self.program.file(&name_of(file))?, name)),
             Declared::Inline { .. } => None,
         }
     }
 
-    fn check_function<'b>(&self, index: usize, binding: &Binding, code: &'b Code, name: &str, report: &mut Report) -> Option<&'b Unit> {
-        let found: Vec<&Unit> = code.units.iter().filter(|unit| unit.name == name && !unit.is_closure()).collect();
-        let (message, hint) = match found[..] {
-            [unit] if !unit.is_private => return Some(unit),
-            [_] => (format!("the function `{name}` is private"), Some(format!("remove `private` before it in {}", code.name))),
-            [] => {
-                let public = code.units.iter().filter(|unit| !unit.is_private && !unit.is_closure()).map(|unit| unit.name.as_str());
-                (format!("there is no function `{name}` in {}", code.name), did_you_mean(name, public))
-            }
-            [..] => {
-                let hint = "the arguments are passed by name, so that one function is enough: rename the others";
-                (format!("there are {} functions `{name}` in {}", found.len(), code.name), Some(hint.to_owned()))
-            }
-        };
-        let length = name.chars().count();
-        report.add(Problem { hint, length, binding: Some(index), ..Problem::at(Severity::Error, binding.place.clone(), message) });
-        None
-    }
-
     fn check_names(&self, inlines: &Compiled<'_, Binding>, expressions: &Compiled<'_, Expression>, report: &mut Report) {
-        let keys = self.keys(inlines);
+        let keys = keys_of_maps(codes(self.program, inlines));
         let check = |code: &Code, arguments: &[String], report: &mut Report| {
             // Code that inherits a broken file would miss everything that is in there.
             let is_orphan = !code.name.is_empty() && self.program.file(&code.name).is_none();
@@ -229,16 +219,6 @@ impl Checker<'_> {
         names.into_iter().map(str::to_owned).chain(self.declaration.indexes.iter().cloned()).collect()
     }
 
-    /// The keys of all maps that scripts make, which may hold functions that are called like methods.
-    fn keys(&self, inlines: &Compiled<'_, Binding>) -> BTreeSet<String> {
-        let units = self.codes(inlines).flat_map(|code| std::iter::once(&code.top).chain(&code.units));
-        let keys = units.flat_map(|unit| &unit.uses).filter_map(|usage| match &usage.what {
-            What::Key(name) => Some(name.clone()),
-            _ => None,
-        });
-        keys.collect()
-    }
-
     fn walk(&self, inlines: &Compiled<'_, Binding>, expressions: &Compiled<'_, Expression>, report: &mut Report) {
         let mut walk = Walk::new(self.program, &self.declaration.indexes, report);
         for code in self.program.files() {
@@ -257,4 +237,38 @@ impl Checker<'_> {
             walk.enter(code, &code.top, Ground::Expression, &arguments::known_in_expression(expression.kind, expression.has_value));
         }
     }
+}
+
+fn codes<'a>(program: &'a Program, inlines: &'a Compiled<'_, Binding>) -> impl Iterator<Item = &'a Code> {
+    program.files().chain(inlines.iter().map(|(_, _, code)| code))
+}
+
+/// Returns the keys of all maps that scripts make: they may hold functions, which are called like methods.
+fn keys_of_maps<'a>(codes: impl Iterator<Item = &'a Code>) -> BTreeSet<String> {
+    let units = codes.flat_map(|code| std::iter::once(&code.top).chain(&code.units));
+    let keys = units.flat_map(|unit| &unit.uses).filter_map(|usage| match &usage.what {
+        What::Key(name) => Some(name.clone()),
+        _ => None,
+    });
+    keys.collect()
+}
+
+/// Returns the one public function of a name, or reports what is there instead.
+fn check_function<'a>(index: usize, binding: &Binding, code: &'a Code, name: &str, report: &mut Report) -> Option<&'a Unit> {
+    let found: Vec<&Unit> = code.units.iter().filter(|unit| unit.name == name && !unit.is_closure()).collect();
+    let (message, hint) = match found[..] {
+        [unit] if !unit.is_private => return Some(unit),
+        [_] => (format!("the function `{name}` is private"), Some(format!("remove `private` before it in {}", code.name))),
+        [] => {
+            let public = code.units.iter().filter(|unit| !unit.is_private && !unit.is_closure()).map(|unit| unit.name.as_str());
+            (format!("there is no function `{name}` in {}", code.name), did_you_mean(name, public))
+        }
+        [..] => {
+            let hint = "the arguments are passed by name, so that one function is enough: rename the others";
+            (format!("there are {} functions `{name}` in {}", found.len(), code.name), Some(hint.to_owned()))
+        }
+    };
+    let length = name.chars().count();
+    report.add(Problem { hint, length, binding: Some(index), ..Problem::at(Severity::Error, binding.place.clone(), message) });
+    None
 }

@@ -32,12 +32,12 @@ pub fn check_returns(code: &Code, unit: &Unit, kind: BindingKind, place: &Place,
                 });
             }
         }
-        BindingKind::Index | BindingKind::Reconcile | BindingKind::Map | BindingKind::Convert => {
-            if !returns().any(|(_, value)| value != Value::Nothing) {
-                let what = if unit.name.is_empty() { "this code".to_owned() } else { format!("`{}`", unit.name) };
-                let message = format!("{what} never returns a value, and is called for nothing else");
-                report.add(warn(place.clone(), &message, "a result needs an explicit `return value`: the last statement does not count"));
-            }
+        BindingKind::Index | BindingKind::Reconcile | BindingKind::Map | BindingKind::Convert
+            if !returns().any(|(_, value)| value != Value::Nothing) =>
+        {
+            let what = if unit.name.is_empty() { "this code".to_owned() } else { format!("`{}`", unit.name) };
+            let message = format!("{what} never returns a value, and is called for nothing else");
+            report.add(warn(place.clone(), &message, "a result needs an explicit `return value`: the last statement does not count"));
         }
         _ => {}
     }

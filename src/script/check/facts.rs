@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use rhai::{AST, ASTFlags, ASTNode, Expr, FnAccess, FnCallExpr, FnPtr, Position, Stmt};
+use rhai::{AST, ASTFlags, ASTNode, Expr, FnAccess, FnCallExpr, FnPtr, Module, Position, ScriptFuncDef, Shared, Stmt};
 
 /// One function, closure, or top level.
 #[derive(Debug, Clone, Default)]
@@ -25,11 +25,6 @@ impl Unit {
     /// Tells whether it is a closure.
     pub fn is_closure(&self) -> bool {
         self.name.starts_with("anon$")
-    }
-
-    /// Returns the position of a parameter that nothing in the unit hides.
-    pub fn param(&self, name: &str) -> Option<usize> {
-        if self.locals.contains(name) { None } else { self.params.iter().position(|param| param == name) }
     }
 }
 
@@ -65,8 +60,6 @@ pub enum What {
     },
     /// It calls a method.
     Method {
-        /// The variable whose method it is, if it is one.
-        root: Option<String>,
         /// The name.
         name: String,
         /// The arguments.
@@ -190,16 +183,13 @@ pub fn read(ast: &AST) -> (Unit, Vec<Unit>) {
     for (index, statement) in ast.statements().iter().enumerate() {
         top.statement(statement, if index + 1 == count { Fate::Last } else { Fate::Lost });
     }
-    let functions = ast.clone_functions_only();
-    let units = ast.iter_functions().map(|function| {
-        let mut one = functions.clone();
-        one.retain_functions(|_, _, name, arity| name == function.name && arity == function.params.len());
+    let units = ast.iter_fn_def().map(|definition| {
         let mut walker = Walker::default();
-        walker.body(&one);
+        walker.body(definition);
         Unit {
-            name: function.name.to_owned(),
-            params: function.params.iter().map(|&param| param.to_owned()).collect(),
-            is_private: function.access == FnAccess::Private,
+            name: definition.name.to_string(),
+            params: definition.params.iter().map(ToString::to_string).collect(),
+            is_private: definition.access == FnAccess::Private,
             ..walker.finish()
         }
     });
@@ -219,9 +209,12 @@ impl Walker {
         Unit { uses: self.uses, locals: self.locals, ..Unit::default() }
     }
 
-    /// The bodies of functions are not reachable but through the interpreter's own walk, which visits each statement of the
-    /// outermost level with a path of one node.
-    fn body(&mut self, ast: &AST) {
+    /// The bodies of functions are not reachable but through the interpreter's own walk over a tree, here one with that function only.
+    /// It visits each statement of the outermost level with a path of one node.
+    fn body(&mut self, definition: &Shared<ScriptFuncDef>) {
+        let mut module = Module::new();
+        module.set_script_fn(Shared::clone(definition));
+        let ast = AST::new_from_module(module);
         let mut count = 0;
         ast.walk(&mut |path| {
             count += usize::from(path.len() == 1);
@@ -415,12 +408,11 @@ impl Walker {
             Expr::Variable(parts, ..) if parts.2.is_empty() => Some(parts.1.to_string()),
             _ => None,
         };
-        for (index, (step, _)) in steps.iter().enumerate() {
+        for (step, _) in &steps {
             match step {
                 Link::Dot(Expr::MethodCall(call, position)) => {
                     let arguments = call.args.iter().map(argument_of).collect();
-                    let root = root_name.clone().filter(|_| index == 0);
-                    self.note(*position, What::Method { root, name: call.name.to_string(), arguments });
+                    self.note(*position, What::Method { name: call.name.to_string(), arguments });
                     self.arguments(call);
                 }
                 Link::Dot(Expr::Property(..)) => {}

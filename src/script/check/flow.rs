@@ -4,6 +4,7 @@
 //! that are passed on, and closures with the variables that they capture. Each function is visited once per kind of caller.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
 
 use super::facts::{Argument, Fate, Step, To, Unit, Use, What};
 use super::program::{Code, Module, Program};
@@ -41,11 +42,10 @@ impl Ground {
     /// Tells whether a host function of some kind can be called.
     fn allows(self, deed: Deed) -> bool {
         match (self, deed) {
-            (Self::Function(BindingKind::Login), Deed::Cluster) => false,
             (Self::Function(BindingKind::Change), _) => true,
+            (Self::Function(BindingKind::Login), Deed::Cluster) | (Self::Expression | Self::TopLevel, _) => false,
             (Self::Function(_), deed) => deed != Deed::Subhandling,
             (Self::Transform, deed) => matches!(deed, Deed::Log | Deed::Chance),
-            (Self::Expression | Self::TopLevel, _) => false,
         }
     }
 }
@@ -64,13 +64,11 @@ impl Deed {
     fn of_call(namespace: &[String], name: &str) -> Option<Self> {
         match (namespace.first().map(String::as_str), name) {
             (Some("k8s" | "http"), _) => Some(Self::Cluster),
-            (Some("metric"), _) => Some(Self::Log),
-            (Some(_), _) => None,
+            (Some("metric"), _) | (None, "print" | "debug") => Some(Self::Log),
             (None, "sleep") => Some(Self::Wait),
-            (None, "print" | "debug") => Some(Self::Log),
             (None, "now" | "random" | "uuid") => Some(Self::Chance),
             (None, "subhandler" | "execute") => Some(Self::Subhandling),
-            (None, _) => None,
+            _ => None,
         }
     }
 }
@@ -80,7 +78,17 @@ pub struct Walk<'a> {
     program: &'a Program,
     indexes: &'a [String],
     report: &'a mut Report,
-    visited: HashSet<(String, String, usize, Ground, Vec<(String, String)>)>,
+    visited: HashSet<Visit>,
+}
+
+/// A unit, by its place, name and number of parameters; the kind of caller; and what is known of its variables.
+#[derive(PartialEq, Eq, Hash)]
+struct Visit {
+    place: (PathBuf, usize, usize),
+    name: String,
+    arity: usize,
+    ground: Ground,
+    types: Vec<(String, String)>,
 }
 
 /// What is known of the variables of a unit: which argument of the host they are.
@@ -94,7 +102,7 @@ impl<'a> Walk<'a> {
 
     /// Visits a unit whose parameters, or variables, are the arguments of the same names.
     pub fn enter(&mut self, code: &Code, unit: &Unit, ground: Ground, arguments: &[&str]) {
-        let is_top = std::ptr::eq(unit, &code.top);
+        let is_top = std::ptr::eq(unit, &raw const code.top);
         let is_seen = |name: &&&str| is_top || unit.params.iter().any(|param| param == **name);
         let types = arguments.iter().filter(is_seen).map(|name| ((*name).to_owned(), (*name).to_owned())).collect();
         self.visit(code, unit, ground, types);
@@ -102,9 +110,15 @@ impl<'a> Walk<'a> {
 
     fn visit(&mut self, code: &Code, unit: &Unit, ground: Ground, types: Types) {
         let types: Types = types.into_iter().filter(|(name, _)| !unit.locals.contains(name)).collect();
-        let listed = types.iter().map(|(name, kind)| (name.clone(), kind.clone())).collect();
-        let place = format!("{}:{}:{}", code.source.file.display(), code.source.origin.line, code.source.origin.column);
-        if !self.visited.insert((place, unit.name.clone(), unit.params.len(), ground, listed)) {
+        let origin = &code.source.origin;
+        let visit = Visit {
+            place: (origin.file.clone(), origin.line, origin.column),
+            name: unit.name.clone(),
+            arity: unit.params.len(),
+            ground,
+            types: types.iter().map(|(name, kind)| (name.clone(), kind.clone())).collect(),
+        };
+        if !self.visited.insert(visit) {
             return;
         }
         for usage in &unit.uses {
@@ -229,7 +243,9 @@ impl<'a> Walk<'a> {
         match &usage.what {
             What::Call { namespace, name, arguments, .. } => {
                 if namespace.is_empty() && name == "subhandler" {
-                    arguments.iter().for_each(|argument| self.check_subhandler(code, argument, usage));
+                    for argument in arguments {
+                        self.check_subhandler(code, argument, usage);
+                    }
                 }
                 let Some((target_code, target)) = target(self.program, code, unit, namespace, name, arguments.len()) else { return };
                 let passed = target.params.iter().zip(arguments).filter_map(|(param, argument)| match argument {

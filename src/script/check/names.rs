@@ -64,7 +64,7 @@ impl Names<'_> {
     }
 
     fn variable(&self, unit: &Unit, name: &str) -> Option<Finding> {
-        let is_top = std::ptr::eq(unit, &self.code.top);
+        let is_top = std::ptr::eq(unit, &raw const self.code.top);
         let is_known = unit.params.iter().any(|param| param == name)
             || (is_top && self.arguments.iter().any(|argument| argument == name))
             || self.codes().any(|code| code.has_constant(name) || code.functions(name).next().is_some());

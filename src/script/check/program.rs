@@ -11,6 +11,7 @@ use super::{Problem, Report, Severity};
 use crate::script::declaration::{Code as Declared, Declaration, Place};
 use crate::script::files::Unreadable;
 use crate::script::modules;
+use crate::script::program::name_of;
 
 /// One compiled text.
 pub struct Code {
@@ -233,11 +234,6 @@ fn finish(compiled: Result<AST, ParseError>, source: Source, file: Option<&Path>
             None
         }
     }
-}
-
-/// Returns the name of a file within the scripts.
-pub fn name_of(file: &Path) -> String {
-    file.components().filter_map(|part| part.as_os_str().to_str()).filter(|part| *part != ".").collect::<Vec<_>>().join("/")
 }
 
 fn shown_file(root: &Path, file: &str) -> std::path::PathBuf {

@@ -14,10 +14,8 @@ pub fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         return None;
     }
     let comparable = candidates.into_iter().filter(|candidate| candidate.chars().count() <= MAX_LENGTH);
-    let near = comparable.map(|candidate| match is_beginning(name, candidate) {
-        true => (1, candidate),
-        false => (distance(name, candidate), candidate),
-    });
+    let near =
+        comparable.map(|candidate| if is_beginning(name, candidate) { (1, candidate) } else { (distance(name, candidate), candidate) });
     let nearest = near.filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.chars().count()).min()?;
     Some(nearest.1)
 }

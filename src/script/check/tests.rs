@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::*;
+use crate::script::declaration::BindingKind;
 
 /// Scripts in a folder, and what a manifest declares about them.
 struct Case {
@@ -70,9 +71,7 @@ fn change(script: &str) -> String {
     Case::new(script).runs(BindingKind::Change, "f").problems()
 }
 
-#[test]
-fn a_good_script_has_no_problems() {
-    let script = r#"
+const GOOD: &str = r#"
         import "lib/tools" as tools;
         const SIZE = 3;
         /// Creates the children.
@@ -106,6 +105,10 @@ fn a_good_script_has_no_problems() {
         fn helper(x) { x.keys().len() + random(1, 2) }
         fn touch() { this.touched = now(); }
     "#;
+
+#[test]
+fn a_good_script_has_no_problems() {
+    let script = GOOD;
     let found = Case::new(script)
         .file("lib/tools.rhai", "import \"./more\" as more; fn twice(x) { more::thrice(x) }")
         .file("lib/more.rhai", "fn thrice(x) { x * 3 }")
@@ -224,13 +227,13 @@ fn calls_are_refused_where_they_cannot_work() {
 fn lost_results_are_errors_and_hidden_returns_are_warnings() {
     insta::assert_snapshot!(
         Case::new(
-            r#"
+            r"
             fn f(spec) { let o = #{}; adopt(o); if true { label(o); } for x in [1] { adopt(o) } adopt(o) }
             fn make(o) { adopt(o) }
             fn index(spec) { #{a: 1} }
             fn validate(spec) { if spec.x == 1 { return false; } return; }
             fn sha256(x) { x }
-            fn loops(spec) { for item in spec.items { subhandler(item, || item); [1].map(|x| x + item); } }"#
+            fn loops(spec) { for item in spec.items { subhandler(item, || item); [1].map(|x| x + item); } }"
         )
         .runs(BindingKind::Change, "f")
         .runs(BindingKind::Index, "index")
@@ -320,4 +323,37 @@ fn syntax_errors_have_hints() {
 #[test]
 fn what_is_not_supported_yet_is_said_so() {
     insta::assert_snapshot!(change("fn f() { http::get(\"x\"); metric::inc(\"x\"); k8s::event(\"a\", \"b\"); }"));
+}
+
+#[test]
+fn whatever_is_left_of_a_script_is_checked_without_a_panic() {
+    let ends: Vec<usize> = GOOD.char_indices().map(|(index, _)| index).step_by(23).collect();
+    for (&start, &end) in ends.iter().zip(ends.iter().skip(1)) {
+        let case = Case::new(&format!("{}{}", &GOOD[..start], &GOOD[end..]));
+        case.runs(BindingKind::Change, "f")
+            .inline(BindingKind::Event, &GOOD[start..])
+            .when(BindingKind::Change, &GOOD[end..], true)
+            .problems();
+    }
+}
+
+#[test]
+fn deep_nesting_is_an_error_of_its_own() {
+    for text in
+        ["(".repeat(5_000), "if true {".repeat(5_000), "[".repeat(5_000), "a.".repeat(5_000), "-".repeat(5_000), "|x| ".repeat(5_000)]
+    {
+        let found = change(&format!("fn f() {{ {text} }}"));
+        assert_eq!(found.lines().count(), 1, "{found}");
+    }
+}
+
+#[test]
+fn many_handlers_of_one_file_are_checked_in_reasonable_time() {
+    let functions = (0..200).map(|n| format!("fn f{n}(spec, name, patch) {{ helper(spec); patch.status.x = name.len() + {n}; }}\n"));
+    let script = format!("fn helper(x) {{ x.keys() }}\n{}", functions.collect::<String>());
+    let case = (0..200).fold(Case::new(&script), |case, n| case.runs(BindingKind::Change, &format!("f{n}")));
+    let begun = std::time::Instant::now();
+    assert_eq!(case.problems(), "");
+    // It takes a fraction of a second also unoptimised; the bound catches what is quadratic.
+    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
 }

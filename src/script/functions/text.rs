@@ -1,5 +1,7 @@
 //! Texts in other forms: `yaml::`, `json::`, `base64::`, `sha256`, and `quantity`.
 
+use std::fmt::Write as _;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rhai::{Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
@@ -89,7 +91,10 @@ fn base64_decode(given: &Dynamic) -> Result<Dynamic, Thrown> {
 /// `sha256(text)`: the digest of the text's bytes, as 64 hexadecimal digits.
 fn sha256(given: &Dynamic) -> Result<String, Thrown> {
     let digest = Sha256::digest(text("sha256", "the value", given)?.as_bytes());
-    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(digest.iter().fold(String::with_capacity(64), |mut digits, byte| {
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    }))
 }
 
 /// `quantity(text)`: the number that a quantity such as `500Mi` or `100m` means; an integer if it is one, else a float.
