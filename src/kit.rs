@@ -1,7 +1,8 @@
-//! Clock, tasks, stop signals and back-off: what would be as true in a chat server.
+//! Clock, tasks, stop signals, back-off and durations: what would be as true in a chat server.
 
 pub mod backoff;
 pub mod clock;
+pub mod duration;
 pub mod stop;
 pub mod tasks;
 

@@ -3,9 +3,28 @@
 //! Whoever calls knows nothing of Rhai: what goes in and out is JSON, and the words of `handling`.
 
 pub mod api;
+mod arguments;
+mod budget;
 pub mod call;
+mod chance;
+pub mod check;
+mod context;
+mod convert;
 pub mod declaration;
+mod engine;
+mod fiber;
+mod files;
+mod functions;
+mod logger;
+mod memo;
+mod modules;
+mod patch_handle;
+mod subhandlers;
+mod throwing;
+mod time;
+mod view;
 
 pub use api::{Api, ApiError};
 pub use call::{Arguments, Call, Evaluation, Returned, Subhandling};
+pub use check::{Problem, Severity, check};
 pub use declaration::{Allow, Binding, BindingKind, Code, Declaration, Expression, Limits};

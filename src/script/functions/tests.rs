@@ -1,0 +1,1 @@
+//! Host functions, as scripts see them.
