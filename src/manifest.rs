@@ -14,6 +14,7 @@ mod handlers;
 mod neighbours;
 mod reader;
 mod reconcile;
+mod scripts;
 mod selectors;
 mod settings_reader;
 mod source;

@@ -1,5 +1,7 @@
 //! Files that are meant to hurt: a clear error, soon, and in little memory.
 
+#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 

@@ -2,6 +2,8 @@
 //!
 //! Every name in `tests/mistakes` that begins with a number is a case: a file, or a directory of files.
 
+#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
+
 use std::panic::catch_unwind;
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,7 @@
 //! Diagnostics for people and for programs.
 
+use std::fmt::Write as _;
+
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet, renderer::DecorStyle};
 use serde_json::{Value, json};
 
@@ -72,7 +74,7 @@ fn group(diagnostic: &Diagnostic) -> Group<'_> {
 fn place(diagnostic: &Diagnostic) -> String {
     let mut place = diagnostic.file.display().to_string();
     if diagnostic.line > 0 {
-        place.push_str(&format!(":{}:{}", diagnostic.line, diagnostic.column));
+        let _ = write!(place, ":{}:{}", diagnostic.line, diagnostic.column);
     }
     if let Some(path) = &diagnostic.path {
         place.push_str("  ");

@@ -66,7 +66,7 @@ impl Draft<'_> {
         let known = [&BINDING[..], &FILTERS, &POLICY, &own].concat();
         let Some(fields) = reader.fields_but(item, "a timer", &known, |key| misplaced("a timer", key)) else { return };
         let script = self.script(&fields, &block.script);
-        let asking = Asking { kind: BindingKind::Timer, file: script.file() };
+        let asking = Asking { kind: BindingKind::Timer, script: script.clone() };
         let rhythm = self.rhythm(&fields);
         let idle = fields.get("idle").and_then(|item| reader.duration(&item));
         if !["interval", "cron", "idle"].iter().any(|key| fields.mentions(key)) {
@@ -85,7 +85,7 @@ impl Draft<'_> {
         let known = [&BINDING[..], &FILTERS, &POLICY, &own].concat();
         let Some(fields) = reader.fields_but(item, "a daemon", &known, |key| misplaced("a daemon", key)) else { return };
         let script = self.script(&fields, &block.script);
-        let asking = Asking { kind: BindingKind::Daemon, file: script.file() };
+        let asking = Asking { kind: BindingKind::Daemon, script: script.clone() };
         let initial_delay = self.delay(&fields, &asking);
         let seconds = |key: &str| fields.get(key).and_then(|item| reader.duration(&item));
         let backoff = seconds("cancellationBackoff");
@@ -107,10 +107,11 @@ impl Draft<'_> {
         let known = [&BINDING[..], &FILTERS, &POLICY].concat();
         let Some(fields) = reader.fields_but(item, "an index", &known, |key| misplaced("an index", key)) else { return };
         let script = self.script(&fields, &block.script);
-        let asking = Asking { kind: BindingKind::Index, file: script.file() };
+        let asking = Asking { kind: BindingKind::Index, script: script.clone() };
         let field = self.field(&fields);
         let filters = self.filters(&fields, block, field.as_ref(), &asking);
         let policy = self.policy(&fields, &Policy::default());
+        self.know_index(&fields);
         let request = Request { kind: BindingKind::Index, script: &script, suffix: None, deadline: None };
         let Some(bound) = self.bind(&fields, &request) else { return };
         let place = fields.get("id").or_else(|| fields.get("fn")).unwrap_or_else(|| item.clone());
@@ -125,12 +126,18 @@ impl Draft<'_> {
             return;
         }
         self.register(ids, &bound, "an index");
-        let indexes = &mut self.operator.declaration.indexes;
-        if !indexes.contains(&bound.id) {
-            indexes.push(bound.id.clone());
-        }
         let concern = Concern { selectors: block.selectors.clone(), field, filters };
         self.operator.indexes.push(Index { id: bound.id, target: bound.target, function: bound.function, concern, policy });
+    }
+
+    /// Scripts may name the index, even if there is something wrong with it.
+    fn know_index(&mut self, fields: &Fields<'_>) {
+        let name = fields.get("id").or_else(|| fields.get("fn"));
+        let Some(name) = name.as_ref().and_then(|item| item.node.text()) else { return };
+        let indexes = &mut self.operator.declaration.indexes;
+        if is_identifier(name) && !ARGUMENTS.contains(&name) && !indexes.iter().any(|known| known == name) {
+            indexes.push(name.to_owned());
+        }
     }
 
     fn spawned(&mut self, fields: &Fields<'_>, block: &Block<'_>, ids: &mut Ids, code: (&Script, &Asking), on: On) -> Option<Handler> {
@@ -177,7 +184,7 @@ impl Draft<'_> {
             }
         }
         match (self.ticks(fields), seconds) {
-            (Some(ticks), _) => Rhythm::Cron(ticks),
+            (Some(ticks), _) => Rhythm::Cron(Box::new(ticks)),
             (None, Some(seconds)) => Rhythm::Interval { seconds, is_sharp },
             (None, None) => Rhythm::Once,
         }

@@ -151,7 +151,7 @@ impl Draft<'_> {
                 self.operator.defaults = self.policy(&fields, &Policy::default());
                 match (fields.get("limits"), limits) {
                     (Some(item), Some(_)) => {
-                        reader.key_error(&item, "`limits` are given twice, here and in `spec.limits`", "leave one of them out")
+                        reader.key_error(&item, "`limits` are given twice, here and in `spec.limits`", "leave one of them out");
                     }
                     (Some(item), None) => self.budgets.read(reader, &item),
                     (None, _) => {}
@@ -230,6 +230,8 @@ impl Draft<'_> {
 
     fn bindings(&mut self, fields: &Fields<'_>, block: &Block<'_>) {
         let reader = self.reader;
+        // Scripts name indexes as arguments: without them, much would seem to be wrong.
+        self.is_unready |= fields.mentions("indexes") && fields.get("indexes").is_none();
         let (mut ids, mut index_ids) = (Ids::default(), Ids::default());
         let mut conversions = 0;
         for item in reader.list_of(fields, "handlers") {
@@ -273,6 +275,11 @@ impl Draft<'_> {
         declaration.bindings.retain(|_| {
             number += 1;
             !self.lost.contains(&(number - 1))
+        });
+        number = 0;
+        declaration.expressions.retain(|_| {
+            number += 1;
+            !self.lost_expressions.contains(&(number - 1))
         });
         declaration
     }

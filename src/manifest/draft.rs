@@ -24,6 +24,10 @@ pub struct Draft<'r> {
     pub budgets: Budgets,
     /// The bindings whose code cannot be found, so that nothing else is said about it.
     pub lost: BTreeSet<usize>,
+    /// Likewise of expressions.
+    pub lost_expressions: BTreeSet<usize>,
+    /// Whether so little is known that nothing can be said of the scripts.
+    pub is_unready: bool,
     /// Webhooks by the word of `on` and the id, with the line of the first.
     pub webhook_ids: HashMap<(&'static str, String), usize>,
     /// Whether the directory of scripts is not there, so that no script can be found.
@@ -77,6 +81,8 @@ impl<'r> Draft<'r> {
             operator,
             budgets: Budgets::default(),
             lost: BTreeSet::new(),
+            lost_expressions: BTreeSet::new(),
+            is_unready: false,
             webhook_ids: HashMap::new(),
             is_rootless: false,
             missing: BTreeSet::new(),
@@ -197,7 +203,9 @@ impl<'r> Draft<'r> {
 fn neighbour(path: &Path) -> Option<String> {
     let wanted = path.file_name()?.to_string_lossy().into_owned();
     let entries = std::fs::read_dir(path.parent()?).ok()?;
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(|name| name.ends_with(".rhai"));
+    let names = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "rhai"));
     // A directory may be huge; a suggestion is not worth reading all of it.
     let names: Vec<String> = names.take(1_000).collect();
     nearest(&wanted, names.iter().map(String::as_str)).map(str::to_owned)

@@ -1,6 +1,5 @@
 //! Filters: labels, annotations, the field and its values, and expressions.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use regex::Regex;
@@ -10,7 +9,7 @@ use crate::handling::{Filters, Matcher, Predicate};
 use crate::object::FieldPath;
 use crate::script::{BindingKind, Expression};
 
-use super::draft::{Block, Draft};
+use super::draft::{Block, Draft, Script};
 use super::reader::{Fields, Item};
 use super::storages;
 use super::suggest::nearest;
@@ -27,7 +26,7 @@ pub struct Asking {
     /// What the binding is called for.
     pub kind: BindingKind,
     /// The file whose functions may be called.
-    pub file: Option<PathBuf>,
+    pub script: Script,
 }
 
 /// What a pattern is compared with.
@@ -90,7 +89,7 @@ impl Draft<'_> {
 
     /// Checks the filters of a block by themselves, as no binding may inherit them.
     pub fn check_block_filters(&mut self, block: &Block<'_>) {
-        let asking = Asking { kind: BindingKind::Change, file: None };
+        let asking = Asking { kind: BindingKind::Change, script: Script::None };
         let kept = self.operator.declaration.expressions.len();
         for item in [&block.labels, &block.annotations].into_iter().flatten() {
             self.patterns(item, &asking);
@@ -138,12 +137,16 @@ impl Draft<'_> {
             place: self.place(text.start),
             kind: asking.kind,
             has_value,
-            file: asking.file.clone(),
+            file: asking.script.file(),
             is_delay,
         };
         let expressions = &mut self.operator.declaration.expressions;
         expressions.push(expression);
-        Predicate(expressions.len() - 1)
+        let number = expressions.len() - 1;
+        if asking.script == Script::Lost {
+            self.lost_expressions.insert(number);
+        }
+        Predicate(number)
     }
 
     fn pattern(&mut self, item: &Item<'_>, compared: Compared, asking: &Asking) -> Option<Matcher> {

@@ -28,7 +28,7 @@ impl Draft<'_> {
         }
         self.check_options(&fields, on.as_deref());
         let script = self.script(&fields, &block.script);
-        let asking = Asking { kind, file: script.file() };
+        let asking = Asking { kind, script: script.clone() };
         let filters = self.filters(&fields, block, field.as_ref(), &asking);
         let defaults = if is_event { Policy::default() } else { self.operator.defaults.clone() };
         let policy = if is_event { defaults } else { self.policy(&fields, &defaults) };

@@ -7,6 +7,7 @@ use super::document::{self, API_VERSION, KIND};
 use super::neighbours;
 use super::operator::Operator;
 use super::reader::Reader;
+use super::scripts;
 use super::source::{Source, reason};
 use super::tree::{self, Node, Spot};
 
@@ -86,6 +87,7 @@ fn load_file(path: &Path, found: Found, loaded: &mut Loaded) {
 
 fn read_source(source: Source, found: Found, loaded: &mut Loaded) {
     let reader = Reader::new(source);
+    let mut in_scripts = Vec::new();
     match tree::parse(&reader.source) {
         Err(mistake) => reader.take(mistake),
         Ok(documents) => {
@@ -98,12 +100,16 @@ fn read_source(source: Source, found: Found, loaded: &mut Loaded) {
                 }
                 document.mistakes.into_iter().for_each(|mistake| reader.take(mistake));
                 let draft = document::read(&reader, &document.root);
+                in_scripts.extend(scripts::check(&draft, &document.root));
                 loaded.operators.push(draft.operator);
             }
         }
     }
     let mut diagnostics = reader.finish();
     diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
+    diagnostics.extend(in_scripts);
+    // Two operators may share a script.
+    diagnostics.retain(|one| !loaded.diagnostics.contains(one));
     loaded.diagnostics.extend(diagnostics);
 }
 

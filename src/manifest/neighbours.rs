@@ -83,10 +83,11 @@ fn overlap(ours: &Selector, theirs: &Selector) -> bool {
 
 fn progress_places(storage: &ProgressStorage) -> Vec<String> {
     match storage {
-        ProgressStorage::Annotations(annotations) => vec![format!("annotations {}", annotations.prefix)],
         ProgressStorage::Status(status) => vec![format!("status {}", status.field.join("/"))],
         // What a smart storage has in the status is only read.
-        ProgressStorage::Smart { annotations, .. } => vec![format!("annotations {}", annotations.prefix)],
+        ProgressStorage::Annotations(annotations) | ProgressStorage::Smart { annotations, .. } => {
+            vec![format!("annotations {}", annotations.prefix)]
+        }
         ProgressStorage::Multi(storages) => storages.iter().flat_map(progress_places).collect(),
     }
 }

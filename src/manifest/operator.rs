@@ -88,7 +88,7 @@ pub enum Rhythm {
         is_sharp: bool,
     },
     /// At the ticks of a clock.
-    Cron(Ticks),
+    Cron(Box<Ticks>),
 }
 
 /// The ticks of a cron expression in a time zone.

@@ -182,7 +182,7 @@ impl Reader {
             let place = if item.path.is_empty() { "a manifest".to_owned() } else { format!("`{}`", item.name()) };
             let message = format!("{place} must be a mapping, not {}", item.node.noun());
             let hint = match &item.node.kind {
-                Kind::List(_) => "there is only one: write its keys without `- ` and `[…]`",
+                Kind::List(_) => "write its keys directly, without `- ` and `[…]`",
                 _ => "write keys with values: `key: value`",
             };
             self.tell(Severity::Error, item.spot(), &item.path, message, Some(hint.to_owned()));

@@ -18,7 +18,7 @@ impl Draft<'_> {
         let known = [&BINDING[..], &FILTERS, &POLICY, &own].concat();
         let Some(fields) = reader.fields_but(item, "a reconciliation", &known, |key| misplaced("a reconciliation", key)) else { return };
         let script = self.script(&fields, &block.script);
-        let asking = Asking { kind: BindingKind::Reconcile, file: script.file() };
+        let asking = Asking { kind: BindingKind::Reconcile, script: script.clone() };
         let field = self.field(&fields);
         let filters = self.filters(&fields, block, field.as_ref(), &asking);
         let policy = self.policy(&fields, &self.operator.defaults.clone());

@@ -251,8 +251,9 @@ impl<'a> Builder<'a> {
     fn node(&mut self, event: Event<'a>, span: Span) -> Result<Node, Mistake> {
         let spot = spot_of(&span, self.source);
         let (anchor, tag) = match &event {
-            Event::Scalar(_, _, anchor, tag) => (*anchor, tag.is_some()),
-            Event::SequenceStart(_, anchor, tag) | Event::MappingStart(_, anchor, tag) => (*anchor, tag.is_some()),
+            Event::Scalar(_, _, anchor, tag) | Event::SequenceStart(_, anchor, tag) | Event::MappingStart(_, anchor, tag) => {
+                (*anchor, tag.is_some())
+            }
             _ => (0, false),
         };
         if tag {
@@ -313,13 +314,12 @@ impl<'a> Builder<'a> {
         let mut items = Vec::new();
         loop {
             match self.next()? {
-                Some((Event::SequenceEnd, _)) => return Ok(Kind::List(items)),
+                None | Some((Event::SequenceEnd, _)) => return Ok(Kind::List(items)),
                 Some((event, span)) => {
                     self.deeper(format!("[{}]", items.len()), spot)?;
                     items.push(self.node(event, span)?);
                     self.path.pop();
                 }
-                None => return Ok(Kind::List(items)),
             }
         }
     }
@@ -354,16 +354,15 @@ impl<'a> Builder<'a> {
                     );
                     entries.push(Entry { key: name, spot: key.spot, value: Node { spot: key.spot, kind: Kind::Null } });
                 }
-                Some(name) => match seen.get(&name) {
-                    Some(line) => {
+                Some(name) => {
+                    if let Some(line) = seen.get(&name) {
                         let hint = format!("leave one of them out; the first is in line {line}");
                         self.mistake(key.spot, format!("the key `{name}` is given twice"), Some(&hint));
-                    }
-                    None => {
+                    } else {
                         seen.insert(name.clone(), key.spot.line);
                         entries.push(Entry { key: name, spot: key.spot, value });
                     }
-                },
+                }
             }
             self.path.pop();
         }
@@ -420,8 +419,7 @@ fn plain(text: &str) -> Plain {
         _ if may_be_number(text) => match serde_saphyr::from_str_with_options::<Value>(text, SCHEMA.with(Clone::clone)) {
             Ok(Value::Number(number)) => Plain::Number(number),
             Ok(_) => Plain::Text,
-            Err(_) if text.len() < 64 => Plain::NotFinite,
-            Err(_) => Plain::Text,
+            Err(_) => Plain::NotFinite,
         },
         _ => Plain::Text,
     }

@@ -66,7 +66,7 @@ impl Draft<'_> {
         let is_mutating = on == Some("mutate");
         let kind = if is_mutating { BindingKind::Mutate } else { BindingKind::Validate };
         let script = self.script(fields, &block.script);
-        let asking = Asking { kind, file: script.file() };
+        let asking = Asking { kind, script: script.clone() };
         let field = self.field(fields);
         let filters = self.filters(fields, block, field.as_ref(), &asking);
         let operations = reader.list_of(fields, "operations").iter().filter_map(|item| self.operation(item)).collect();
