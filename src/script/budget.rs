@@ -94,8 +94,11 @@ impl Budget {
 
     /// Decides that the call ends. The first reason is kept.
     pub fn end(&self, ending: Ending) -> Box<EvalAltResult> {
-        let ending = self.ending.borrow_mut().get_or_insert(ending).clone();
-        ending.into_error()
+        self.decide(ending).into_error()
+    }
+
+    fn decide(&self, ending: Ending) -> Ending {
+        self.ending.borrow_mut().get_or_insert(ending).clone()
     }
 
     /// Takes the ending back, if it concerns sub-handlers only: their parent goes on.
@@ -153,9 +156,9 @@ impl Budget {
             return;
         }
         if self.is_abandoned.get() || self.stop.is_requested() {
-            self.end(Ending::Cancelled);
+            self.decide(Ending::Cancelled);
         } else if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            self.end(self.late());
+            self.decide(self.late());
         }
     }
 
@@ -197,10 +200,10 @@ impl Budget {
         let operations = self.operations.used.get();
         let here = 0u8;
         if ptr::from_ref(&here).addr() < self.stack_floor.get() {
-            return self.tick_of(Ending::Overrun(overrun_text("depth", "the stack of a call")));
+            return Tick::End(self.decide(Ending::Overrun(overrun_text("depth", "the stack of a call"))));
         }
         if !is_allowed {
-            return self.tick_of(Ending::Overrun(overrun_text("operations", &format!("{} operations", self.operations.limit))));
+            return Tick::End(self.decide(Ending::Overrun(overrun_text("operations", &format!("{} operations", self.operations.limit)))));
         }
         if !operations.is_multiple_of(OPERATIONS_PER_LOOK) && self.ending.borrow().is_none() {
             return Tick::GoOn;
@@ -211,10 +214,6 @@ impl Budget {
             None if operations.is_multiple_of(OPERATIONS_PER_SLICE) => Tick::GiveWay,
             None => Tick::GoOn,
         }
-    }
-
-    fn tick_of(&self, ending: Ending) -> Tick {
-        Tick::End(self.ending.borrow_mut().get_or_insert(ending).clone())
     }
 }
 

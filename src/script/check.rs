@@ -167,7 +167,7 @@ impl Checker<'_> {
             let Some((code, name)) = self.function_of(binding) else { continue };
             let Some(unit) = self.check_function(index, binding, code, name, report) else { continue };
             handlers.push((code.name.clone(), unit.name.clone()));
-            let known = arguments::of_functions(binding.kind);
+            let known = arguments::known(binding.kind);
             let spots = code.source.function(name, unit.params.len()).map(|(_, spots)| spots.clone()).unwrap_or_default();
             for (param, spot) in spots {
                 flow::check_parameter(code, binding.kind, &param, spot, &known, &self.declaration.indexes, Some(index), report);
@@ -218,20 +218,15 @@ impl Checker<'_> {
             check(code, &[], report);
         }
         for (_, binding, code) in inlines {
-            check(code, &self.visible(binding.kind, true, false), report);
+            check(code, &self.with_indexes(arguments::known(binding.kind)), report);
         }
         for (_, expression, code) in expressions {
-            check(code, &self.visible(expression.kind, false, expression.has_value), report);
+            check(code, &self.with_indexes(arguments::known_in_expression(expression.kind, expression.has_value)), report);
         }
     }
 
-    /// The variables that code of the manifest sees.
-    fn visible(&self, kind: BindingKind, is_function: bool, has_value: bool) -> Vec<String> {
-        let (names, more) = match is_function {
-            true => (arguments::of_functions(kind), Some(arguments::EVERYTHING)),
-            false => (arguments::of_expressions(kind), has_value.then_some(arguments::VALUE)),
-        };
-        names.into_iter().chain(more).map(str::to_owned).chain(self.declaration.indexes.iter().cloned()).collect()
+    fn with_indexes(&self, names: Vec<&str>) -> Vec<String> {
+        names.into_iter().map(str::to_owned).chain(self.declaration.indexes.iter().cloned()).collect()
     }
 
     /// The keys of all maps that scripts make, which may hold functions that are called like methods.
@@ -252,14 +247,14 @@ impl Checker<'_> {
         for binding in &self.declaration.bindings {
             if let Some((code, name)) = self.function_of(binding) {
                 let units = code.units.iter().filter(|unit| unit.name == *name);
-                units.for_each(|unit| walk.enter(code, unit, Ground::Function(binding.kind), &arguments::of_functions(binding.kind)));
+                units.for_each(|unit| walk.enter(code, unit, Ground::Function(binding.kind), &arguments::known(binding.kind)));
             }
         }
         for (_, binding, code) in inlines {
-            walk.enter(code, &code.top, Ground::Function(binding.kind), &arguments::of_functions(binding.kind));
+            walk.enter(code, &code.top, Ground::Function(binding.kind), &arguments::known(binding.kind));
         }
         for (_, expression, code) in expressions {
-            walk.enter(code, &code.top, Ground::Expression, &arguments::of_expressions(expression.kind));
+            walk.enter(code, &code.top, Ground::Expression, &arguments::known_in_expression(expression.kind, expression.has_value));
         }
     }
 }

@@ -18,6 +18,7 @@ use super::memo::Memos;
 use super::modules::Modules;
 use super::subhandlers::Registry;
 use super::throwing::Failure;
+use super::transforms::Transforms;
 use crate::kit::Clock;
 use crate::object::{Body, Resource};
 
@@ -52,6 +53,8 @@ pub struct Environment {
     pub modules: Modules,
     /// The memories of objects.
     pub memos: Rc<Memos>,
+    /// The transformations that scripts have asked for.
+    pub transforms: Rc<Transforms>,
 }
 
 /// What kind of code is running, which decides what it may do.
@@ -279,6 +282,7 @@ pub mod testing {
     use crate::script::fiber::Fiber;
     use crate::script::memo::Memos;
     use crate::script::modules::Modules;
+    use crate::script::transforms::Transforms;
 
     /// Returns an environment without a cluster, at the beginning of 2020.
     pub fn environment() -> Environment {
@@ -291,6 +295,7 @@ pub mod testing {
             operator: "kopfd".to_owned(),
             modules: Modules::default(),
             memos: Rc::new(Memos::new(Arc::default())),
+            transforms: Rc::new(Transforms::new(tokio::sync::mpsc::unbounded_channel().0.downgrade())),
         }
     }
 

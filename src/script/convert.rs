@@ -1,7 +1,5 @@
 //! JSON to the interpreter's values and back, strictly: what has no JSON form is an error, not a text.
 
-use std::fmt::Write as _;
-
 use rhai::{Array, Dynamic, FnPtr, ImmutableString, Map};
 use serde_json::{Number, Value};
 
@@ -170,14 +168,6 @@ pub fn shown(value: &Dynamic) -> String {
         Err(_) if value.is_unit() => "()".to_owned(),
         Err(_) => to_json(value).map_or_else(|_| value.to_string(), |value| value.to_string()),
     }
-}
-
-/// Returns several values as one line.
-pub fn shown_together(values: &[&Dynamic]) -> String {
-    values.iter().fold(String::new(), |mut line, value| {
-        let _ = write!(line, "{}{}", if line.is_empty() { "" } else { " " }, shown(value));
-        line
-    })
 }
 
 /// Returns the key that a script means by a value: a text, or something that can be written as one.

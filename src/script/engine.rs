@@ -9,7 +9,7 @@ use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, OptimizationLevel, Token
 use super::declaration::Limits;
 use super::modules::Resolver;
 use super::throwing::Failure;
-use super::{budget, functions, logger, memo, patch_handle, subhandlers, throwing, time, view};
+use super::{budget, functions, logger, memo, patch_handle, subhandlers, throwing, time, transforms, view};
 
 /// The words that Rhai reserves and that stay reserved: they are its own functions.
 const RESERVED: [&str; 10] = ["this", "Fn", "call", "curry", "eval", "is_shared", "is_def_var", "is_def_fn", "type_of", "print"];
@@ -126,6 +126,7 @@ fn register_host(engine: &mut Engine) {
     throwing::register(engine);
     view::register(engine);
     patch_handle::register(engine);
+    transforms::register(engine);
     memo::register(engine);
     logger::register(engine);
     subhandlers::register(engine);

@@ -244,7 +244,7 @@ impl<'a> Walk<'a> {
                 let mut inner: Types =
                     captured.iter().filter_map(|variable| types.get(variable).map(|kind| (variable.clone(), kind.clone()))).collect();
                 if passed_to.as_deref() == Some("subhandler") {
-                    let known = arguments::of_functions(BindingKind::Change);
+                    let known = arguments::known(BindingKind::Change);
                     let own = closure.params.iter().skip(captured.len());
                     inner.extend(own.filter(|param| known.contains(&param.as_str())).map(|param| (param.clone(), param.clone())));
                 }
@@ -266,7 +266,7 @@ impl<'a> Walk<'a> {
             }
             _ => return,
         };
-        let known = arguments::of_functions(BindingKind::Change);
+        let known = arguments::known(BindingKind::Change);
         for (name, spot) in spots {
             check_parameter(code, BindingKind::Change, &name, spot, &known, self.indexes, None, self.report);
         }
@@ -307,12 +307,12 @@ pub fn check_parameter(
     binding: Option<usize>,
     report: &mut Report,
 ) {
-    let is_known = known.contains(&name) || name == arguments::EVERYTHING || indexes.iter().any(|index| index == name);
+    let is_known = known.contains(&name) || indexes.iter().any(|index| index == name);
     if is_known {
         return;
     }
     let all = || known.iter().copied().chain(indexes.iter().map(String::as_str));
-    let hint = did_you_mean(name, all().chain([arguments::EVERYTHING]));
+    let hint = did_you_mean(name, all());
     let list = format!("there are {}", all().collect::<Vec<_>>().join(", "));
     let hint = hint.map_or_else(|| list.clone(), |hint| format!("{hint} {list}"));
     let message = format!("`{name}` is no argument of {}", title(kind));

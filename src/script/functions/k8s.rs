@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rhai::{Array, Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
 use serde_json::{Value, json};
 
-use super::options::{Options, json, text};
+use super::options::{Options, json, placed, text};
 use super::targets::{self, Target};
 use crate::script::api::{ApiError, ApiRequest, Operation};
 use crate::script::context::{Context, wait_in};
@@ -59,27 +59,27 @@ struct Caller {
 
 type Function<const N: usize> = fn(&Caller, [Dynamic; N]) -> Result<Dynamic, Thrown>;
 
-fn caller(native: &Native<'_>) -> Result<Caller, Thrown> {
-    Ok(Caller { name: format!("k8s::{}", native.fn_name()), context: Context::of(native)? })
+fn run<const N: usize>(native: &Native<'_>, function: Function<N>, given: [Dynamic; N]) -> Result<Dynamic, Thrown> {
+    let caller = Caller { name: format!("k8s::{}", native.fn_name()), context: Context::of(native)? };
+    placed(native, function(&caller, given))
 }
 
 fn of_one(module: &mut Module, name: &str, function: Function<1>) {
-    FuncRegistration::new(name).set_into_module(module, move |native: Native<'_>, a: Dynamic| function(&caller(&native)?, [a]));
+    FuncRegistration::new(name).set_into_module(module, move |native: Native<'_>, a: Dynamic| run(&native, function, [a]));
 }
 
 fn of_two(module: &mut Module, name: &str, function: Function<2>) {
-    FuncRegistration::new(name)
-        .set_into_module(module, move |native: Native<'_>, a: Dynamic, b: Dynamic| function(&caller(&native)?, [a, b]));
+    FuncRegistration::new(name).set_into_module(module, move |native: Native<'_>, a: Dynamic, b: Dynamic| run(&native, function, [a, b]));
 }
 
 fn of_three(module: &mut Module, name: &str, function: Function<3>) {
     FuncRegistration::new(name)
-        .set_into_module(module, move |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic| function(&caller(&native)?, [a, b, c]));
+        .set_into_module(module, move |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic| run(&native, function, [a, b, c]));
 }
 
 fn of_four(module: &mut Module, name: &str, function: Function<4>) {
     FuncRegistration::new(name).set_into_module(module, move |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic, d: Dynamic| {
-        function(&caller(&native)?, [a, b, c, d])
+        run(&native, function, [a, b, c, d])
     });
 }
 

@@ -1,6 +1,6 @@
 //! The map of options that many host functions take last: read by name, and nothing in it may be left over.
 
-use rhai::{Dynamic, EvalAltResult};
+use rhai::{Dynamic, EvalAltResult, NativeCallContext};
 use serde_json::{Map, Value};
 
 use crate::script::convert;
@@ -69,6 +69,19 @@ impl Options {
     pub fn wrong(&self, key: &str, expected: &str) -> Thrown {
         Failure::argument(format!("the option `{key}` of `{}` must be {expected}", self.function)).into()
     }
+}
+
+/// Puts the place of the call into an error that has none: the interpreter does so for functions outside of modules only.
+///
+/// # Errors
+/// The one that is given.
+pub fn placed<T>(native: &NativeCallContext<'_>, result: Result<T, Thrown>) -> Result<T, Thrown> {
+    result.map_err(|mut error| {
+        if error.position().is_none() {
+            error.set_position(native.call_position());
+        }
+        error
+    })
 }
 
 /// Returns the JSON form of an argument.

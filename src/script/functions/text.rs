@@ -2,10 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rhai::{Dynamic, Engine, EvalAltResult, FuncRegistration, Module};
+use rhai::{Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
 use sha2::{Digest, Sha256};
 
-use super::options::{json, text};
+use super::options::{json, placed, text};
 use crate::object::quantity::Quantity;
 use crate::object::yaml;
 use crate::script::convert;
@@ -27,7 +27,8 @@ type Function = fn(&Dynamic) -> Result<Dynamic, Thrown>;
 fn module<const N: usize>(engine: &mut Engine, name: &str, functions: [(&str, Function); N]) {
     let mut module = Module::new();
     for (name, function) in functions {
-        FuncRegistration::new(name).set_into_module(&mut module, move |value: Dynamic| function(&value));
+        FuncRegistration::new(name)
+            .set_into_module(&mut module, move |native: NativeCallContext<'_>, value: Dynamic| placed(&native, function(&value)));
     }
     engine.register_static_module(name, module.into());
 }
