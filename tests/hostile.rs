@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,10 @@ fn message(folder: &Path, name: &str, content: &[u8]) -> String {
     diagnostics[0].message.clone()
 }
 
+fn joined(numbers: std::ops::Range<usize>, line: impl Fn(usize) -> String) -> String {
+    numbers.map(line).collect::<Vec<String>>().concat()
+}
+
 #[test]
 fn hostile_files_are_refused_soon_and_in_little_memory() {
     let folder = tempfile::tempdir().unwrap();
@@ -53,22 +58,21 @@ fn hostile_files_are_refused_soon_and_in_little_memory() {
     assert_eq!(message(folder, "maps.yaml", maps.as_bytes()), "nested deeper than 100 levels");
     let dashes = format!("{HEAD}  resources:\n    {}x", "- ".repeat(100_000));
     assert_eq!(message(folder, "dashes.yaml", dashes.as_bytes()), "nested deeper than 100 levels");
-    let indented: String = (0..2_000).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+    let indented = joined(0..2_000, |depth| format!("{}a:\n", " ".repeat(depth)));
     assert_eq!(message(folder, "indented.yaml", indented.as_bytes()), "nested deeper than 100 levels");
 
     let mut bomb = format!("{HEAD}  a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
     for level in 1..12 {
         let ten = vec![format!("*a{}", level - 1); 10].join(", ");
-        bomb.push_str(&format!("  a{level}: &a{level} [{ten}]\n"));
+        writeln!(bomb, "  a{level}: &a{level} [{ten}]").unwrap();
     }
     assert!(message(folder, "bomb.yaml", bomb.as_bytes()).contains("repeated by aliases"));
     let text_bomb = format!("{HEAD}  a: &a {}\n  b: [{}]\n", "x".repeat(1 << 20), "*a, ".repeat(10_000));
     assert!(message(folder, "text-bomb.yaml", text_bomb.as_bytes()).contains("repeated by aliases"));
-    let nested_anchors =
-        format!("{HEAD}  a: {}{}{}\n", (0..90).map(|n| format!("&a{n} [")).collect::<String>(), "x, ".repeat(100_000), "]".repeat(90));
+    let nested_anchors = format!("{HEAD}  a: {}{}{}\n", joined(0..90, |n| format!("&a{n} [")), "x, ".repeat(100_000), "]".repeat(90));
     assert!(message(folder, "anchors.yaml", nested_anchors.as_bytes()).contains("repeated by aliases"));
 
-    let unknown: String = (0..200_000).map(|number| format!("  k{number}: 1\n")).collect();
+    let unknown = joined(0..200_000, |number| format!("  k{number}: 1\n"));
     check(folder, "unknown.yaml", format!("{HEAD}{unknown}").as_bytes());
     let handlers: String = (0..100_000).map(|_| "        - {}\n").collect();
     check(folder, "handlers.yaml", format!("{HEAD}  resources:\n    - resource: pods\n      handlers:\n{handlers}").as_bytes());

@@ -1,7 +1,5 @@
 //! Manifests without mistakes: what is read from them.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
-
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -132,6 +132,7 @@ impl Draft<'_> {
 
     /// Scripts may name the index, even if there is something wrong with it.
     fn know_index(&mut self, fields: &Fields<'_>) {
+        self.is_unready |= fields.mentions("id") && fields.get("id").is_none();
         let name = fields.get("id").or_else(|| fields.get("fn"));
         let Some(name) = name.as_ref().and_then(|item| item.node.text()) else { return };
         let indexes = &mut self.operator.declaration.indexes;

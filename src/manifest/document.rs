@@ -231,7 +231,7 @@ impl Draft<'_> {
     fn bindings(&mut self, fields: &Fields<'_>, block: &Block<'_>) {
         let reader = self.reader;
         // Scripts name indexes as arguments: without them, much would seem to be wrong.
-        self.is_unready |= fields.mentions("indexes") && fields.get("indexes").is_none();
+        self.is_unready |= fields.mentions("indexes") && fields.get("indexes").is_none_or(|item| item.items().is_none());
         let (mut ids, mut index_ids) = (Ids::default(), Ids::default());
         let mut conversions = 0;
         for item in reader.list_of(fields, "handlers") {

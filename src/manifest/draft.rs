@@ -67,6 +67,12 @@ impl Script {
     pub fn file(&self) -> Option<PathBuf> {
         if let Self::File(file) = self { Some(file.clone()) } else { None }
     }
+
+    /// Returns the file, but lost if it is not known what its functions are called for: nothing can be said of them then.
+    #[must_use]
+    pub fn unless(self, is_unknown: bool) -> Self {
+        if is_unknown && self != Self::None { Self::Lost } else { self }
+    }
 }
 
 /// The keys of policies.

@@ -27,7 +27,7 @@ impl Draft<'_> {
             reader.required(&fields, "field", "add `field: spec.…`, the field whose changes are handled");
         }
         self.check_options(&fields, on.as_deref());
-        let script = self.script(&fields, &block.script);
+        let script = self.script(&fields, &block.script).unless(on.is_none());
         let asking = Asking { kind, script: script.clone() };
         let filters = self.filters(&fields, block, field.as_ref(), &asking);
         let defaults = if is_event { Policy::default() } else { self.operator.defaults.clone() };

@@ -188,6 +188,9 @@ impl Reader {
             self.tell(Severity::Error, item.spot(), &item.path, message, Some(hint.to_owned()));
             return None;
         };
+        // A key that is given already was not meant by an unknown one.
+        let is_free = |known: &&&'static str| !entries.iter().any(|entry| entry.key == **known);
+        let free: Vec<&'static str> = known.iter().filter(is_free).copied().collect();
         let mut misspelt = Vec::new();
         for entry in entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
             if self.is_full() {
@@ -203,9 +206,7 @@ impl Reader {
                 self.key_error(&child, message, hint);
                 continue;
             }
-            // A key that is given already was not meant by the unknown one.
-            let free = known.iter().copied().filter(|known| !entries.iter().any(|other| other.key == *known));
-            let hint = match nearest(&entry.key, free) {
+            let hint = match nearest(&entry.key, free.iter().copied()) {
                 Some(meant) => {
                     misspelt.extend(known.iter().copied().filter(|known| *known == meant));
                     format!("did you mean `{meant}`?")

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::script::{self, Problem};
+use crate::script::check::{self, Problem};
 
 use super::diagnostic::{Diagnostic, Severity};
 use super::draft::{Draft, plain};
@@ -20,7 +20,7 @@ pub fn check(draft: &Draft<'_>, root: &Node) -> Vec<Diagnostic> {
     let manifest = &draft.reader.source.name;
     let mut texts = Texts::default();
     let mut found = Vec::new();
-    for problem in script::check(&declaration) {
+    for problem in check::check(&declaration) {
         let severity = severity_of(problem.severity);
         if problem.file == *manifest {
             let spot = super::tree::Spot { line: problem.line, column: problem.column, length: problem.length };
@@ -33,11 +33,11 @@ pub fn check(draft: &Draft<'_>, root: &Node) -> Vec<Diagnostic> {
     found
 }
 
-fn severity_of(severity: script::Severity) -> Severity {
+fn severity_of(severity: check::Severity) -> Severity {
     match severity {
-        script::Severity::Error => Severity::Error,
-        script::Severity::Warning => Severity::Warning,
-        script::Severity::Hint => Severity::Hint,
+        check::Severity::Error => Severity::Error,
+        check::Severity::Warning => Severity::Warning,
+        check::Severity::Hint => Severity::Hint,
     }
 }
 

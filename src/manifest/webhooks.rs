@@ -65,7 +65,7 @@ impl Draft<'_> {
         let reader = self.reader;
         let is_mutating = on == Some("mutate");
         let kind = if is_mutating { BindingKind::Mutate } else { BindingKind::Validate };
-        let script = self.script(fields, &block.script);
+        let script = self.script(fields, &block.script).unless(on.is_none());
         let asking = Asking { kind, script: script.clone() };
         let field = self.field(fields);
         let filters = self.filters(fields, block, field.as_ref(), &asking);
