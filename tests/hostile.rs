@@ -23,7 +23,8 @@ fn check(folder: &Path, name: &str, content: &[u8]) -> Vec<Diagnostic> {
     let begun = Instant::now();
     let loaded = manifest::load(&[path]);
     let taken = begun.elapsed();
-    assert!(taken < Duration::from_secs(10), "{name} took {taken:?}");
+    // Without optimization and on a busy machine; else the slowest takes less than a second.
+    assert!(taken < Duration::from_secs(30), "{name} took {taken:?}");
     assert!(loaded.has_errors(), "{name} passed");
     assert!(loaded.diagnostics.len() <= 1_001, "{name} gave {} diagnostics", loaded.diagnostics.len());
     let longest =

@@ -416,6 +416,7 @@ fn plain(text: &str) -> Plain {
         "" | "~" | "null" | "Null" | "NULL" => Plain::Null,
         "true" | "True" | "TRUE" => Plain::Bool(true),
         "false" | "False" | "FALSE" => Plain::Bool(false),
+        _ if is_simple(text) => text.parse::<i64>().map_or(Plain::Text, |number| Plain::Number(number.into())),
         _ if may_be_number(text) => match serde_saphyr::from_str_with_options::<Value>(text, SCHEMA.with(Clone::clone)) {
             Ok(Value::Number(number)) => Plain::Number(number),
             Ok(_) => Plain::Text,
@@ -436,6 +437,12 @@ thread_local! {
 static NUMBER: LazyLock<regex::Regex> = LazyLock::new(|| {
     regex::Regex::new(r"^[-+]?(\.?[0-9][0-9a-fA-FxXoO_.+-]*|\.(inf|Inf|INF|nan|NaN|NAN))$").expect("the pattern is valid")
 });
+
+/// A decimal number that all schemas of YAML read alike: most numbers are, and need no parser.
+fn is_simple(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    (1..=18).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'))
+}
 
 fn may_be_number(text: &str) -> bool {
     text.len() <= 64 && text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.')) && NUMBER.is_match(text)
@@ -474,8 +481,8 @@ mod tests {
     #[test]
     fn plain_words_are_strings_but_for_yaml_1_2() {
         assert_eq!(
-            tree("[yes, on, n, 012, 0o14, 0x1f, 1.5, 1e3, 1_000, ~, true, 1Gi, 12:30, -3, 'x']").to_value(),
-            json!(["yes", "on", "n", 10, 12, 31, 1.5, 1000.0, 1000, null, true, "1Gi", "12:30", -3, "x"])
+            tree("[yes, on, n, 0, 7, 012, 0o14, 0x1f, 1.5, 1e3, 1_000, ~, true, 1Gi, 12:30, -3, 'x']").to_value(),
+            json!(["yes", "on", "n", 0, 7, 10, 12, 31, 1.5, 1000.0, 1000, null, true, "1Gi", "12:30", -3, "x"])
         );
     }
 
