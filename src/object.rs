@@ -12,6 +12,7 @@ pub mod path;
 pub mod quantity;
 pub mod resource;
 pub mod selector;
+pub mod yaml;
 
 pub use body::{Body, ObjectKey, Sighting};
 pub use diff::{Diff, Item, Op, Scope};

@@ -1,1 +1,174 @@
-//! Quantities of Kubernetes, such as `500Mi` and `100m`.
+//! Quantities of Kubernetes, such as `500Mi` and `100m`, as numbers.
+
+/// The number that a quantity means.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Quantity {
+    /// A whole number.
+    Whole(i64),
+    /// A number with a fraction, or one that is too large for the whole ones.
+    Fraction(f64),
+}
+
+/// A text that is no quantity.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// There is no number at the beginning.
+    #[error("{0:?} is no quantity: it needs a number, such as in `500Mi` and `100m`")]
+    NoNumber(String),
+    /// What follows the number is no suffix.
+    #[error("{text:?} is no quantity: there is no suffix {suffix:?} (there are n u m k M G T P E, Ki Mi Gi Ti Pi Ei, and exponents)")]
+    Suffix {
+        /// The whole text.
+        text: String,
+        /// What follows the number.
+        suffix: String,
+    },
+}
+
+/// Decimal digits that are computed with exactly; longer numbers are as exact as a float.
+const EXACT_DIGITS: usize = 18;
+
+/// What a suffix multiplies with: a power of ten, or one of two.
+enum Factor {
+    Ten(i32),
+    Two(u32),
+}
+
+impl Quantity {
+    /// Returns the number of a text: digits with a fraction, and a suffix or an exponent.
+    ///
+    /// # Errors
+    /// If the text has no number, or an unknown suffix.
+    pub fn parse(text: &str) -> Result<Self, QuantityError> {
+        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+        let is_number = |c: char| c.is_ascii_digit() || c == '.';
+        let (number, suffix) = unsigned.split_at(unsigned.find(|c| !is_number(c)).unwrap_or(unsigned.len()));
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+            return Err(QuantityError::NoNumber(text.to_owned()));
+        }
+        let factor = factor(suffix).ok_or_else(|| QuantityError::Suffix { text: text.to_owned(), suffix: suffix.to_owned() })?;
+        let value = multiply(whole, fraction, &factor);
+        Ok(if text.starts_with('-') { value.negated() } else { value })
+    }
+
+    /// Returns the number as a float, which may lose digits.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Self::Whole(number) => number as f64,
+            Self::Fraction(number) => number,
+        }
+    }
+
+    fn negated(self) -> Self {
+        match self {
+            Self::Whole(number) => Self::Whole(-number),
+            Self::Fraction(number) => Self::Fraction(-number),
+        }
+    }
+}
+
+fn factor(suffix: &str) -> Option<Factor> {
+    Some(match suffix {
+        "" => Factor::Ten(0),
+        "n" => Factor::Ten(-9),
+        "u" => Factor::Ten(-6),
+        "m" => Factor::Ten(-3),
+        "k" => Factor::Ten(3),
+        "M" => Factor::Ten(6),
+        "G" => Factor::Ten(9),
+        "T" => Factor::Ten(12),
+        "P" => Factor::Ten(15),
+        "E" => Factor::Ten(18),
+        "Ki" => Factor::Two(10),
+        "Mi" => Factor::Two(20),
+        "Gi" => Factor::Two(30),
+        "Ti" => Factor::Two(40),
+        "Pi" => Factor::Two(50),
+        "Ei" => Factor::Two(60),
+        _ => {
+            let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+            // Beyond this, everything is zero or infinite anyway.
+            Factor::Ten(exponent.clamp(-400, 400))
+        }
+    })
+}
+
+fn multiply(whole: &str, fraction: &str, factor: &Factor) -> Quantity {
+    let fraction = fraction.trim_end_matches('0');
+    exactly(whole, fraction, factor).unwrap_or_else(|| Quantity::Fraction(roughly(whole, fraction, factor)))
+}
+
+/// Computes in whole numbers, if the result is one.
+fn exactly(whole: &str, fraction: &str, factor: &Factor) -> Option<Quantity> {
+    let digits = format!("{whole}{fraction}");
+    let digits = digits.trim_start_matches('0');
+    if digits.len() > EXACT_DIGITS || fraction.len() > EXACT_DIGITS {
+        return None;
+    }
+    let mantissa: i128 = if digits.is_empty() { 0 } else { digits.parse().ok()? };
+    let (multiplied, shift) = match factor {
+        Factor::Ten(exponent) => (mantissa, exponent - fraction.len() as i32),
+        Factor::Two(exponent) => (mantissa << exponent, -(fraction.len() as i32)),
+    };
+    let power = 10_i128.checked_pow(shift.unsigned_abs())?;
+    let exact = match shift {
+        0.. => multiplied.checked_mul(power)?,
+        _ if multiplied % power == 0 => multiplied / power,
+        _ => return None,
+    };
+    i64::try_from(exact).ok().map(Quantity::Whole)
+}
+
+fn roughly(whole: &str, fraction: &str, factor: &Factor) -> f64 {
+    let (exponent, power) = match factor {
+        Factor::Ten(exponent) => (*exponent, 1.0),
+        Factor::Two(exponent) => (0, (1_u64 << exponent) as f64),
+    };
+    // Letting the text carry the exponent rounds once, not twice.
+    let number: f64 = format!("0{whole}.{fraction}0e{exponent}").parse().expect("the parts are digits");
+    number * power
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Quantity::{Fraction, Whole};
+
+    #[test]
+    fn suffixes_multiply() {
+        let parsed = |text: &str| Quantity::parse(text).unwrap();
+        assert_eq!(parsed("500Mi"), Whole(500 << 20));
+        assert_eq!(parsed("100m"), Fraction(0.1));
+        assert_eq!(parsed("2000m"), Whole(2));
+        assert_eq!(parsed("1e3"), Whole(1000));
+        assert_eq!(parsed("1E3"), Whole(1000));
+        assert_eq!(parsed("12e-1"), Fraction(1.2));
+        assert_eq!(parsed("1E"), Whole(1_000_000_000_000_000_000));
+        assert_eq!(parsed("-1.5Gi"), Whole(-1_610_612_736));
+        assert_eq!(parsed("+.5k"), Whole(500));
+        assert_eq!(parsed("5."), Whole(5));
+        assert_eq!(parsed("0"), Whole(0));
+        assert_eq!(parsed("1.1Ki"), Fraction(1126.4));
+        assert_eq!(parsed("3n"), Fraction(3e-9));
+        assert_eq!(parsed("7u"), Fraction(7e-6));
+    }
+
+    #[test]
+    fn numbers_that_are_too_large_become_floats() {
+        assert_eq!(Quantity::parse("16Ei").unwrap(), Fraction(18_446_744_073_709_551_616.0));
+        assert_eq!(Quantity::parse("123456789012345678901").unwrap(), Fraction(123_456_789_012_345_680_000.0));
+        assert_eq!(Quantity::parse("1e99999").unwrap(), Fraction(f64::INFINITY));
+        assert_eq!(Quantity::parse("1e-99999").unwrap(), Fraction(0.0));
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in ["", "-", ".", "Mi", "1.2.3", " 1"] {
+            assert!(matches!(Quantity::parse(text), Err(QuantityError::NoNumber(_))), "{text:?}");
+        }
+        for text in ["1K", "1mi", "1 Mi", "1e", "1ex", "1--1", "1e1.5", "1Mi "] {
+            assert!(matches!(Quantity::parse(text), Err(QuantityError::Suffix { .. })), "{text:?}");
+        }
+    }
+}

@@ -38,6 +38,12 @@ const CONVERSION: [&str; 9] = ["body", "version", "name", "namespace", "uid", "r
 /// The value that an expression inside of a matcher is asked about.
 pub const VALUE: &str = "value";
 
+/// What the function of a reconciliation sees besides.
+const RECONCILIATION: [&str; 3] = ["stopped", "children", "related"];
+
+/// What may be assigned to in no call: the object, and what it was.
+pub const VIEWS: [&str; 8] = ["body", "spec", "meta", "status", "labels", "annotations", "old", "new"];
+
 /// The arguments whose values are handles: they refer to something, and copying them costs nothing.
 const HANDLES: [&str; 12] = ["body", "spec", "meta", "status", "labels", "annotations", "patch", "memo", "logger", "old", "new", VALUE];
 
@@ -47,17 +53,17 @@ pub fn is_handle(name: &str) -> bool {
 }
 
 /// The parameter that gets a map of everything.
-const EVERYTHING: &str = "kwargs";
+pub const EVERYTHING: &str = "kwargs";
 
 /// Returns the names that a function of this kind may have as parameters, besides the ids of indexes.
 pub fn known(kind: BindingKind) -> Vec<&'static str> {
     let mut names = match kind {
         BindingKind::Convert => return CONVERSION.to_vec(),
         BindingKind::Startup | BindingKind::Activity | BindingKind::Login => vec!["activity", "settings"],
-        BindingKind::Schedule => Vec::new(),
+        BindingKind::Schedule => vec!["scheduled_at", "settings"],
         _ => OBJECT.to_vec(),
     };
-    if names.len() > 2 && kind != BindingKind::Index {
+    if names.len() == OBJECT.len() && !matches!(kind, BindingKind::Index | BindingKind::Map) {
         names.push("patch");
     }
     names.extend(["memo", "logger"]);
@@ -67,6 +73,7 @@ pub fn known(kind: BindingKind) -> Vec<&'static str> {
         BindingKind::Event => &["event", "type"],
         BindingKind::Timer | BindingKind::Daemon => &["stopped"],
         BindingKind::Validate | BindingKind::Mutate => &ADMISSION,
+        BindingKind::Reconcile => &RECONCILIATION,
         _ => &[],
     });
     names.push(EVERYTHING);
@@ -79,6 +86,13 @@ pub fn known_in_expression(kind: BindingKind, has_value: bool) -> Vec<&'static s
     names.retain(|name| !CALL.contains(name) && *name != EVERYTHING);
     names.extend(has_value.then_some(VALUE));
     names
+}
+
+/// Tells whether some kind of binding has an argument of this name, so that an index cannot have it.
+pub fn is_argument(name: &str) -> bool {
+    use BindingKind::{Activity, Change, Convert, Daemon, Event, Reconcile, Schedule, Validate};
+    let kinds = [Activity, Change, Convert, Daemon, Event, Reconcile, Schedule, Validate];
+    name == VALUE || kinds.into_iter().any(|kind| known(kind).contains(&name))
 }
 
 /// What one call can give.
@@ -209,6 +223,8 @@ mod tests {
         assert!(!known(BindingKind::Event).contains(&"reason"));
         assert!(!known(BindingKind::Index).contains(&"patch"));
         assert!(!known(BindingKind::Schedule).contains(&"body"));
+        assert!(known(BindingKind::Reconcile).contains(&"children"));
+        assert!(is_argument("scheduled_at") && is_argument("value") && !is_argument("by_team"));
         assert!(known_in_expression(BindingKind::Change, true).contains(&"value"));
         assert!(!known_in_expression(BindingKind::Change, false).contains(&"retry"));
     }

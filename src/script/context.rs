@@ -11,6 +11,7 @@ use rhai::{Dynamic, EvalAltResult, NativeCallContext};
 use super::api::Api;
 use super::budget::Budget;
 use super::call::Arguments;
+use super::chance::Chance;
 use super::declaration::Allow;
 use super::fiber;
 use super::memo::Memos;
@@ -38,6 +39,8 @@ struct Inner {
 pub struct Environment {
     /// The clock.
     pub clock: Clock,
+    /// The source of chance.
+    pub chance: Chance,
     /// The cluster; none where there is none.
     pub api: Option<Arc<dyn Api>>,
     /// The root of scripts, imports and templates.
@@ -187,16 +190,24 @@ impl Context {
         &self.0.environment.operator
     }
 
+    /// Returns the cluster.
+    ///
+    /// # Errors
+    /// Where there is no cluster, or it may not be called.
+    pub fn cluster(&self, function: &str) -> Result<Arc<dyn Api>, Box<EvalAltResult>> {
+        if self.mode() != Mode::Function {
+            return Err(self.refusal(function));
+        }
+        let api = self.0.environment.api.clone();
+        api.ok_or_else(|| Failure::host("unavailable", format!("`{function}` needs a cluster, and there is none")).into())
+    }
+
     /// Returns the cluster, and counts a call of it.
     ///
     /// # Errors
     /// Where there is no cluster, or it may not be called, or was called too often.
     pub fn api(&self, function: &str) -> Result<Arc<dyn Api>, Box<EvalAltResult>> {
-        if self.mode() != Mode::Function {
-            return Err(self.refusal(function));
-        }
-        let api = self.0.environment.api.clone();
-        let api = api.ok_or_else(|| Failure::host("unavailable", format!("`{function}` needs a cluster, and there is none")))?;
+        let api = self.cluster(function)?;
         self.budget().count_api_call()?;
         Ok(api)
     }
@@ -265,16 +276,19 @@ pub mod testing {
     use super::{Context, Environment, Mode};
     use crate::kit::{Clock, Stop};
     use crate::script::budget::Budget;
+    use crate::script::chance::Chance;
     use crate::script::declaration::{Allow, Limits};
     use crate::script::engine::{Sizes, build};
     use crate::script::fiber::Fiber;
     use crate::script::memo::Memos;
     use crate::script::modules::Modules;
+    use crate::script::transforms::Transforms;
 
     /// Returns an environment without a cluster, at the beginning of 2020.
     pub fn environment() -> Environment {
         Environment {
             clock: Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap()),
+            chance: Chance::seeded(1),
             api: None,
             root: "tests".into(),
             allow: Allow::default(),

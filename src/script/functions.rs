@@ -2,11 +2,36 @@
 //!
 //! They return errors and never panic, take each number as integer or float, and wait through `context::wait_in` only.
 
+mod adopting;
+mod chances;
+mod environment;
+mod k8s;
+mod moments;
+mod options;
+mod regexp;
 pub mod sleep;
+mod targets;
+mod templates;
+mod text;
+
+#[cfg(test)]
+mod tests;
 
 use rhai::Engine;
 
 /// Registers all host functions.
 pub fn register(engine: &mut Engine) {
-    sleep::register(engine);
+    for register in [
+        sleep::register,
+        adopting::register,
+        chances::register,
+        environment::register,
+        k8s::register,
+        moments::register,
+        regexp::register,
+        templates::register,
+        text::register,
+    ] {
+        register(engine);
+    }
 }

@@ -10,7 +10,8 @@ use tokio::task::{LocalSet, spawn_local};
 
 use super::api::Api;
 use super::call::{Arguments, Call, Evaluation, Returned};
-use super::program::{Problem, Program};
+use super::check::Problem;
+use super::program::Program;
 use super::thread::{CallJob, EvaluateJob, Ingredients, Job, Thread};
 use crate::kit::Clock;
 use crate::object::Patch;
@@ -27,6 +28,8 @@ pub struct Options {
     pub threads: Threads,
     /// The clock.
     pub clock: Clock,
+    /// What chance begins with, where it must repeat itself: in simulations.
+    pub seed: Option<u64>,
     /// The cluster; none where there is none.
     pub api: Option<Arc<dyn Api>>,
     /// How many scripts may be running or waiting at once.
@@ -45,7 +48,7 @@ pub enum Threads {
 impl Default for Options {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { threads: Threads::Own(cores.min(4)), clock: Clock::system(), api: None, max_fibers: MAX_FIBERS }
+        Self { threads: Threads::Own(cores.min(4)), clock: Clock::system(), seed: None, api: None, max_fibers: MAX_FIBERS }
     }
 }
 
@@ -94,8 +97,8 @@ impl Host {
     /// # Panics
     /// Outside of a runtime, and with [`Threads::Current`] outside of a `LocalSet`.
     pub fn start(options: Options) -> std::io::Result<Self> {
-        let Options { threads, clock, api, max_fibers } = options;
-        let ingredients = Ingredients { clock, api, memory: Arc::default() };
+        let Options { threads, clock, seed, api, max_fibers } = options;
+        let ingredients = Ingredients { clock, seed, api, memory: Arc::default() };
         let threads = match threads {
             Threads::Current => vec![here(ingredients)],
             Threads::Own(count) => (0..count.max(1)).map(|number| own(number, ingredients.clone())).collect::<Result<_, _>>()?,
@@ -175,7 +178,7 @@ impl Host {
 }
 
 fn gone() -> Vec<Problem> {
-    vec![Problem { place: super::declaration::Place::default(), text: "the script thread has ended".to_owned() }]
+    vec![Problem::error(super::declaration::Place::default(), "the script thread has ended")]
 }
 
 fn here(ingredients: Ingredients) -> Worker {

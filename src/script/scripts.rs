@@ -10,12 +10,13 @@ use rhai::{Caches, Dynamic, Scope, StmtBlock};
 
 use super::arguments;
 use super::budget::Budget;
+use super::check::Problem;
 use super::context::{Context, Environment, Mode};
 use super::declaration::{Binding, BindingKind, Code, Expression, Limits, Place};
 use super::fiber::Fiber;
 use super::function::Function;
 use super::modules::Modules;
-use super::program::{Problem, Program, name_of};
+use super::program::{Program, name_of};
 use super::trace::{self, Origin};
 use crate::kit::Stop;
 use crate::kit::tasks::panic_text;
@@ -118,7 +119,7 @@ fn compile_files(program: &Program, engine: &Engine) -> Result<BTreeMap<String, 
             }
             Err(error) => {
                 let place = Place { file: program.declaration.root.join(name), ..place_of(error.position()) };
-                problems.push(Problem { place, text: error.err_type().to_string() });
+                problems.push(Problem::error(place, error.err_type().to_string()));
             }
         }
     }
@@ -172,7 +173,7 @@ impl Compiling {
             ran
         };
         let whole = Place { file: self.program.declaration.root.join(name), line: 1, column: 1 };
-        let problem = |text: String| Problem { place: whole.clone(), text };
+        let problem = |text: String| Problem::error(whole.clone(), text);
         let fiber = Fiber::new(budget, run).map_err(|error| problem(format!("no memory for running {name}: {error}")))?;
         match fiber.await {
             Ok(Some(Ok(global))) => Ok(global),
@@ -185,7 +186,7 @@ impl Compiling {
     fn problem_of(&self, name: &str, error: Box<EvalAltResult>) -> Problem {
         let told = trace::tell(error, "the top level", name, &self.origins);
         let place = told.place.map_or_else(|| Place { file: name.into(), line: 1, column: 1 }, |place| place);
-        Problem { place: Place { file: self.program.declaration.root.join(place.file), ..place }, text: told.text }
+        Problem::error(Place { file: self.program.declaration.root.join(place.file), ..place }, told.text)
     }
 
     fn global(&self, file: Option<&std::path::Path>) -> Option<Rc<GlobalRuntimeState>> {
@@ -232,7 +233,7 @@ impl Compiling {
         let mut found = ast.iter_fn_def().filter(|definition| definition.name == name);
         let Some(definition) = found.next() else {
             let text = format!("there is no function `{name}` in {file}");
-            self.problems.push(Problem { place: binding.place.clone(), text });
+            self.problems.push(Problem::error(binding.place.clone(), text));
             return None;
         };
         let position = definition.body.start_position();
@@ -250,7 +251,7 @@ impl Compiling {
             wrong.push(format!("unknown parameter `{param}` of the function `{name}`; there are {}", known.join(", ")));
         }
         let place = Place { file: self.program.declaration.root.join(file), ..place_of(position) };
-        self.problems.extend(wrong.into_iter().map(|text| Problem { place: place.clone(), text }));
+        self.problems.extend(wrong.into_iter().map(|text| Problem::error(place.clone(), text)));
         Some(Rc::new(Function::of_script(definition, known, global)))
     }
 
@@ -261,7 +262,7 @@ impl Compiling {
             Ok(ast) => ast,
             Err(error) => {
                 let place = origin.place(error.position());
-                self.problems.push(Problem { place, text: error.err_type().to_string() });
+                self.problems.push(Problem::error(place, error.err_type().to_string()));
                 return None;
             }
         };

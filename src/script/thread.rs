@@ -14,12 +14,14 @@ use super::api::Api;
 use super::arguments::Offer;
 use super::budget::{Budget, Ending};
 use super::call::{Arguments, Call, Evaluation, Returned};
+use super::chance::Chance;
+use super::check::Problem;
 use super::context::{Environment, Mode};
 use super::declaration::{BindingKind, Limits};
 use super::engine::{Sizes, build};
 use super::fiber::Fiber;
 use super::memo::{self, Memos};
-use super::program::{Problem, Program};
+use super::program::Program;
 use super::running::{Code, Notes, Stage, Task};
 use super::scripts::Scripts;
 use super::transforms::Transforms;
@@ -95,6 +97,8 @@ pub struct EvaluateJob {
 pub struct Ingredients {
     /// The clock.
     pub clock: Clock,
+    /// What chance begins with, where it must repeat itself.
+    pub seed: Option<u64>,
     /// The cluster.
     pub api: Option<Arc<dyn Api>>,
     /// The operator's memory.
@@ -162,9 +166,10 @@ impl Thread {
         let engine = self.engine(Sizes::of(&Limits::default()));
         let declaration = &program.declaration;
         let (root, allow, operator) = (declaration.root.clone(), declaration.allow.clone(), declaration.operator.clone());
-        let Ingredients { clock, api, .. } = self.ingredients.clone();
+        let Ingredients { clock, seed, api, .. } = self.ingredients.clone();
+        let chance = seed.map_or_else(Chance::default, Chance::seeded);
         let (memos, transforms) = (Rc::clone(&self.memos), Rc::clone(&self.transforms));
-        let environment = |modules| Environment { clock, api, root, allow, operator, modules, memos, transforms };
+        let environment = |modules| Environment { clock, chance, api, root, allow, operator, modules, memos, transforms };
         let scripts = Scripts::compile(Arc::clone(&program), &engine, environment).await?;
         self.generations.borrow_mut().insert(generation, scripts);
         Ok(())

@@ -7,16 +7,16 @@ use crate::world::{Operator, in_virtual_time};
 
 fn problems(operator: Operator) -> Vec<String> {
     let started = in_virtual_time(async { operator.start_on(Threads::Current).await.err() });
-    started.expect("there is something wrong").into_iter().map(|problem| problem.text).collect()
+    started.expect("there is something wrong").into_iter().map(|problem| problem.message).collect()
 }
 
 #[test]
 fn wrong_scripts_are_not_installed() {
     for (operator, part) in [
-        (Operator::new("fn f(nmae) {}").binds("f", Limits::default()), "unknown parameter `nmae`"),
+        (Operator::new("fn f(nmae) {}").binds("f", Limits::default()), "`nmae` is no argument"),
         (Operator::new("fn g() {}").binds("f", Limits::default()), "no function `f`"),
         (Operator::new("private fn f() {}").binds("f", Limits::default()), "private"),
-        (Operator::new("fn f() {} fn f(name) {}").binds("f", Limits::default()), "several functions"),
+        (Operator::new("fn f() {} fn f(name) {}").binds("f", Limits::default()), "there are 2 functions `f`"),
         (Operator::new("fn f( {}").binds("f", Limits::default()), ""),
         (Operator::new("").runs("let x = ;"), ""),
         (Operator::new("").asks("let x = 1", false), ""),
@@ -37,7 +37,7 @@ fn a_circle_of_imports_is_shown() {
         .with_file("lib/b.rhai", "import \"./c\" as c;")
         .with_file("lib/c.rhai", "import \"main\" as m;");
     let told = problems(operator.runs("1")).join("\n");
-    assert!(told.contains("main.rhai -> lib/b.rhai -> lib/c.rhai -> main"), "{told}");
+    assert!(told.contains("lib/b.rhai -> lib/c.rhai -> main.rhai"), "{told}");
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn mistakes_in_options_are_told() {
     in_virtual_time(async {
         for (text, part) in [
             ("subhandler(\"a\", #{retires: 1}, || 1);", "unknown option `retires`"),
-            ("subhandler(\"a\", |nmae| 1);", "unknown parameter `nmae`"),
+            ("let f = |nmae| 1; subhandler(\"a\", f);", "unknown parameter `nmae`"),
             ("subhandler(\"a b\", || 1);", "id of a sub-handler"),
             ("subhandler(\"a\", #{value: 1}, || 1);", "needs a `field`"),
             ("subhandler(\"a\", #{when: \"1 +\"}, || 1);", "no expression"),

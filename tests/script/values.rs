@@ -73,8 +73,9 @@ fn objects_feel_like_maps_and_lists() {
 
 #[test]
 fn objects_cannot_be_changed() {
-    for text in ["spec.size = 4;", "body.spec.size = 4;", "spec.list[0] = 4;", "spec.fresh = 1;", "spec.nested.deep.leaf = false;"] {
-        let error = failure(text);
+    // Through another variable, so that it is not refused before anything runs.
+    for text in ["o.size = 4;", "let b = body; b.spec.size = 4;", "o.list[0] = 4;", "o.fresh = 1;", "o.nested.deep.leaf = false;"] {
+        let error = failure(&format!("let o = spec; {text}"));
         assert!(error.contains("read-only") && error.contains("patch"), "{text}: {error}");
     }
 }
@@ -113,7 +114,6 @@ fn what_cannot_be_sent_is_refused() {
         ("patch.status.f = #{a: [0.0 / 0.0]};", "(at a.0)"),
         ("patch.status.x = 1; patch.status.x.y = 2;", "has no `y`"),
         ("patch.status.x = 1; let s = patch.status; s.x = 2; let deep = patch.spec.a; patch.spec.a = 1; deep.b = 2;", "not a mapping"),
-        ("patch = 1;", "constant"),
         ("patch.status.n += 1;", "patch.status.n"),
         ("return || 1;", "the result cannot be stored"),
     ] {

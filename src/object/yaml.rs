@@ -1,0 +1,125 @@
+//! YAML as text: read into plain JSON values within budgets, and written.
+//!
+//! Manifests, which need the place of every value, are read elsewhere.
+
+use serde_json::Value;
+use serde_saphyr::options::NonFiniteFloatPolicy;
+
+/// Texts larger than this are refused before they are parsed.
+const MAX_BYTES: usize = 16 << 20;
+/// Collections that are nested deeper are refused, because everything that walks over values recurses.
+const MAX_DEPTH: usize = 64;
+
+/// Why a text is not accepted as YAML, or a value cannot be written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The text is too large.
+    #[error("the YAML has {0} bytes, at most {MAX_BYTES} are read")]
+    Size(usize),
+    /// The text cannot be read.
+    #[error("{message} (line {line}, column {column})")]
+    Syntax {
+        /// What is wrong.
+        message: String,
+        /// The line, from 1.
+        line: usize,
+        /// The column, from 1, in characters.
+        column: usize,
+    },
+    /// The value cannot be written.
+    #[error("{0}")]
+    Dump(String),
+}
+
+/// Returns the values of all documents; empty ones and nulls are left out.
+///
+/// `yes` and `on` are texts, as YAML 1.2 has it; numbers with a leading zero are octal, as Kubernetes has it for file modes.
+///
+/// # Errors
+/// If the text is no YAML, has keys twice, is nested too deeply, or grows too large by its aliases.
+pub fn parse(text: &str) -> Result<Vec<Value>, Error> {
+    if text.len() > MAX_BYTES {
+        return Err(Error::Size(text.len()));
+    }
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
+        strict_booleans: true,
+        legacy_octal_numbers: true,
+        reject_unsupported_tags: true,
+        non_finite_float_policy: NonFiniteFloatPolicy::Reject,
+        with_snippet: false,
+    };
+    serde_saphyr::from_multiple_with_options(text, options).map_err(|error| syntax(&error))
+}
+
+/// Returns a value as one YAML document.
+///
+/// # Errors
+/// If the value has no form in YAML.
+pub fn dump(value: &Value) -> Result<String, Error> {
+    let options = serde_saphyr::ser_options! { compact_list_indent: true };
+    serde_saphyr::to_string_with_options(value, options).map_err(|error| Error::Dump(error.to_string()))
+}
+
+fn syntax(error: &serde_saphyr::Error) -> Error {
+    let (line, column) = error.location().map_or((1, 1), |place| (place.line() as usize, place.column() as usize));
+    let message = match error {
+        serde_saphyr::Error::Budget { .. } => "the YAML is nested too deeply, or grows too large by its aliases".to_owned(),
+        _ => error.to_string(),
+    };
+    // The parser's texts end with the place, or with advice on how to program it.
+    let end = [" at line ", ", set DuplicateKeyPolicy", " rejected by the configured"].iter().filter_map(|mark| message.find(mark)).min();
+    Error::Syntax { message: message[..end.unwrap_or(message.len())].to_owned(), line, column }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn documents_become_values_and_empty_ones_vanish() {
+        assert_eq!(parse("a: 1\n---\n---\nnull\n---\n- b\n").unwrap(), [json!({"a": 1}), json!(["b"])]);
+        assert_eq!(parse("").unwrap(), [] as [Value; 0]);
+    }
+
+    #[test]
+    fn scalars_are_those_of_kubernetes() {
+        let text = "{yes: yes, on: on, t: true, mode: 0644, f: 1.5, e: 1e3, n: ~, q: '1', 1: x}";
+        let expected = json!({"yes": "yes", "on": "on", "t": true, "mode": 420, "f": 1.5, "e": 1000.0, "n": null, "q": "1", "1": "x"});
+        assert_eq!(parse(text).unwrap(), [expected]);
+    }
+
+    #[test]
+    fn mistakes_have_a_place() {
+        let refused = |text: &str| parse(text).unwrap_err().to_string();
+        assert_eq!(refused("a: 1\na: 2\n"), "duplicate mapping key: a (line 2, column 1)");
+        assert_eq!(refused("- a\n b: c\n"), "mapping values are not allowed in this context (line 2, column 3)");
+        assert_eq!(refused("a: !thing 2\n"), "unsupported tag `!thing` (line 1, column 11)");
+        assert_eq!(refused("a: .nan\n"), "non-finite float `.nan` (line 1, column 4)");
+        assert_eq!(refused("a: *b\n"), "alias references unknown anchor (line 1, column 4)");
+        assert!(refused(&"- ".repeat(100)).starts_with("the YAML is nested too deeply"));
+    }
+
+    #[test]
+    fn bombs_are_defused() {
+        let mut bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for (name, before) in ('b'..='j').zip('a'..) {
+            let aliases = vec![format!("*{before}"); 9].join(", ");
+            writeln!(bomb, "{name}: &{name} [{aliases}]").unwrap();
+        }
+        assert!(parse(&bomb).is_err());
+        assert!(parse(&"- ".repeat(MAX_DEPTH)).is_ok() && parse(&"- ".repeat(MAX_DEPTH + 1)).is_err());
+        assert!(parse(&"[".repeat(100_000)).is_err());
+        assert!(parse(&"- ".repeat(100_000)).is_err());
+        assert_eq!(parse(&" ".repeat(MAX_BYTES + 1)), Err(Error::Size(MAX_BYTES + 1)));
+    }
+
+    #[test]
+    fn what_is_dumped_reads_the_same() {
+        let value = json!({"a": [1, {"b": "yes"}, []], "text": "two\nlines\n", "on": "0644", "n": null, "empty": {}, "f": 1.0, "date": "2020-01-01"});
+        assert_eq!(parse(&dump(&value).unwrap()).unwrap(), [value]);
+    }
+}
