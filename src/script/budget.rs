@@ -25,6 +25,7 @@ pub struct Budget {
     seconds: Option<f64>,
     deadline: Option<Instant>,
     stop: Stop,
+    is_refilled_by_waits: bool,
     is_abandoned: Cell<bool>,
     is_preempted: Cell<bool>,
     stack_floor: Cell<usize>,
@@ -70,6 +71,7 @@ impl Budget {
             seconds: limits.time,
             deadline: limits.time.and_then(|seconds| Instant::now().checked_add(Duration::try_from_secs_f64(seconds).ok()?)),
             stop,
+            is_refilled_by_waits: false,
             is_abandoned: Cell::new(false),
             is_preempted: Cell::new(false),
             stack_floor: Cell::new(0),
@@ -109,16 +111,19 @@ impl Budget {
         Some(delay)
     }
 
-    /// Starts the counts afresh, as daemons do after each wait.
+    /// Returns a budget whose counts start afresh after each wait, as a daemon's do.
+    pub fn refilled_by_waits(self) -> Self {
+        Self { is_refilled_by_waits: true, ..self }
+    }
+
+    /// Starts the counts afresh after a wait for time to pass, if that is what they do.
     pub fn refill(&self) {
+        if !self.is_refilled_by_waits {
+            return;
+        }
         for counter in [&self.operations, &self.api_calls, &self.output] {
             counter.used.set(0);
         }
-    }
-
-    /// Returns the number of operations used.
-    pub fn operations(&self) -> u64 {
-        self.operations.used.get()
     }
 
     /// Counts a call of the API.

@@ -24,6 +24,9 @@ use crate::kit::tasks::panic_text;
 /// The seconds that the top level of a file may take.
 const TOP_LEVEL_SECONDS: f64 = 10.0;
 
+/// The operations that the top level of a file may take: constants and imports, no work.
+const TOP_LEVEL_OPERATIONS: u64 = 1_000_000;
+
 /// Compiled scripts.
 pub struct Scripts {
     /// Where they come from.
@@ -159,7 +162,7 @@ impl Compiling {
     }
 
     async fn run_file(&self, name: &str) -> Result<GlobalRuntimeState, Problem> {
-        let limits = Limits { time: Some(TOP_LEVEL_SECONDS), ..Limits::default() };
+        let limits = Limits { time: Some(TOP_LEVEL_SECONDS), operations: TOP_LEVEL_OPERATIONS, ..Limits::default() };
         let budget = Rc::new(Budget::new(&limits, Stop::new()));
         let context = Context::new(Rc::clone(&self.environment), Rc::clone(&budget), Mode::TopLevel);
         let (engine, environment, file) = (Rc::clone(&self.engine), Rc::clone(&self.environment), name.to_owned());

@@ -202,7 +202,8 @@ impl Thread {
             return Returned::without_call(call.patch, format!("the operator has no binding number {}", call.target));
         };
         let Call { arguments, patch, retry, started, param, subhandling, stop, span, .. } = call;
-        let budget = Rc::new(Budget::new(&binding.limits, stop));
+        let budget = Budget::new(&binding.limits, stop);
+        let budget = Rc::new(if binding.kind == BindingKind::Daemon { budget.refilled_by_waits() } else { budget });
         let memo = Arc::clone(&arguments.memo);
         let stage = Rc::new(Stage {
             engine: self.engine(Sizes::of(&binding.limits)),

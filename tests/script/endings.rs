@@ -127,8 +127,13 @@ fn an_error_shows_its_place_and_the_calls_that_led_there() {
     in_virtual_time(async {
         let main = "import \"lib/util\" as util;\n\nfn f(spec) {\n    [1].map(|x| util::check(spec));\n}\n";
         let util = "fn check(spec) {\n    deeper(spec);\n}\nfn deeper(spec) {\n    let x = spec.nope.oops;\n}\n";
-        let operator = Operator::new(main).with_file("lib/util.rhai", util).binds("f", Limits::default());
-        let world = operator.runs("let a = 1;\nthrow \"inline\";").runs("let f = || { loop {} };\n  f.call();").start().await;
+        let mut operator = Operator::new(main)
+            .with_file("lib/util.rhai", util)
+            .binds("f", Limits::default())
+            .runs("let a = 1;\nthrow \"inline\";")
+            .runs("let f = || { loop {} };\n  f.call();");
+        operator.declaration.bindings[2].limits.operations = 10_000;
+        let world = operator.start().await;
         let told = |verdict| match verdict {
             Verdict::Failed { text, trace, .. } => format!("{text}\n{}", trace.unwrap_or_default()),
             other => panic!("{other:?}"),
@@ -143,8 +148,18 @@ fn an_error_shows_its_place_and_the_calls_that_led_there() {
           called from map (main.rhai:4:9)
           called from f (main.rhai:4:9)
         ");
-        insta::assert_snapshot!(told(world.call(1).await.verdict), @"");
-        insta::assert_snapshot!(told(world.call(2).await.verdict), @"");
+        insta::assert_snapshot!(told(world.call(1).await.verdict), @r#"
+        inline
+          --> inline (operator.yaml:11:8)
+          11 | throw "inline";
+             | ^
+        "#);
+        insta::assert_snapshot!(told(world.call(2).await.verdict), @r"
+        the call has used up its budget: 10000 operations (limits.operations)
+          --> inline (operator.yaml:11:12)
+          11 |   f.call();
+             |     ^
+        ");
     });
 }
 

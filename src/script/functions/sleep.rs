@@ -26,5 +26,7 @@ fn sleep(native: &NativeCallContext<'_>, seconds: &Dynamic) -> Result<(), Box<Ev
             Some(until) => tokio::time::sleep_until(until).await,
             None => std::future::pending().await,
         }
-    })
+    })?;
+    context.budget().refill();
+    Ok(())
 }
