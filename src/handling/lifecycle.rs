@@ -66,7 +66,9 @@ mod tests {
     /// Those chosen of the ready ones; chance always takes the first.
     fn chosen(lifecycle: Lifecycle, ready: &[&'static str]) -> Vec<&'static str> {
         let mut state = State::default();
-        ready.iter().for_each(|id| state.load(id, &Called).unwrap());
+        for id in ready {
+            state.load(id, &Called).unwrap();
+        }
         lifecycle.choose(ready.to_vec(), |id| id, &state, &mut |_| 0)
     }
 
