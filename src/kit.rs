@@ -1,11 +1,14 @@
-//! Clock, tasks, stop signals and back-off: what would be as true in a chat server.
+//! Clock, tasks, stop signals, back-off and durations: what would be as true in a chat server.
 
 pub mod backoff;
 pub mod clock;
+pub mod crowd;
+pub mod duration;
 pub mod stop;
 pub mod tasks;
 
 pub use backoff::Backoff;
 pub use clock::Clock;
+pub use crowd::Crowd;
 pub use stop::Stop;
 pub use tasks::{Ended, Tasks};

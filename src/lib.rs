@@ -1,9 +1,12 @@
 //! kopfd: a Kubernetes operator engine with the semantics of kopf.
 
+pub mod cli;
 pub mod cluster;
 pub mod handling;
 pub mod kit;
+pub mod manifest;
 pub mod object;
 pub mod persistence;
 pub mod reactor;
 pub mod script;
+pub mod telemetry;

@@ -1,3 +1,12 @@
 //! The command `kopfd`.
 
-fn main() {}
+use std::process::ExitCode;
+
+/// Many small allocations on many threads are the life of an operator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    kopfd::cluster::config::install_crypto_provider();
+    kopfd::cli::main()
+}

@@ -3,16 +3,25 @@
 //! What should happen is decided in `handling`; here it is waited for and carried out.
 
 pub mod cycle;
+pub mod engine;
 pub mod error;
+pub mod kind;
 pub mod mailbox;
 pub mod memory;
 pub mod observation;
+pub mod observer;
+pub mod operator;
+pub mod queues;
+pub mod script_api;
 pub mod throttle;
 pub mod worker;
 pub mod world;
 
 pub use cycle::Served;
+pub use engine::Engine;
 pub use error::Error;
 pub use mailbox::{Event, Mailbox};
 pub use memory::Memories;
+pub use observer::{Observer, Scope};
+pub use worker::Pace;
 pub use world::World;

@@ -2,10 +2,57 @@
 //!
 //! Whoever calls knows nothing of Rhai: what goes in and out is JSON, and the words of `handling`.
 
+/// Registers a function that changes no variable of a script, though it takes its first argument by reference.
+///
+/// Handles are read as copies, which the interpreter takes for constants: on them it calls nothing else.
+macro_rules! pure {
+    (get $engine:ident, $function:expr) => {
+        rhai::FuncRegistration::new_index_getter().with_purity(true).register_into_engine($engine, $function)
+    };
+    (set $engine:ident, $function:expr) => {
+        rhai::FuncRegistration::new_index_setter().with_purity(true).register_into_engine($engine, $function)
+    };
+    ($engine:ident, $name:expr, $function:expr) => {
+        rhai::FuncRegistration::new($name).with_purity(true).register_into_engine($engine, $function)
+    };
+}
+
 pub mod api;
+mod arguments;
+mod budget;
 pub mod call;
+mod chance;
+pub mod check;
+mod context;
+mod convert;
 pub mod declaration;
+mod engine;
+mod fiber;
+mod files;
+mod function;
+mod functions;
+pub mod host;
+mod logger;
+mod memo;
+mod modules;
+mod patch_handle;
+pub mod program;
+mod running;
+mod scripts;
+mod subhandlers;
+mod suboptions;
+mod thread;
+mod throwing;
+mod time;
+mod trace;
+mod transforms;
+mod turns;
+mod verdict;
+mod view;
 
 pub use api::{Api, ApiError};
 pub use call::{Arguments, Call, Evaluation, Returned, Subhandling};
+pub use check::check;
 pub use declaration::{Allow, Binding, BindingKind, Code, Declaration, Expression, Limits};
+pub use host::{Host, Installed, Options, Threads};
+pub use program::{Problem, Program};

@@ -1,7 +1,5 @@
 //! Sending the changes of one object: up to four requests, split by the status subresource and by what must not race.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value, json};
 use tracing::debug;
 
@@ -59,7 +57,6 @@ pub async fn apply(api: &impl Requests, resource: &Resource, body: &Body, patch:
     let remaining = match sender.send(body, patch).await {
         Ok(remaining) => remaining,
         Err(error) if error.is_not_found() => {
-            debug!("Patching was skipped: the object does not exist anymore.");
             return Ok(Applied { is_gone: true, ..Applied::default() });
         }
         Err(error) => return Err(error),
@@ -86,10 +83,7 @@ impl<R: Requests> Sender<'_, R> {
         }
         match self.send_transforms(body, &patch.transforms).await {
             Err(error) if error.status() == Some(422) => {
-                debug!(
-                    error = error.chain(),
-                    "Could not apply the patch in full due to conflicts with newer changes. Will try on the next cycle soon."
-                );
+                debug!(error = error.chain(), "A newer change has prevented the functions over the whole object.");
                 Ok(patch.transforms.clone())
             }
             other => other.map(|()| Vec::new()),
@@ -185,11 +179,8 @@ fn is_falsy(value: &Value) -> bool {
     }
 }
 
-/// Returns the differences in the form in which kopf's logs have them, grouped by field.
+/// Returns the inconsistencies as a text for a log.
 pub fn describe(items: &[diff::Item]) -> String {
-    let fields: BTreeMap<String, String> = items
-        .iter()
-        .map(|item| (item.path.join("."), format!("{} {}: {} -> {}", item.op.as_str(), item.path.join("."), item.old, item.new)))
-        .collect();
-    fields.into_values().collect::<Vec<_>>().join(", ")
+    let described = items.iter().map(|item| format!("{} {}: {} -> {}", item.op.as_str(), item.path.join("."), item.old, item.new));
+    described.collect::<Vec<_>>().join(", ")
 }

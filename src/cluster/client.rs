@@ -224,14 +224,19 @@ impl Client {
         }
     }
 
+    /// Returns for how long a stream may take to open, and the questions that decide about it.
+    pub(crate) fn opening_limit(&self) -> Option<Duration> {
+        let Inner { networking, watching, .. } = &*self.inner;
+        let limit = watching.connect_timeout.or(networking.connect_timeout).or(networking.request_timeout);
+        limit.into_iter().chain(watching.inactivity_timeout).min()
+    }
+
     /// Opens a stream of lines. It fails at once where it fails: whoever watches has a better idea of how to go on.
     ///
     /// # Errors
     /// If the stream cannot be opened, or not in time.
     pub async fn open(&self, path: &str) -> Result<ByteStream, Error> {
-        let Inner { networking, watching, .. } = &*self.inner;
-        let limit = watching.connect_timeout.or(networking.connect_timeout).or(networking.request_timeout);
-        let limit = limit.into_iter().chain(watching.inactivity_timeout).min();
+        let limit = self.opening_limit();
         let request = Request::get(path).repeated(Repeat::Never);
         let mut session = self.session().await?;
         for _ in 0..LOGINS {
@@ -361,7 +366,7 @@ fn may_repeat(repeat: Repeat, failure: &Error) -> bool {
     }
 }
 
-async fn in_time<T>(limit: Option<Duration>, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(crate) async fn in_time<T>(limit: Option<Duration>, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     match limit {
         None => work.await,
         Some(limit) => timeout(limit, work).await.unwrap_or(Err(Error::Timeout(limit))),

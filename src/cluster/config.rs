@@ -46,7 +46,7 @@ pub struct Networking {
 impl Default for Networking {
     fn default() -> Self {
         Self {
-            request_timeout: Some(Duration::from_secs(300)),
+            request_timeout: Some(Duration::from_mins(5)),
             connect_timeout: None,
             error_backoffs: [1, 1, 2, 3, 5, 8, 13, 21].map(Duration::from_secs).to_vec(),
             enforce_retry_after: false,

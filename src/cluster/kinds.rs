@@ -61,7 +61,11 @@ impl Kinds {
         self.resolve_selector(&selector, &format!("{api_version}/{kind}")).await
     }
 
-    async fn resolve_selector(&self, selector: &Selector, text: &str) -> Result<Resource, Error> {
+    /// Returns the one resource that a selector means; the text is for messages.
+    ///
+    /// # Errors
+    /// If the selector means nothing that the cluster has, or several things.
+    pub async fn resolve_selector(&self, selector: &Selector, text: &str) -> Result<Resource, Error> {
         if let Some(found) = self.find(selector, text)? {
             return Ok(found);
         }

@@ -65,7 +65,7 @@ pub trait Login: Send + Sync {
 const IDLE_CONNECTIONS: usize = 16;
 
 /// For how long an idle connection is kept, below the idle limits of usual load balancers.
-const IDLE_TIME: Duration = Duration::from_secs(60);
+const IDLE_TIME: Duration = Duration::from_mins(1);
 
 /// How often the other side of a connection must show that it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);

@@ -9,8 +9,6 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{debug, error, info, warn};
@@ -19,7 +17,7 @@ use crate::kit::{Backoff, Stop};
 use crate::object::{Body, Resource, Sighting};
 
 use super::address;
-use super::client::{Client, Repeat, Request};
+use super::client::{Client, Repeat, Request, in_time};
 use super::error::Error;
 use super::head::{Head, Text};
 use super::line::Lines;
@@ -27,7 +25,10 @@ use super::transport::ByteStream;
 
 #[path = "watch/known.rs"]
 mod known;
+#[path = "watch/wire.rs"]
+mod wire;
 use known::Known;
+use wire::{Line, Page, is_before};
 
 /// Objects in a page of a list: kubectl's number, at which a page of usual objects is a few megabytes.
 const PAGE: &str = "500";
@@ -98,10 +99,19 @@ pub struct Watcher {
     path: String,
     known: Known,
     failures: Backoff,
-    /// The last failure, as long as it lasts.
-    trouble: Option<Option<u16>>,
+    trouble: Trouble,
     /// Whether the place was lost since the last good line.
     was_lost: bool,
+}
+
+/// What went wrong last, as long as it lasts.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Trouble {
+    /// Nothing.
+    #[default]
+    None,
+    /// A request or a stream, with this status if the server gave one.
+    Failed(Option<u16>),
 }
 
 /// Why a stream of changes is no longer read.
@@ -116,31 +126,6 @@ enum End {
     Failed(Error),
 }
 
-#[derive(Deserialize)]
-struct Line<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Text<'a>,
-    #[serde(borrow)]
-    object: &'a RawValue,
-}
-
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(default)]
-    metadata: PageMetadata,
-    #[serde(borrow, default)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct PageMetadata {
-    #[serde(default)]
-    resource_version: Option<String>,
-    #[serde(default, rename = "continue")]
-    next: Option<String>,
-}
-
 impl Watcher {
     /// Returns a watcher that has seen nothing yet.
     ///
@@ -150,7 +135,7 @@ impl Watcher {
         let path = address::collection(&resource, namespace)?;
         let pauses = client.networking().error_backoffs.clone();
         let failures = if pauses.is_empty() { Backoff::new(FAILURE_PAUSES.map(Duration::from_secs)) } else { Backoff::new(pauses) };
-        Ok(Self { client, resource, path, known: Known::default(), failures, trouble: None, was_lost: false })
+        Ok(Self { client, resource, path, known: Known::default(), failures, trouble: Trouble::None, was_lost: false })
     }
 
     /// Returns how many objects there are, as far as the watcher knows.
@@ -255,6 +240,7 @@ impl Watcher {
                 }
                 Err(error) => return self.wait_after(&error, sink).await,
             };
+            self.recovered();
             let opened_at = Instant::now();
             let (lines, end) = self.follow(stream, version, sink).await;
             let has_worked = lines > 0 || opened_at.elapsed() >= WORKING;
@@ -265,7 +251,6 @@ impl Watcher {
                 End::Closed => {}
             }
             if has_worked {
-                self.recovered();
                 self.failures.reset();
                 empty.reset();
             } else {
@@ -404,7 +389,7 @@ impl Watcher {
     /// Tells whether the server is behind our version, as after a restore from a backup. Such a server would keep a watch open and say nothing.
     async fn is_behind(&self, version: &str) -> Result<bool, Error> {
         let request = Request::get(self.path.clone() + &address::query(&[("limit", "1")])).repeated(Repeat::Never);
-        let response = self.client.request(&request).await?;
+        let response = in_time(self.client.opening_limit(), self.client.request(&request)).await?;
         let page: Page<'_> = serde_json::from_slice(&response.body).map_err(payload)?;
         Ok(page.metadata.resource_version.is_some_and(|current| is_before(&current, version)))
     }
@@ -423,18 +408,18 @@ impl Watcher {
         let asked = error.retry_after().unwrap_or_default();
         let pause = if self.client.networking().enforce_retry_after && !asked.is_zero() { asked } else { pause.max(asked) };
         let is_refused = error.status().is_some_and(|status| status < 429);
-        if is_refused && self.trouble == Some(error.status()) {
+        if is_refused && self.trouble == Trouble::Failed(error.status()) {
             debug!(resource = %self.resource, path = self.path, error = error.chain(), ?pause, "The resource still cannot be watched.");
         } else {
             error!(resource = %self.resource, path = self.path, error = error.chain(), ?pause, "The resource cannot be watched. Trying again.");
         }
-        self.trouble = Some(error.status());
+        self.trouble = Trouble::Failed(error.status());
         sink.troubled(error);
         sleep(pause).await;
     }
 
     fn recovered(&mut self) {
-        if self.trouble.take().is_some() {
+        if std::mem::take(&mut self.trouble) != Trouble::None {
             info!(resource = %self.resource, path = self.path, "The resource is watched again.");
         }
     }
@@ -442,14 +427,6 @@ impl Watcher {
 
 fn payload(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::Payload(Box::new(error))
-}
-
-/// Compares versions where they are numbers, as they are on all API servers that are known.
-fn is_before(version: &str, other: &str) -> bool {
-    match (version.parse::<u64>(), other.parse::<u64>()) {
-        (Ok(version), Ok(other)) => version < other,
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -62,9 +62,8 @@ impl Pattern {
         };
         let name: Vec<char> = name.chars().collect();
         let first = globs.first().is_some_and(|glob| glob.matches(&name));
-        globs.iter().skip(1).fold(first, |matched, glob| match glob.excludes {
-            true => matched && !glob.matches(&name),
-            false => matched || (first && glob.matches(&name)),
+        globs.iter().skip(1).fold(first, |matched, glob| {
+            if glob.excludes { matched && !glob.matches(&name) } else { matched || (first && glob.matches(&name)) }
         })
     }
 
@@ -96,15 +95,10 @@ pub fn revise(served: &mut BTreeSet<String>, patterns: &[Pattern], sighting: Sig
     let is_leaving = sighting == Sighting::Deleted || (namespace.is_deleting() && !conditions.is_empty());
     let is_blocked = conditions.iter().any(|condition| condition.get("status").is_some_and(|status| status == "True"));
     let name = namespace.name();
-    match (is_leaving, is_blocked) {
-        (true, true) => {}
-        (true, false) => {
-            served.remove(name);
-        }
-        (false, _) if any_matches(patterns, name) => {
-            served.insert(name.to_owned());
-        }
-        (false, _) => {}
+    if is_leaving && !is_blocked {
+        served.remove(name);
+    } else if !is_leaving && any_matches(patterns, name) {
+        served.insert(name.to_owned());
     }
 }
 

@@ -45,6 +45,14 @@ impl Resource {
         self.verbs.iter().any(|offered| offered == verb)
     }
 
+    /// Tells whether the server describes the kind in the same way, beyond its identity.
+    pub fn has_same_details(&self, other: &Self) -> bool {
+        let names =
+            |resource: &Self| (resource.kind.clone(), resource.singular.clone(), resource.shortcuts.clone(), resource.categories.clone());
+        let abilities = |resource: &Self| (resource.subresources.clone(), resource.verbs.clone(), resource.namespaced, resource.preferred);
+        self == other && names(self) == names(other) && abilities(self) == abilities(other)
+    }
+
     fn identity(&self) -> (&str, &str, &str) {
         (&self.group, &self.version, &self.plural)
     }

@@ -427,7 +427,7 @@ impl<W: World> Cycle<'_, W> {
             self.world.tell(Telling::debug(format!("Sleeping for {}{cap} seconds for the delayed handlers.", float(delay))));
         }
         let is_full = self.mailbox.sleep(Duration::try_from(SignedDuration::from_secs_f64(limit)).unwrap_or_default()).await;
-        if has_content {
+        if has_content || self.mailbox.is_closed() {
             return Ok(());
         }
         if !is_full {

@@ -55,6 +55,11 @@ impl Mailbox {
         self.arrived.notify_one();
     }
 
+    /// Tells whether nothing will come any more.
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().is_closed
+    }
+
     /// Tells whether no events wait.
     pub fn is_empty(&self) -> bool {
         self.state.lock().events.is_empty()
@@ -81,7 +86,7 @@ impl Mailbox {
         }
     }
 
-    /// Sleeps, but not longer than until an event waits. Returns whether it slept in full.
+    /// Sleeps, but not longer than until an event waits or the mailbox is closed. Returns whether it slept in full.
     ///
     /// *Cancel safety*: the sleep may be dropped.
     pub async fn sleep(&self, duration: Duration) -> bool {
@@ -89,7 +94,7 @@ impl Mailbox {
             return true;
         }
         let deadline = tokio::time::Instant::now() + duration;
-        while self.is_empty() {
+        while self.is_empty() && !self.is_closed() {
             if tokio::time::timeout_at(deadline, self.arrived.notified()).await.is_err() {
                 return true;
             }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
+use crate::cluster;
 use crate::handling::progress::seconds_between;
 use crate::handling::telling::seconds;
 use crate::handling::{Moment, Telling};
@@ -85,8 +85,8 @@ impl<W: World> Worker<W> {
     }
 
     async fn take_up(&mut self, event: Event) {
-        let body = match serde_json::from_str::<Value>(&event.raw) {
-            Ok(value) => Body::from(value),
+        let body = match cluster::watch::read(&event.raw, &self.served.resource) {
+            Ok(body) => body,
             Err(error) => {
                 self.world.tell(Telling::error(format!("Ignoring an event with an object that is no JSON: {error}")));
                 return;

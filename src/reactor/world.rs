@@ -1,5 +1,7 @@
 //! What a cycle needs of the world around it: somebody who runs scripts, somebody who sends patches, a clock, and an ear.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 
 use crate::cluster::Applied;
@@ -51,5 +53,5 @@ pub trait World: Send + Sync {
     fn waits(&self, _delays: &[f64]) {}
 
     /// Notes that an object is gone for good.
-    fn forget(&self, _memo: &str) {}
+    fn forget(&self, _memo: &Arc<str>) {}
 }

@@ -1,0 +1,60 @@
+//! `kopfd check`: all mistakes of manifests and scripts at once.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::manifest::{self, Loaded, Severity};
+
+use super::diagnostics;
+
+/// What to check, and how to tell.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Manifests, or directories whose `*.yaml` and `*.yml` files are read.
+    #[arg(long, short, value_name = "FILE|DIR", num_args = 1.., default_value = ".", env = "KOPFD_CONFIG", value_delimiter = ',')]
+    config: Vec<PathBuf>,
+
+    /// The form of the output.
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Output {
+    /// For people: each diagnostic with the line that it is about.
+    Text,
+    /// For editors and pipelines: one document with all diagnostics.
+    Json,
+}
+
+/// Checks, prints, and returns the exit code.
+pub fn run(options: &Options) -> u8 {
+    let loaded = manifest::load(&options.config);
+    let text = match options.output {
+        Output::Text => format!("{}{}\n", diagnostics::render(&loaded.diagnostics), summary(&loaded)),
+        Output::Json => format!("{:#}\n", diagnostics::to_json(&loaded.diagnostics)),
+    };
+    let mut stdout = anstream::stdout().lock();
+    // A reader that has gone away, such as `head`, is not a mistake in the manifest.
+    drop(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()));
+    if loaded.has_errors() { super::FAILED } else { super::DONE }
+}
+
+fn summary(loaded: &Loaded) -> String {
+    let count = |severity: Severity| loaded.diagnostics.iter().filter(|one| one.severity == severity).count();
+    let counts = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Hint, "hint")];
+    let parts: Vec<String> = counts
+        .into_iter()
+        .map(|(severity, word)| (count(severity), word))
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, word)| format!("{number} {word}{}", if number == 1 { "" } else { "s" }))
+        .collect();
+    let names: Vec<&str> = loaded.operators.iter().map(|operator| operator.name.as_str()).filter(|name| !name.is_empty()).collect();
+    match (parts.is_empty(), names.is_empty()) {
+        (true, _) => format!("no mistakes in {}", names.join(", ")),
+        (false, true) => parts.join(", "),
+        (false, false) => format!("{} in {}", parts.join(", "), names.join(", ")),
+    }
+}

@@ -1,0 +1,231 @@
+//! `kopfd run`: serves the operators of some manifests until a signal comes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, ValueEnum};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{error, info, warn};
+
+use crate::cluster::{self, Client, config};
+use crate::kit::{Clock, Stop, Tasks};
+use crate::manifest::{self, Diagnostic, Operator};
+use crate::object::namespace::Pattern;
+use crate::reactor::Scope;
+use crate::reactor::operator::{self, ServeError, Shared};
+use crate::telemetry::{self, Verbosity};
+
+use super::{DONE, ENDED_AT_ONCE, FAILED, MISUNDERSTOOD, diagnostics};
+
+/// How long the last tasks may take after everything was told to stop.
+const LAST_TASKS: Duration = Duration::from_secs(5);
+
+/// Runs the operators of one or several manifests.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// A manifest, or a directory with manifests. May be repeated.
+    #[arg(long, short = 'c', env = "KOPFD_CONFIG", value_name = "FILE|DIR", required = true, value_delimiter = ',')]
+    pub config: Vec<PathBuf>,
+    /// Serve all namespaces. This is the default.
+    #[arg(long, short = 'A', env = "KOPFD_ALL_NAMESPACES", conflicts_with = "namespaces")]
+    pub all_namespaces: bool,
+    /// Serve the namespaces of a pattern, such as `prod-*,!prod-test`. May be repeated. [env: KOPFD_NAMESPACES, separated by spaces]
+    #[arg(long = "namespace", short = 'n', value_name = "PATTERN")]
+    pub namespaces: Vec<String>,
+    /// The kubeconfig file.
+    #[arg(long, env = "KOPFD_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig.
+    #[arg(long, env = "KOPFD_CONTEXT", value_name = "NAME")]
+    pub context: Option<String>,
+    /// How lines are logged.
+    #[command(flatten)]
+    pub logging: LoggingOptions,
+}
+
+/// How lines are logged.
+#[derive(Debug, Args)]
+pub struct LoggingOptions {
+    /// Log why the engine does what it does.
+    #[arg(long, short, env = "KOPFD_VERBOSE")]
+    pub verbose: bool,
+    /// Log everything, of the libraries too.
+    #[arg(long, short, env = "KOPFD_DEBUG")]
+    pub debug: bool,
+    /// Log only warnings and errors.
+    #[arg(long, short, env = "KOPFD_QUIET")]
+    pub quiet: bool,
+    /// The form of log lines.
+    #[arg(long, env = "KOPFD_LOG_FORMAT", value_name = "FORMAT", default_value = "full", ignore_case = true)]
+    pub log_format: LogFormat,
+    /// The key of the object's reference in JSON lines.
+    #[arg(long, env = "KOPFD_LOG_REFKEY", value_name = "KEY", default_value = "object")]
+    pub log_refkey: String,
+    /// Begin lines with the object: `--log-prefix`, or `--log-prefix=false`. By default all forms but JSON do.
+    #[arg(long, env = "KOPFD_LOG_PREFIX", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub log_prefix: Option<bool>,
+    /// Do not begin lines with the object.
+    #[arg(long, conflicts_with = "log_prefix", action = ArgAction::SetTrue)]
+    pub no_log_prefix: bool,
+}
+
+/// The form of log lines.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum LogFormat {
+    /// The message alone.
+    Plain,
+    /// Time, logger, level, message.
+    Full,
+    /// One JSON object a line.
+    Json,
+}
+
+impl LoggingOptions {
+    fn telemetry(&self) -> telemetry::Options {
+        telemetry::Options {
+            format: match self.log_format {
+                LogFormat::Plain => telemetry::Format::Plain,
+                LogFormat::Full => telemetry::Format::Full,
+                LogFormat::Json => telemetry::Format::Json,
+            },
+            verbosity: match (self.debug, self.verbose, self.quiet) {
+                (true, _, _) => Verbosity::Debug,
+                (_, true, _) => Verbosity::Verbose,
+                (_, _, true) => Verbosity::Quiet,
+                _ => Verbosity::Normal,
+            },
+            reference_key: self.log_refkey.clone(),
+            prefix: if self.no_log_prefix { Some(false) } else { self.log_prefix },
+        }
+    }
+}
+
+impl Options {
+    fn scope(&self) -> Result<Scope, &'static str> {
+        let named = std::env::var("KOPFD_NAMESPACES").unwrap_or_default();
+        let mut patterns = self.namespaces.clone();
+        if patterns.is_empty() {
+            patterns = named.split_whitespace().map(str::to_owned).collect();
+        }
+        match (self.all_namespaces, patterns.is_empty()) {
+            (true, false) => Err("either all namespaces are served, or some: -A and KOPFD_NAMESPACES exclude each other"),
+            (_, true) => Ok(Scope::Cluster),
+            (_, false) => Ok(Scope::Namespaces(patterns.iter().map(|pattern| Pattern::of_globs(pattern)).collect())),
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(options: &Options) -> u8 {
+    let scope = match options.scope() {
+        Ok(scope) => scope,
+        Err(problem) => {
+            super::complain(problem);
+            return MISUNDERSTOOD;
+        }
+    };
+    let Some(operators) = load(&options.config) else { return FAILED };
+    let clock = Clock::system();
+    telemetry::start(options.logging.telemetry(), clock.clone());
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("kopfd").build() {
+        Ok(runtime) => runtime,
+        Err(problem) => {
+            super::complain(&format!("cannot start the threads of the engine: {problem}"));
+            return FAILED;
+        }
+    };
+    let code = runtime.block_on(serve(operators, options, scope, clock));
+    runtime.shutdown_timeout(LAST_TASKS);
+    code
+}
+
+/// Returns the operators of the manifests, or nothing after having told what is wrong with them.
+fn load(paths: &[PathBuf]) -> Option<Vec<Operator>> {
+    let loaded = manifest::load(paths);
+    let mut found = loaded.diagnostics;
+    if !found.iter().any(Diagnostic::is_error) {
+        found.extend(loaded.operators.iter().flat_map(Operator::refuse_unsupported));
+    }
+    diagnostics::print(&found);
+    (!found.iter().any(Diagnostic::is_error)).then_some(loaded.operators)
+}
+
+async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock: Clock) -> u8 {
+    let stop = Stop::new();
+    let ultimate = operators.iter().filter_map(|operator| operator.settings.process.ultimate_exiting_timeout).reduce(f64::max);
+    let mut watchdog = Tasks::default();
+    watchdog.spawn("signals", obey_signals(stop.clone(), ultimate));
+    let shared = Shared { clock, scope };
+    let mut tasks: Tasks<Result<(), ServeError>> = Tasks::default();
+    let mut is_failed = false;
+    for operator in operators {
+        let name = operator.name.clone();
+        info!(target: "kopfd", version = env!("CARGO_PKG_VERSION"), "Operator '{name}' starts.");
+        match connect(options, &operator, &shared.clock).await {
+            Ok(client) => tasks.spawn(name, operator::serve(operator, client, shared.clone(), stop.child())),
+            Err(failure) => {
+                error!(target: "kopfd", "Cannot connect to the cluster: {}", failure.chain());
+                is_failed = true;
+                stop.request("an operator cannot start");
+            }
+        }
+    }
+    while let Some(ended) = tasks.next_ended().await {
+        let name = ended.name;
+        match ended.result {
+            Some(Ok(Ok(()))) => info!(target: "kopfd", "Operator '{name}' has stopped."),
+            Some(Ok(Err(failure))) => {
+                error!(target: "kopfd", "Operator '{name}' cannot go on: {}", chain(&failure));
+                is_failed = true;
+            }
+            Some(Err(panic)) => {
+                error!(target: "kopfd", "Operator '{name}' has failed because of a defect of the engine: {panic}");
+                is_failed = true;
+            }
+            None => {}
+        }
+        if is_failed {
+            stop.request("an operator cannot go on");
+        }
+    }
+    if is_failed { FAILED } else { DONE }
+}
+
+async fn connect(options: &Options, operator: &Operator, clock: &Clock) -> Result<Client, cluster::Error> {
+    let (networking, watching) = operator::connection(&operator.settings);
+    let places = config::Options { kubeconfig: options.kubeconfig.clone(), context: options.context.clone(), networking, watching };
+    Client::connect(places, clock.clone()).await
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// The first signal asks everything to stop; the second one, or too long a wait, ends the process at once.
+async fn obey_signals(stop: Stop, ultimate: Option<f64>) {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+        warn!(target: "kopfd", "Signals cannot be heard. The process can only be killed.");
+        return;
+    };
+    let mut next = async || {
+        tokio::select! {
+            _ = interrupt.recv() => "SIGINT",
+            _ = terminate.recv() => "SIGTERM",
+        }
+    };
+    let first = next().await;
+    info!(target: "kopfd", "Signal {first} is received. The operator is stopping.");
+    stop.request(first);
+    let patience = ultimate.map_or(Duration::MAX, |seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+    match tokio::time::timeout(patience, next()).await {
+        Ok(second) => warn!(target: "kopfd", "Signal {second} is received again. The process ends at once."),
+        Err(_) => error!(target: "kopfd", "The operator does not stop in time. The process ends at once."),
+    }
+    std::process::exit(i32::from(ENDED_AT_ONCE));
+}

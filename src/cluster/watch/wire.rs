@@ -1,0 +1,42 @@
+//! What lists and watches look like on the wire, as far as a watcher reads them.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::super::head::Text;
+
+/// One line of a watch.
+#[derive(Deserialize)]
+pub(super) struct Line<'a> {
+    #[serde(borrow, rename = "type")]
+    pub(super) kind: Text<'a>,
+    #[serde(borrow)]
+    pub(super) object: &'a RawValue,
+}
+
+/// One page of a list. Servers written in Go send null for an empty list.
+#[derive(Deserialize)]
+pub(super) struct Page<'a> {
+    #[serde(default)]
+    pub(super) metadata: PageMetadata,
+    #[serde(borrow, default)]
+    pub(super) items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PageMetadata {
+    #[serde(default)]
+    pub(super) resource_version: Option<String>,
+    /// Where the next page begins; missing or empty on the last one.
+    #[serde(default, rename = "continue")]
+    pub(super) next: Option<String>,
+}
+
+/// Compares versions where they are numbers, as they are on all API servers that are known.
+pub(super) fn is_before(version: &str, other: &str) -> bool {
+    match (version.parse::<u64>(), other.parse::<u64>()) {
+        (Ok(version), Ok(other)) => version < other,
+        _ => false,
+    }
+}

@@ -1,0 +1,36 @@
+//! Manifests: YAML as people write it becomes a checked [`Operator`], or a list of diagnostics.
+//!
+//! All mistakes are found at once, each with its place and a way out. Nothing here talks to a cluster or runs a handler.
+
+mod activities;
+mod background;
+mod binding;
+mod budgets;
+mod crds;
+mod document;
+mod draft;
+mod filters;
+mod handlers;
+mod neighbours;
+mod reader;
+mod reconcile;
+mod scripts;
+mod selectors;
+mod settings_reader;
+mod source;
+mod storages;
+mod suggest;
+mod tree;
+mod values;
+mod webhooks;
+
+pub mod admission;
+pub mod diagnostic;
+pub mod load;
+pub mod operator;
+pub mod settings;
+
+pub use diagnostic::{Diagnostic, Severity, Snippet};
+pub use load::{Loaded, load, read};
+pub use operator::{Activity, Conversion, Daemon, Index, Operator, Reconcile, Schedule, Timer, Unsupported, Webhook};
+pub use settings::Settings;

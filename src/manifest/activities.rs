@@ -1,0 +1,83 @@
+//! Activities and schedules: what is called for the operator, not for an object.
+
+use std::collections::HashMap;
+
+use crate::handling::Policy;
+use crate::script::BindingKind;
+
+use super::binding::{BINDING, Ids, Request, misplaced};
+use super::diagnostic::Severity;
+use super::draft::{Draft, POLICY, Script};
+use super::operator::{Activity, Moment, Schedule};
+use super::reader::Item;
+
+const MOMENTS: [(&str, Moment, BindingKind, &str); 4] = [
+    ("startup", Moment::Startup, BindingKind::Startup, "a startup activity"),
+    ("cleanup", Moment::Cleanup, BindingKind::Activity, "a cleanup activity"),
+    ("login", Moment::Login, BindingKind::Login, "a login activity"),
+    ("probe", Moment::Probe, BindingKind::Activity, "a probe"),
+];
+
+impl Draft<'_> {
+    /// Reads `spec.activities`.
+    pub fn activities(&mut self, item: &Item<'_>) {
+        let reader = self.reader;
+        let Some(fields) = reader.fields(item, "the activities", &MOMENTS.map(|(key, ..)| key)) else { return };
+        let mut is_any = false;
+        for (key, on, kind, noun) in MOMENTS {
+            let mut ids = Ids::default();
+            for item in reader.list_of(&fields, key) {
+                is_any = true;
+                self.activity(&item, on, (kind, noun), &mut ids);
+            }
+        }
+        if is_any {
+            self.unsupported(Severity::Error, item, "activities");
+        }
+    }
+
+    fn activity(&mut self, item: &Item<'_>, on: Moment, what: (BindingKind, &'static str), ids: &mut Ids) {
+        let (kind, noun) = what;
+        let known = [&BINDING[..], &POLICY].concat();
+        let Some(fields) = self.reader.fields_but(item, noun, &known, |key| misplaced(noun, key)) else { return };
+        let script = self.script(&fields, &Script::None);
+        let policy = self.policy(&fields, &Policy::default());
+        let request = Request { kind, script: &script, suffix: None, deadline: None };
+        let Some(bound) = self.bind(&fields, &request) else { return };
+        self.register(ids, &bound, noun);
+        self.operator.activities.push(Activity { id: bound.id, target: bound.target, on, policy });
+    }
+
+    /// Reads `spec.schedules`.
+    pub fn schedules(&mut self, item: &Item<'_>) {
+        let items = self.reader.list(item);
+        let mut ids = HashMap::new();
+        for item in &items {
+            self.schedule(item, &mut ids);
+        }
+        if !items.is_empty() {
+            self.unsupported(Severity::Error, item, "schedules");
+        }
+    }
+
+    fn schedule(&mut self, item: &Item<'_>, ids: &mut HashMap<String, usize>) {
+        let reader = self.reader;
+        let known = [&BINDING[..], &POLICY, &["cron", "timezone", "missed"]].concat();
+        let Some(fields) = reader.fields_but(item, "a schedule", &known, |key| misplaced("a schedule", key)) else { return };
+        let script = self.script(&fields, &Script::None);
+        reader.required(&fields, "cron", "add such as `cron: \"*/5 * * * *\"`");
+        let ticks = self.ticks(&fields);
+        let missed = fields.get("missed").and_then(|item| reader.word(&item, &["skip", "once"]));
+        let policy = self.policy(&fields, &Policy::default());
+        let request = Request { kind: BindingKind::Schedule, script: &script, suffix: None, deadline: None };
+        let Some(bound) = self.bind(&fields, &request) else { return };
+        if let Some(line) = ids.insert(bound.id.clone(), bound.spot.line) {
+            let message = format!("the id `{}` is taken by another schedule in line {line}", bound.id);
+            let hint = "give one of them an `id` of its own".to_owned();
+            reader.tell(Severity::Error, bound.spot, &bound.path, message, Some(hint));
+        }
+        let Some(ticks) = ticks else { return };
+        let catches_up = missed == Some("once");
+        self.operator.schedules.push(Schedule { id: bound.id, target: bound.target, ticks, catches_up, policy });
+    }
+}

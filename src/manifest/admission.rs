@@ -1,0 +1,175 @@
+//! The server of admission webhooks, as it is declared in the settings.
+
+use super::reader::{Item, Reader};
+
+/// A declared server of webhooks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdmissionServer {
+    /// Which kind of server or tunnel.
+    pub kind: ServerKind,
+    /// The address to bind; none means all interfaces.
+    pub addr: Option<String>,
+    /// The port; none means a free one.
+    pub port: Option<u16>,
+    /// The prefix of the paths.
+    pub path: Option<String>,
+    /// The host that is told to the API server.
+    pub host: Option<String>,
+    /// Whether it is plain HTTP.
+    pub insecure: bool,
+    /// The certificate and its authority.
+    pub certificate: Certificate,
+    /// How certificates of clients are verified.
+    pub verification: Verification,
+    /// More names of a self-signed certificate.
+    pub extra_sans: Vec<String>,
+    /// The seconds between looks at the files.
+    pub file_check_interval: f64,
+    /// The account and the place of a tunnel.
+    pub tunnel: Tunnel,
+}
+
+/// The certificate of a server and its authority.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Certificate {
+    /// The authority, as text.
+    pub cadata: Option<String>,
+    /// The authority, as a file.
+    pub cafile: Option<String>,
+    /// Where the authority in use is written.
+    pub cadump: Option<String>,
+    /// The file of the certificate.
+    pub certfile: Option<String>,
+    /// The file of the private key.
+    pub pkeyfile: Option<String>,
+    /// The password of the private key.
+    pub password: Option<String>,
+}
+
+/// How certificates of clients are verified.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Verification {
+    /// `none`, `optional`, or `required`.
+    pub mode: Option<String>,
+    /// Authorities, as a file.
+    pub cafile: Option<String>,
+    /// Authorities, as a directory.
+    pub capath: Option<String>,
+    /// Authorities, as text.
+    pub cadata: Option<String>,
+}
+
+/// The account and the place of a tunnel.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Tunnel {
+    /// The token of the account.
+    pub token: Option<String>,
+    /// The region.
+    pub region: Option<String>,
+    /// The program to start.
+    pub binary: Option<String>,
+}
+
+/// Kinds of servers and tunnels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerKind {
+    /// A plain server.
+    Server,
+    /// A server for K3d.
+    K3d,
+    /// A server for Minikube.
+    Minikube,
+    /// A server for Docker Desktop.
+    DockerDesktop,
+    /// A tunnel through ngrok.
+    Ngrok,
+    /// A server whose host is guessed from the cluster.
+    AutoServer,
+    /// A server if the cluster is known, else a tunnel.
+    AutoTunnel,
+}
+
+const KINDS: [(&str, ServerKind); 7] = [
+    ("server", ServerKind::Server),
+    ("k3d", ServerKind::K3d),
+    ("minikube", ServerKind::Minikube),
+    ("dockerDesktop", ServerKind::DockerDesktop),
+    ("ngrok", ServerKind::Ngrok),
+    ("autoServer", ServerKind::AutoServer),
+    ("autoTunnel", ServerKind::AutoTunnel),
+];
+
+const SERVER_KEYS: [&str; 18] = [
+    "kind",
+    "addr",
+    "port",
+    "path",
+    "host",
+    "insecure",
+    "cadata",
+    "cafile",
+    "cadump",
+    "certfile",
+    "pkeyfile",
+    "password",
+    "extraSans",
+    "verifyMode",
+    "verifyCafile",
+    "verifyCapath",
+    "verifyCadata",
+    "fileCheckInterval",
+];
+
+/// Reads `settings.admission.server`.
+pub fn read(reader: &Reader, item: &Item<'_>) -> Option<AdmissionServer> {
+    let kind = item.node.get("kind").and_then(|node| node.text()).and_then(kind_of);
+    let known: &[&'static str] = match kind {
+        Some(ServerKind::Ngrok) => &["kind", "addr", "port", "path", "token", "region", "binary"],
+        Some(ServerKind::AutoTunnel) => &["kind", "addr", "port", "path"],
+        _ => &SERVER_KEYS,
+    };
+    let fields = reader.fields(item, "an admission server", known)?;
+    let text = |key: &str| reader.string(&fields, key);
+    let words: Vec<&str> = KINDS.iter().map(|(word, _)| *word).collect();
+    let hint = format!("`kind` is one of {}", words.join(", "));
+    let kind = reader.required(&fields, "kind", &hint).and_then(|item| reader.word(&item, &words)).and_then(kind_of);
+    let port = fields.get("port").and_then(|item| {
+        let port = reader.whole(&item, 1)?;
+        let narrow = u16::try_from(port).ok();
+        if narrow.is_none() {
+            reader.error(&item, "`port` must be at most 65535");
+        }
+        narrow
+    });
+    let mut file_check_interval = 60.0;
+    reader.set(&fields, "fileCheckInterval", &mut file_check_interval, Reader::duration);
+    Some(AdmissionServer {
+        kind: kind?,
+        addr: text("addr"),
+        port,
+        path: text("path"),
+        host: text("host"),
+        insecure: reader.flag(&fields, "insecure").unwrap_or(false),
+        certificate: Certificate {
+            cadata: text("cadata"),
+            cafile: text("cafile"),
+            cadump: text("cadump"),
+            certfile: text("certfile"),
+            pkeyfile: text("pkeyfile"),
+            password: text("password"),
+        },
+        verification: Verification {
+            mode: fields.get("verifyMode").and_then(|item| reader.word(&item, &["none", "optional", "required"])).map(str::to_owned),
+            cafile: text("verifyCafile"),
+            capath: text("verifyCapath"),
+            cadata: text("verifyCadata"),
+        },
+        extra_sans: reader.list_of(&fields, "extraSans").iter().filter_map(|item| reader.owned(item)).collect(),
+        file_check_interval,
+        tunnel: Tunnel { token: text("token"), region: text("region"), binary: text("binary") },
+    })
+}
+
+fn kind_of(word: &str) -> Option<ServerKind> {
+    KINDS.iter().find(|(known, _)| *known == word).map(|(_, kind)| *kind)
+}

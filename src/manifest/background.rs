@@ -1,0 +1,237 @@
+//! Timers, daemons, and indexes.
+
+use std::str::FromStr;
+
+use croner::Cron;
+use jiff::tz::TimeZone;
+
+use crate::handling::{Handler, On, Policy};
+use crate::script::BindingKind;
+
+use super::binding::{BINDING, Ids, Request, is_identifier, misplaced};
+use super::draft::{Block, Draft, POLICY, Script};
+use super::filters::{Asking, FILTERS};
+use super::operator::{Concern, Daemon, Delay, Index, Rhythm, Ticks, Timer};
+use super::reader::{Fields, Item};
+use super::tree::Kind;
+
+/// Names that scripts know as arguments, so that no index can have them.
+const ARGUMENTS: [&str; 39] = [
+    "body",
+    "spec",
+    "meta",
+    "status",
+    "labels",
+    "annotations",
+    "name",
+    "namespace",
+    "uid",
+    "resource",
+    "patch",
+    "memo",
+    "logger",
+    "param",
+    "retry",
+    "started",
+    "runtime",
+    "reason",
+    "old",
+    "new",
+    "diff",
+    "event",
+    "type",
+    "stopped",
+    "dryrun",
+    "operation",
+    "subresource",
+    "userinfo",
+    "sslpeer",
+    "headers",
+    "warnings",
+    "activity",
+    "settings",
+    "kwargs",
+    "value",
+    "children",
+    "related",
+    "version",
+    "scheduled_at",
+];
+
+impl Draft<'_> {
+    /// Reads one item of `timers`.
+    pub fn timer(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
+        let reader = self.reader;
+        let own = ["interval", "cron", "timezone", "sharp", "idle", "initialDelay"];
+        let known = [&BINDING[..], &FILTERS, &POLICY, &own].concat();
+        let Some(fields) = reader.fields_but(item, "a timer", &known, |key| misplaced("a timer", key)) else { return };
+        let script = self.script(&fields, &block.script);
+        let asking = Asking { kind: BindingKind::Timer, script: script.clone() };
+        let rhythm = self.rhythm(&fields);
+        let idle = fields.get("idle").and_then(|item| reader.duration(&item));
+        if !["interval", "cron", "idle"].iter().any(|key| fields.mentions(key)) {
+            reader.warn(item, "the timer runs only once", "add `interval`, `cron`, or `idle`");
+        }
+        let initial_delay = self.delay(&fields, &asking);
+        if let Some(handler) = self.spawned(&fields, block, ids, (&script, &asking), On::Timer) {
+            self.operator.timers.push(Timer { handler, rhythm, idle, initial_delay });
+        }
+    }
+
+    /// Reads one item of `daemons`.
+    pub fn daemon(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
+        let reader = self.reader;
+        let own = ["initialDelay", "cancellationBackoff", "cancellationTimeout", "cancellationPolling"];
+        let known = [&BINDING[..], &FILTERS, &POLICY, &own].concat();
+        let Some(fields) = reader.fields_but(item, "a daemon", &known, |key| misplaced("a daemon", key)) else { return };
+        let script = self.script(&fields, &block.script);
+        let asking = Asking { kind: BindingKind::Daemon, script: script.clone() };
+        let initial_delay = self.delay(&fields, &asking);
+        let seconds = |key: &str| fields.get(key).and_then(|item| reader.duration(&item));
+        let backoff = seconds("cancellationBackoff");
+        let (timeout, polling) = (seconds("cancellationTimeout"), seconds("cancellationPolling"));
+        if let Some(handler) = self.spawned(&fields, block, ids, (&script, &asking), On::Daemon) {
+            self.operator.daemons.push(Daemon {
+                handler,
+                initial_delay,
+                cancellation_backoff: backoff,
+                cancellation_timeout: timeout,
+                cancellation_polling: polling,
+            });
+        }
+    }
+
+    /// Reads one item of `indexes`.
+    pub fn index(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
+        let reader = self.reader;
+        let known = [&BINDING[..], &FILTERS, &POLICY].concat();
+        let Some(fields) = reader.fields_but(item, "an index", &known, |key| misplaced("an index", key)) else { return };
+        let script = self.script(&fields, &block.script);
+        let asking = Asking { kind: BindingKind::Index, script: script.clone() };
+        let field = self.field(&fields);
+        let filters = self.filters(&fields, block, field.as_ref(), &asking);
+        let policy = self.policy(&fields, &Policy::default());
+        self.know_index(&fields);
+        let request = Request { kind: BindingKind::Index, script: &script, suffix: None, deadline: None };
+        let Some(bound) = self.bind(&fields, &request) else { return };
+        let place = fields.get("id").or_else(|| fields.get("fn")).unwrap_or_else(|| item.clone());
+        if !is_identifier(&bound.id) {
+            let hint = "scripts read it as a variable: use letters, digits and `_`, and begin with a letter";
+            reader.error_with(&place, format!("`{}` cannot be the id of an index", bound.id), hint);
+            return;
+        }
+        if ARGUMENTS.contains(&bound.id.as_str()) {
+            let hint = "scripts would not see the argument of that name any more: choose another `id`";
+            reader.error_with(&place, format!("`{}` is the name of an argument, and cannot be the id of an index", bound.id), hint);
+            return;
+        }
+        self.register(ids, &bound, "an index");
+        let concern = Concern { selectors: block.selectors.clone(), field, filters };
+        self.operator.indexes.push(Index { id: bound.id, target: bound.target, function: bound.function, concern, policy });
+    }
+
+    /// Scripts may name the index, even if there is something wrong with it.
+    fn know_index(&mut self, fields: &Fields<'_>) {
+        self.is_unready |= fields.mentions("id") && fields.get("id").is_none();
+        let name = fields.get("id").or_else(|| fields.get("fn"));
+        let Some(name) = name.as_ref().and_then(|item| item.node.text()) else { return };
+        let indexes = &mut self.operator.declaration.indexes;
+        if is_identifier(name) && !ARGUMENTS.contains(&name) && !indexes.iter().any(|known| known == name) {
+            indexes.push(name.to_owned());
+        }
+    }
+
+    fn spawned(&mut self, fields: &Fields<'_>, block: &Block<'_>, ids: &mut Ids, code: (&Script, &Asking), on: On) -> Option<Handler> {
+        let (script, asking) = code;
+        let field = self.field(fields);
+        let filters = self.filters(fields, block, field.as_ref(), asking);
+        let policy = self.policy(fields, &self.operator.defaults.clone());
+        let request = Request { kind: asking.kind, script, suffix: field.as_ref(), deadline: None };
+        let bound = self.bind(fields, &request)?;
+        let noun = if on == On::Timer { "a timer" } else { "a daemon" };
+        let is_new = self.register(ids, &bound, noun);
+        if !is_new && !self.reader.has_errors() {
+            let message = format!("{noun} with the id `{}` is declared above, and only the first one runs", bound.id);
+            self.reader.warn(&fields.item, message, "give it an `id` of its own");
+        }
+        Some(Handler {
+            id: bound.id,
+            function: bound.function,
+            target: bound.target,
+            on,
+            selectors: block.selectors.clone(),
+            field,
+            filters,
+            policy,
+            param: bound.param,
+        })
+    }
+
+    fn rhythm(&mut self, fields: &Fields<'_>) -> Rhythm {
+        let reader = self.reader;
+        let (interval, cron) = (fields.get("interval"), fields.get("cron"));
+        if let (Some(_), Some(cron)) = (&interval, &cron) {
+            reader.key_error(cron, "`interval` and `cron` exclude each other", "leave one of them out");
+        }
+        if let (Some(timezone), false) = (fields.get("timezone"), fields.mentions("cron")) {
+            reader.key_error(&timezone, "`timezone` needs `cron`", "leave it out: intervals have no time zone");
+        }
+        let seconds = interval.as_ref().and_then(|item| reader.duration(item));
+        let is_sharp = reader.flag(fields, "sharp").unwrap_or(false);
+        if let Some(sharp) = fields.get("sharp").filter(|_| is_sharp) {
+            let is_zero = seconds == Some(0.0);
+            if is_zero || !fields.mentions("interval") {
+                reader.key_error(&sharp, "`sharp` needs an `interval` of more than zero", "add `interval: 60s`, or leave `sharp` out");
+            }
+        }
+        match (self.ticks(fields), seconds) {
+            (Some(ticks), _) => Rhythm::Cron(Box::new(ticks)),
+            (None, Some(seconds)) => Rhythm::Interval { seconds, is_sharp },
+            (None, None) => Rhythm::Once,
+        }
+    }
+
+    /// Reads `cron` and `timezone`.
+    pub fn ticks(&self, fields: &Fields<'_>) -> Option<Ticks> {
+        let reader = self.reader;
+        let timezone = match fields.get("timezone") {
+            None => Some(TimeZone::UTC),
+            Some(item) => {
+                let name = &reader.text(&item)?.value;
+                let zone = TimeZone::get(name).ok();
+                if zone.is_none() {
+                    reader.error_with(&item, format!("unknown time zone `{name}`"), "write such as `Europe/Berlin` or `UTC`");
+                }
+                zone
+            }
+        };
+        let item = fields.get("cron")?;
+        let text = &reader.text(&item)?.value;
+        match Cron::from_str(text) {
+            Ok(cron) => Some(Ticks { cron, timezone: timezone? }),
+            Err(error) => {
+                let words = error.to_string();
+                let words = words.rsplit(": ").next().unwrap_or(&words).trim_end_matches('.').to_owned();
+                let hint = "write minute, hour, day, month and weekday, such as `*/5 * * * *`";
+                reader.error_with(&item, format!("bad cron expression `{text}`: {}", lower(&words)), hint);
+                None
+            }
+        }
+    }
+
+    fn delay(&mut self, fields: &Fields<'_>, asking: &Asking) -> Option<Delay> {
+        let item = fields.get("initialDelay")?;
+        if let Kind::Text(text) = &item.node.kind
+            && !text.value.trim().is_empty()
+            && !text.value.trim_start().starts_with(|c: char| c.is_ascii_digit() || c == '-')
+        {
+            return Some(Delay::Expression(self.expression(text, asking, false, true)));
+        }
+        self.reader.duration(&item).map(Delay::Seconds)
+    }
+}
+
+fn lower(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}

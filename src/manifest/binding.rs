@@ -1,0 +1,228 @@
+//! Bindings: which code is called, and under which id.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::object::FieldPath;
+use crate::script::{Binding, BindingKind, Code, Limits};
+
+use super::draft::{Draft, Script};
+use super::reader::{Fields, Item};
+use super::tree::Spot;
+
+/// Ids become names of annotations, with slashes replaced.
+static ID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[A-Za-z0-9]([A-Za-z0-9_./<>-]*[A-Za-z0-9])?$").expect("the pattern is valid"));
+static IDENTIFIER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^_*[A-Za-z][A-Za-z0-9_]*$").expect("the pattern is valid"));
+
+/// The keys of every binding.
+pub const BINDING: [&str; 6] = ["id", "fn", "run", "script", "param", "limits"];
+
+/// Keys that belong to some bindings only, and to which.
+const OWNED: [(&str, &str); 34] = [
+    ("on", "handlers and webhooks"),
+    ("field", "bindings with an object"),
+    ("value", "bindings with an object"),
+    ("labels", "bindings with an object"),
+    ("annotations", "bindings with an object"),
+    ("when", "bindings with an object"),
+    ("old", "handlers with `on: update` or `on: field`"),
+    ("new", "handlers with `on: update` or `on: field`"),
+    ("optional", "handlers with `on: delete`"),
+    ("deleted", "handlers with `on: resume`"),
+    ("interval", "timers"),
+    ("cron", "timers and schedules"),
+    ("timezone", "timers and schedules"),
+    ("sharp", "timers"),
+    ("idle", "timers"),
+    ("initialDelay", "timers and daemons"),
+    ("cancellationBackoff", "daemons"),
+    ("cancellationTimeout", "daemons"),
+    ("cancellationPolling", "daemons"),
+    ("operations", "webhooks"),
+    ("subresource", "webhooks"),
+    ("persistent", "webhooks"),
+    ("sideEffects", "webhooks"),
+    ("ignoreFailures", "webhooks"),
+    ("matchConditions", "webhooks"),
+    ("owns", "`reconcile`"),
+    ("watches", "`reconcile`"),
+    ("resync", "`reconcile`"),
+    ("prune", "`reconcile`"),
+    ("finalize", "`reconcile`"),
+    ("missed", "schedules"),
+    ("retries", "bindings that are retried"),
+    ("backoff", "bindings that are retried"),
+    ("errors", "bindings that are retried"),
+];
+
+/// Returns the words about a key that belongs to other bindings.
+pub fn misplaced(noun: &str, key: &str) -> Option<(String, String)> {
+    let (_, owner) = OWNED.iter().find(|(known, _)| *known == key)?;
+    Some((format!("`{key}` is no option of {noun}"), format!("it belongs to {owner}")))
+}
+
+/// Code that was found, and its id.
+#[derive(Debug, Clone)]
+pub struct Bound {
+    /// The id, with its suffix.
+    pub id: String,
+    /// What tells two functions apart.
+    pub function: String,
+    /// The number of the binding.
+    pub target: usize,
+    /// What is passed to it.
+    pub param: Value,
+    /// Where the id, or else the code, is written.
+    pub spot: Spot,
+    /// The way to it.
+    pub path: String,
+}
+
+/// What is asked of a binding.
+#[derive(Debug, Clone)]
+pub struct Request<'s> {
+    /// What it is called for.
+    pub kind: BindingKind,
+    /// The file of its functions.
+    pub script: &'s Script,
+    /// The field whose path is appended to the id.
+    pub suffix: Option<&'s FieldPath>,
+    /// The seconds of one call that its kind of binding has, unless the binding says otherwise.
+    pub deadline: Option<f64>,
+}
+
+/// The ids of one block: what is registered under them, what it is, and in which line.
+#[derive(Debug, Default)]
+pub struct Ids(HashMap<String, (String, &'static str, usize)>);
+
+impl Draft<'_> {
+    /// Reads which code a binding calls, and under which id.
+    pub fn bind(&mut self, fields: &Fields<'_>, request: &Request<'_>) -> Option<Bound> {
+        let found = self.code(fields, request.script);
+        let id = self.id(fields, found.as_ref().map(|(code, _)| code), request.suffix);
+        let param = fields.raw("param").map_or(Value::Null, |item| item.node.to_value());
+        let limits = self.limits(fields, request.kind, request.deadline);
+        let ((code, place), (id, spot, path)) = (found?, id?);
+        let function = match &code {
+            Code::Function { file, name } => format!("{}:{name}", file.display()),
+            Code::Inline { place, .. } => format!("{}:{}:{}", place.file.display(), place.line, place.column),
+        };
+        let is_lost = *request.script == Script::Lost;
+        let target =
+            self.add_binding(Binding { id: id.clone(), code, kind: request.kind, limits, place: self.place(place), param: param.clone() });
+        if is_lost {
+            self.lost.insert(target);
+        }
+        Some(Bound { id, function, target, param, spot, path })
+    }
+
+    /// Adds a function that is named beside the binding's own one, such as `finalize`.
+    pub fn bind_other(&mut self, item: &Item<'_>, id: &str, script: &Script, kind: BindingKind, limits: Limits) -> Option<usize> {
+        let code = self.function(item, script)?;
+        let binding = Binding { id: id.to_owned(), code, kind, limits, place: self.place(item.spot()), param: Value::Null };
+        let target = self.add_binding(binding);
+        if *script == Script::Lost {
+            self.lost.insert(target);
+        }
+        Some(target)
+    }
+
+    fn add_binding(&mut self, binding: Binding) -> usize {
+        let bindings = &mut self.operator.declaration.bindings;
+        bindings.push(binding);
+        bindings.len() - 1
+    }
+
+    fn code(&mut self, fields: &Fields<'_>, script: &Script) -> Option<(Code, Spot)> {
+        let hint = "name a function with `fn: name`, or write the code with `run: |`";
+        match (fields.get("fn"), fields.get("run")) {
+            (Some(_), Some(run)) => {
+                self.reader.key_error(&run, "`fn` and `run` exclude each other", "leave one of them out");
+                None
+            }
+            (Some(item), None) => self.function(&item, script).map(|code| (code, item.spot())),
+            (None, Some(item)) => {
+                let text = self.reader.text(&item)?;
+                let place = self.place(text.start);
+                Some((Code::Inline { text: text.value.clone(), place, file: script.file() }, item.spot()))
+            }
+            (None, None) => {
+                if !fields.mentions("fn") && !fields.mentions("run") {
+                    let spot = Spot { length: 1, ..fields.item.spot() };
+                    let message = format!("{} needs `fn` or `run`", fields.noun);
+                    self.reader.tell(super::Severity::Error, spot, &fields.item.path, message, Some(hint.to_owned()));
+                }
+                None
+            }
+        }
+    }
+
+    fn function(&mut self, item: &Item<'_>, script: &Script) -> Option<Code> {
+        let name = self.reader.text(item)?.value.clone();
+        if !IDENTIFIER.is_match(&name) {
+            let hint = "write the bare name of a function of the script; code is written with `run: |`";
+            self.reader.error_with(item, format!("`{name}` is no name of a function"), hint);
+            return None;
+        }
+        match script {
+            Script::File(file) => Some(Code::Function { file: file.clone(), name }),
+            Script::Lost => Some(Code::Function { file: std::path::PathBuf::new(), name }),
+            Script::None => {
+                let hint = "add `script: file.rhai` to the binding or its block, or write the code with `run: |`";
+                self.reader.error_with(item, format!("no script is named for the function `{name}`"), hint);
+                None
+            }
+        }
+    }
+
+    fn id(&mut self, fields: &Fields<'_>, code: Option<&Code>, suffix: Option<&FieldPath>) -> Option<(String, Spot, String)> {
+        let (base, item) = match (fields.get("id"), code) {
+            (Some(item), _) => (self.reader.text(&item)?.value.clone(), item),
+            (None, Some(Code::Function { name, .. })) => (name.clone(), fields.get("fn").unwrap_or_else(|| fields.item.clone())),
+            (None, Some(Code::Inline { .. })) => {
+                if !fields.mentions("id") {
+                    let item = fields.get("run").unwrap_or_else(|| fields.item.clone());
+                    self.reader.key_error(&item, "code in `run` needs an `id`", "add `id: name`: progress and results are stored under it");
+                }
+                return None;
+            }
+            (None, None) => return None,
+        };
+        let id = suffix.map_or_else(|| base.clone(), |field| format!("{base}/{}", field.suffix()));
+        if !ID.is_match(&id) {
+            let mut hint = "it must begin and end with a letter or a digit; letters, digits and `_ . / < > -` may stand between".to_owned();
+            if item.name() == "fn" {
+                hint = format!("add an `id` of its own: {hint}");
+            }
+            self.reader.error_with(&item, format!("`{id}` cannot be an id"), hint);
+            return None;
+        }
+        Some((id, item.spot(), item.path))
+    }
+
+    /// Keeps an id of a block. Tells if it is taken by something else, and returns whether it is new.
+    pub fn register(&self, ids: &mut Ids, bound: &Bound, noun: &'static str) -> bool {
+        let Some((function, other, line)) = ids.0.get(&bound.id) else {
+            ids.0.insert(bound.id.clone(), (bound.function.clone(), noun, bound.spot.line));
+            return true;
+        };
+        let message = if *other != noun {
+            format!("the id `{}` is taken by {other} in line {line}", bound.id)
+        } else if *function != bound.function {
+            format!("the id `{}` is taken by another function in line {line}", bound.id)
+        } else {
+            return false;
+        };
+        let hint = "give one of them an `id` of its own: progress is stored under it";
+        self.reader.tell(super::Severity::Error, bound.spot, &bound.path, message, Some(hint.to_owned()));
+        false
+    }
+}
+
+/// Tells whether a name can be a variable of a script.
+pub fn is_identifier(name: &str) -> bool {
+    IDENTIFIER.is_match(name)
+}

@@ -1,0 +1,62 @@
+//! Budgets of scripts, as far as they are said.
+
+use crate::script::Limits;
+
+use super::reader::{Item, Reader};
+
+/// The deepest nesting of calls that a script may be allowed: more would not fit on a fiber's stack.
+const DEEPEST_CALLS: i64 = 128;
+
+/// Budgets, as far as they are said.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Budgets {
+    /// The seconds of one call.
+    pub time: Option<f64>,
+    limits: Option<Limits>,
+}
+
+impl Budgets {
+    /// Returns the budgets, with the defaults for what is not said.
+    pub fn limits(&self) -> Limits {
+        let limits = self.limits.clone().unwrap_or_default();
+        Limits { time: self.time.or(limits.time), ..limits }
+    }
+
+    /// Reads a mapping of budgets over what is said so far.
+    pub fn read(&mut self, reader: &Reader, item: &Item<'_>) {
+        let known = ["operations", "time", "memory", "depth", "stringSize", "arraySize", "mapSize", "apiCalls", "output"];
+        let Some(fields) = reader.fields(item, "the limits", &known) else { return };
+        let mut limits = self.limits.clone().unwrap_or_default();
+        let count = |reader: &Reader, item: &Item<'_>| reader.whole(item, 1).map(|count| count as u64);
+        let items = |reader: &Reader, item: &Item<'_>| reader.whole(item, 1).map(|count| count as usize);
+        let bytes = |reader: &Reader, item: &Item<'_>| reader.size(item).map(|size| size as usize);
+        reader.set(&fields, "operations", &mut limits.operations, count);
+        reader.set(&fields, "memory", &mut limits.memory, Reader::size);
+        reader.set(&fields, "depth", &mut limits.depth, depth);
+        reader.set(&fields, "stringSize", &mut limits.string_size, bytes);
+        reader.set(&fields, "arraySize", &mut limits.array_size, items);
+        reader.set(&fields, "mapSize", &mut limits.map_size, items);
+        reader.set(&fields, "apiCalls", &mut limits.api_calls, count);
+        reader.set(&fields, "output", &mut limits.output, count);
+        let mut time = self.time.unwrap_or_default();
+        reader.set(&fields, "time", &mut time, |reader, item| {
+            let seconds = reader.duration(item)?;
+            if seconds > 0.0 {
+                return Some(seconds);
+            }
+            reader.error_with(item, "`time` must be more than zero", "no budget is unlimited; leave it out for the default of one hour");
+            None
+        });
+        self.time = (time > 0.0).then_some(time).or(self.time);
+        self.limits = Some(limits);
+    }
+}
+
+fn depth(reader: &Reader, item: &Item<'_>) -> Option<usize> {
+    let depth = reader.whole(item, 1)?;
+    if depth <= DEEPEST_CALLS {
+        return Some(depth as usize);
+    }
+    reader.error_with(item, format!("`depth` must be at most {DEEPEST_CALLS}"), "a script that needs more is better written with a loop");
+    None
+}

@@ -1,0 +1,326 @@
+//! One document of a manifest: from its top to its blocks.
+
+use std::path::{Path, PathBuf};
+
+use crate::handling::Policy;
+use crate::script::Allow;
+
+use super::binding::Ids;
+use super::diagnostic::Severity;
+use super::draft::{Block, Draft, POLICY, Script, plain};
+use super::reader::{Fields, Item, Reader};
+use super::source::reason;
+use super::tree::{Node, Spot};
+use super::{crds, selectors, settings_reader, storages};
+
+/// The version of the manifests that are read.
+pub const API_VERSION: &str = "kopfd.dev/v1";
+/// The kind of the manifests that are read.
+pub const KIND: &str = "Operator";
+
+/// Tells whether a document is the manifest of an operator.
+pub fn is_operator(root: &Node) -> bool {
+    let has = |key: &str, wanted: &str| root.get(key).and_then(Node::text) == Some(wanted);
+    has("apiVersion", API_VERSION) && has("kind", KIND)
+}
+
+/// Reads a document; what is wrong with it goes to the reader.
+pub fn read<'r>(reader: &'r Reader, root: &Node) -> Draft<'r> {
+    let mut draft = Draft::new(reader);
+    draft.operator.declaration.root = directory_of(&reader.source.name);
+    let top = Item { node: root, path: String::new(), key: root.spot };
+    let Some(fields) = reader.fields(&top, "a manifest", &["apiVersion", "kind", "metadata", "spec"]) else { return draft };
+    check_head(reader, &fields);
+    if let Some(metadata) = reader.required(&fields, "metadata", "add `metadata: {name: my-operator}`") {
+        draft.metadata(&metadata);
+    }
+    if let Some(spec) = reader.required(&fields, "spec", "add `spec:` with at least `resources:`") {
+        draft.spec(&spec);
+    }
+    draft
+}
+
+/// Returns the directory that paths of a manifest are relative to.
+pub fn directory_of(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn check_head(reader: &Reader, fields: &Fields<'_>) {
+    for (key, wanted) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+        let hint = format!("the manifest of an operator begins with `apiVersion: {API_VERSION}` and `kind: {KIND}`");
+        if let Some(item) = reader.required(fields, key, &hint)
+            && let Some(text) = reader.text(&item)
+            && text.value != wanted
+        {
+            reader.error_with(&item, format!("`{key}` must be `{wanted}`, not `{}`", text.value), hint);
+        }
+    }
+}
+
+impl Draft<'_> {
+    fn metadata(&mut self, item: &Item<'_>) {
+        let reader = self.reader;
+        let Some(fields) = reader.fields(item, "the metadata", &["name"]) else { return };
+        let Some(item) = reader.required(&fields, "name", "the operator's name is its field manager in the cluster") else { return };
+        let Some(name) = reader.owned(&item) else { return };
+        // Field managers have at most 128 characters.
+        if !storages::is_domain(&name) || name.len() > 128 {
+            let hint = "use lower-case letters, digits, `-` and `.`, at most 128; begin and end with a letter or a digit";
+            reader.error_with(&item, format!("`{name}` cannot be the name of an operator"), hint);
+            return;
+        }
+        self.operator.declaration.operator.clone_from(&name);
+        self.operator.name = name;
+        self.operator.place = self.place(item.spot());
+    }
+
+    fn spec(&mut self, item: &Item<'_>) {
+        let reader = self.reader;
+        let known = ["scripts", "crds", "defaults", "limits", "allow", "settings", "resources", "activities", "schedules"];
+        let special = |key: &str| match key {
+            "namespaces" | "namespace" | "clusterwide" => {
+                let hint = "the scope is given at the start: `kopfd -n PATTERN`, or `-A` for all namespaces";
+                Some((format!("`{key}` is not a part of the manifest"), hint.to_owned()))
+            }
+            "handlers" | "timers" | "daemons" | "indexes" | "webhooks" | "reconcile" | "resource" => {
+                let hint = "put it into a block of `resources`: `resources: [{resource: …, handlers: […]}]`";
+                Some((format!("`{key}` does not stand directly in `spec`"), hint.to_owned()))
+            }
+            "startup" | "cleanup" | "login" | "probe" => Some((
+                format!("`{key}` does not stand directly in `spec`"),
+                format!("put it into `activities`: `activities: {{{key}: […]}}`"),
+            )),
+            _ => None,
+        };
+        let Some(fields) = reader.fields_but(item, "the spec", &known, special) else { return };
+        self.scripts(&fields);
+        self.common(&fields);
+        for (key, what) in [("resources", "resources"), ("activities", "activities"), ("schedules", "schedules")] {
+            let Some(item) = fields.get(key) else { continue };
+            match what {
+                "resources" => reader.list(&item).iter().for_each(|item| self.block(item)),
+                "activities" => self.activities(&item),
+                _ => self.schedules(&item),
+            }
+        }
+        let is_empty = ["resources", "activities", "schedules"].iter().all(|key| !fields.mentions(key));
+        if is_empty && !reader.has_errors() {
+            reader.warn(item, "the operator does nothing", "add `resources`, `activities`, or `schedules`");
+        }
+        self.check_server(&fields);
+    }
+
+    fn scripts(&mut self, fields: &Fields<'_>) {
+        let Some(item) = fields.get("scripts") else { return };
+        let Some(text) = self.reader.owned(&item) else { return };
+        let path = PathBuf::from(&text);
+        self.is_rootless = true;
+        if !self.is_inside(&item, &path) {
+            return;
+        }
+        let root = self.operator.declaration.root.join(path);
+        if root.is_dir() {
+            self.operator.declaration.root = root;
+            self.is_rootless = false;
+            return;
+        }
+        let why = match root.metadata() {
+            Ok(_) => "it is not a directory".to_owned(),
+            Err(error) => reason(&error),
+        };
+        let hint = format!("it is looked for at {}", plain(&root).display());
+        self.reader.error_with(&item, format!("cannot read the directory `{text}`: {why}"), hint);
+    }
+
+    fn common(&mut self, fields: &Fields<'_>) {
+        let reader = self.reader;
+        if let Some(item) = fields.get("settings") {
+            self.operator.settings = settings_reader::read(reader, &item);
+            self.unsupported_settings(&item);
+        }
+        let limits = fields.get("limits");
+        if let Some(item) = &limits {
+            self.budgets.read(reader, item);
+        }
+        if let Some(item) = fields.get("defaults") {
+            let known = [&POLICY[..], &["limits"]].concat();
+            if let Some(fields) = reader.fields(&item, "the defaults", &known) {
+                self.operator.defaults = self.policy(&fields, &Policy::default());
+                match (fields.get("limits"), limits) {
+                    (Some(item), Some(_)) => {
+                        reader.key_error(&item, "`limits` are given twice, here and in `spec.limits`", "leave one of them out");
+                    }
+                    (Some(item), None) => self.budgets.read(reader, &item),
+                    (None, _) => {}
+                }
+            }
+        }
+        if let Some(item) = fields.get("allow") {
+            self.operator.declaration.allow = allow(reader, &item);
+        }
+        self.operator.crds = reader.list_of(fields, "crds").iter().filter_map(|item| crds::read(reader, item)).collect();
+    }
+
+    /// Settings of engines that this version does not have: those that forbid something must not be passed over.
+    fn unsupported_settings(&mut self, item: &Item<'_>) {
+        let parts = [
+            ("admission", "server", Severity::Error, "admission webhooks"),
+            ("admission", "managed", Severity::Error, "admission webhooks"),
+            ("peering", "mandatory", Severity::Error, "peerings"),
+        ];
+        for (section, key, severity, what) in parts {
+            for (name, child) in item.entries().unwrap_or_default() {
+                let found = child.entries().unwrap_or_default().into_iter().find(|(known, _)| *known == key);
+                let is_set = |item: &Item<'_>| !item.node.is_null() && item.node.to_value() != serde_json::Value::Bool(false);
+                if let Some((_, found)) = found.filter(|(_, found)| name == section && is_set(found)) {
+                    self.unsupported(severity, &found, what);
+                }
+            }
+        }
+        for (name, child) in item.entries().unwrap_or_default() {
+            if name == "posting" {
+                self.unsupported(Severity::Warning, &child, "Events of Kubernetes");
+            }
+        }
+    }
+
+    /// Webhooks need a server, be it one that a startup activity sets.
+    fn check_server(&self, fields: &Fields<'_>) {
+        let has_webhooks = !self.operator.webhooks.is_empty() || !self.operator.conversions.is_empty();
+        let may_be_set = self.operator.activities.iter().any(|activity| activity.on == super::operator::Moment::Startup);
+        let has_server = self.operator.settings.admission.server.is_some();
+        if has_webhooks && !has_server && !may_be_set && !fields.mentions("settings") {
+            let Some(item) = fields.get("resources") else { return };
+            let spot = Spot { length: item.key.length, ..item.key };
+            let hint = "add `settings: {admission: {server: {kind: autoServer}}}`; only `dev` and `test` bring their own";
+            self.reader.tell(Severity::Warning, spot, &item.path, "the webhooks have no server".to_owned(), Some(hint.to_owned()));
+        }
+    }
+
+    fn block(&mut self, item: &Item<'_>) {
+        let reader = self.reader;
+        let lists = ["handlers", "timers", "daemons", "indexes", "webhooks"];
+        let known = [&["resource", "script", "labels", "annotations", "when", "reconcile"][..], &lists].concat();
+        let special = |key: &str| match key {
+            "on" | "fn" | "run" | "id" | "field" | "param" | "retries" | "timeout" | "backoff" | "errors" | "limits" => {
+                let hint = "put it into a binding: `handlers: [{on: create, fn: name}]`";
+                Some((format!("`{key}` does not stand directly in a resource block"), hint.to_owned()))
+            }
+            _ => None,
+        };
+        let Some(fields) = reader.fields_but(item, "a resource block", &known, special) else { return };
+        let hint = "name the kind, such as `resource: databases.example.com`";
+        let resource = reader.required(&fields, "resource", hint);
+        let block = Block {
+            selectors: resource.map(|item| selectors::read_all(reader, &item)).unwrap_or_default(),
+            script: self.script(&fields, &Script::None),
+            labels: fields.get("labels"),
+            annotations: fields.get("annotations"),
+            when: fields.get("when"),
+        };
+        self.check_block_filters(&block);
+        if !fields.mentions("reconcile") && lists.iter().all(|key| !fields.mentions(key)) {
+            reader.warn(item, "the block does nothing", "add `handlers`, `timers`, `daemons`, `indexes`, `webhooks`, or `reconcile`");
+        }
+        self.bindings(&fields, &block);
+    }
+
+    fn bindings(&mut self, fields: &Fields<'_>, block: &Block<'_>) {
+        let reader = self.reader;
+        // Scripts name indexes as arguments: without them, much would seem to be wrong.
+        self.is_unready |= fields.mentions("indexes") && fields.get("indexes").is_none_or(|item| item.items().is_none());
+        let (mut ids, mut index_ids) = (Ids::default(), Ids::default());
+        let mut conversions = 0;
+        for item in reader.list_of(fields, "handlers") {
+            self.handler(&item, block, &mut ids);
+        }
+        for item in reader.list_of(fields, "timers") {
+            self.timer(&item, block, &mut ids);
+        }
+        for item in reader.list_of(fields, "daemons") {
+            self.daemon(&item, block, &mut ids);
+        }
+        for item in reader.list_of(fields, "indexes") {
+            self.index(&item, block, &mut index_ids);
+        }
+        for item in reader.list_of(fields, "webhooks") {
+            conversions += usize::from(self.webhook(&item, block));
+            if conversions > 1 {
+                reader.error_with(
+                    &item,
+                    "a block has one conversion webhook",
+                    "it is called for all versions: tell them apart by `version`",
+                );
+                conversions = 1;
+            }
+        }
+        if let Some(item) = fields.get("reconcile") {
+            self.reconcile(&item, block, &mut ids);
+            self.unsupported(Severity::Error, &item, "reconciliations");
+        }
+        for (key, what) in [("timers", "timers"), ("daemons", "daemons"), ("indexes", "indexes"), ("webhooks", "webhooks")] {
+            if let Some(item) = fields.get(key).filter(|item| item.items().is_some_and(|items| !items.is_empty())) {
+                self.unsupported(Severity::Error, &item, what);
+            }
+        }
+    }
+
+    /// Returns what the script host compiles and checks: all but what is known to be lost.
+    pub fn checkable(&self) -> crate::script::Declaration {
+        let mut declaration = self.operator.declaration.clone();
+        let mut number = 0;
+        declaration.bindings.retain(|_| {
+            number += 1;
+            !self.lost.contains(&(number - 1))
+        });
+        number = 0;
+        declaration.expressions.retain(|_| {
+            number += 1;
+            !self.lost_expressions.contains(&(number - 1))
+        });
+        declaration
+    }
+}
+
+fn allow(reader: &Reader, item: &Item<'_>) -> Allow {
+    let Some(fields) = reader.fields(item, "what is allowed", &["http", "env"]) else { return Allow::default() };
+    let texts = |key: &str, check: fn(&str) -> Result<(), &'static str>| -> Vec<String> {
+        let read = |item: &Item<'_>| {
+            let text = reader.owned(item)?;
+            match check(&text) {
+                Ok(()) => Some(text),
+                Err(hint) => {
+                    reader.error_with(item, format!("`{text}` cannot be allowed"), hint);
+                    None
+                }
+            }
+        };
+        reader.list_of(&fields, key).iter().filter_map(read).collect()
+    };
+    Allow { http: texts("http", check_host), env: texts("env", check_variable) }
+}
+
+fn check_host(text: &str) -> Result<(), &'static str> {
+    const HINT: &str = "write a host, such as `api.example.com`, `*.example.com`, or `api.example.com:8443`, without scheme and path";
+    if text.contains("://") || text.contains(['/', '@', ' ', '?']) {
+        return Err(HINT);
+    }
+    let bracketed = text.starts_with('[');
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !bracketed || host.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    if port.is_some_and(|port| port.parse::<u16>().is_err()) && text.parse::<std::net::Ipv6Addr>().is_err() {
+        return Err(HINT);
+    }
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    if name.is_empty() || name.contains('*') { Err(HINT) } else { Ok(()) }
+}
+
+fn check_variable(text: &str) -> Result<(), &'static str> {
+    let is_name = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !text.starts_with(|c: char| c.is_ascii_digit());
+    if is_name { Ok(()) } else { Err("write the exact name of one environment variable; patterns are not supported") }
+}

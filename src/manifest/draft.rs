@@ -1,0 +1,223 @@
+//! An operator while it is read: what is known so far, and what bindings inherit.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use crate::handling::{ErrorMode, Policy};
+use crate::object::Selector;
+use crate::script::{BindingKind, Limits, declaration::Place};
+
+use super::budgets::Budgets;
+use super::diagnostic::{Diagnostic, Severity};
+use super::operator::{Operator, Unsupported};
+use super::reader::{Fields, Item, Reader};
+use super::suggest::nearest;
+use super::tree::Spot;
+
+/// An operator while it is read.
+pub struct Draft<'r> {
+    /// Where the manifest comes from, and where mistakes go.
+    pub reader: &'r Reader,
+    /// What is known so far.
+    pub operator: Operator,
+    /// The budgets of all calls.
+    pub budgets: Budgets,
+    /// The bindings whose code cannot be found, so that nothing else is said about it.
+    pub lost: BTreeSet<usize>,
+    /// Likewise of expressions.
+    pub lost_expressions: BTreeSet<usize>,
+    /// Whether so little is known that nothing can be said of the scripts.
+    pub is_unready: bool,
+    /// Webhooks by the word of `on` and the id, with the line of the first.
+    pub webhook_ids: HashMap<(&'static str, String), usize>,
+    /// Whether the directory of scripts is not there, so that no script can be found.
+    pub is_rootless: bool,
+    missing: BTreeSet<PathBuf>,
+}
+
+/// What bindings take from their block.
+#[derive(Debug, Clone, Default)]
+pub struct Block<'a> {
+    /// The kinds.
+    pub selectors: Vec<Selector>,
+    /// The file of their functions.
+    pub script: Script,
+    /// The filter by labels.
+    pub labels: Option<Item<'a>>,
+    /// The filter by annotations.
+    pub annotations: Option<Item<'a>>,
+    /// The filter by an expression.
+    pub when: Option<Item<'a>>,
+}
+
+/// The file of functions.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Script {
+    /// None is named.
+    #[default]
+    None,
+    /// One is named that cannot be used, which was told.
+    Lost,
+    /// This one, relative to the root of scripts.
+    File(PathBuf),
+}
+
+impl Script {
+    /// Returns the file, if it can be used.
+    pub fn file(&self) -> Option<PathBuf> {
+        if let Self::File(file) = self { Some(file.clone()) } else { None }
+    }
+
+    /// Returns the file, but lost if it is not known what its functions are called for: nothing can be said of them then.
+    #[must_use]
+    pub fn unless(self, is_unknown: bool) -> Self {
+        if is_unknown && self != Self::None { Self::Lost } else { self }
+    }
+}
+
+/// The keys of policies.
+pub const POLICY: [&str; 4] = ["retries", "timeout", "backoff", "errors"];
+
+impl<'r> Draft<'r> {
+    /// Returns the draft of an operator of which nothing is known but its file.
+    pub fn new(reader: &'r Reader) -> Self {
+        let operator = Operator { file: reader.source.name.clone(), ..Operator::default() };
+        Self {
+            reader,
+            operator,
+            budgets: Budgets::default(),
+            lost: BTreeSet::new(),
+            lost_expressions: BTreeSet::new(),
+            is_unready: false,
+            webhook_ids: HashMap::new(),
+            is_rootless: false,
+            missing: BTreeSet::new(),
+        }
+    }
+
+    /// Returns a place of the manifest for messages about scripts.
+    pub fn place(&self, spot: Spot) -> Place {
+        Place { file: self.reader.source.name.clone(), line: spot.line, column: spot.column }
+    }
+
+    /// Keeps that something cannot be run by this version.
+    pub fn unsupported(&mut self, severity: Severity, item: &Item<'_>, what: &'static str) {
+        let source = &self.reader.source;
+        let place = Diagnostic {
+            severity,
+            message: String::new(),
+            file: source.name.clone(),
+            line: item.key.line,
+            column: item.key.column,
+            length: item.key.length,
+            path: Some(item.path.clone()),
+            hint: Some("leave it out, or use a version that supports it".to_owned()),
+            snippet: source.snippet(item.key.line, item.key.column),
+        };
+        self.operator.unsupported.push(Unsupported { what, place });
+    }
+
+    /// Returns the file of functions that the fields name, or the inherited one.
+    pub fn script(&mut self, fields: &Fields<'_>, inherited: &Script) -> Script {
+        let Some(item) = fields.get("script") else { return inherited.clone() };
+        let Some(text) = self.reader.text(&item) else { return Script::Lost };
+        let file = PathBuf::from(&text.value);
+        if !self.is_inside(&item, &file) {
+            return Script::Lost;
+        }
+        if self.is_rootless {
+            return Script::Lost;
+        }
+        let path = self.operator.declaration.root.join(&file);
+        match path.metadata() {
+            Ok(metadata) if metadata.is_file() => Script::File(file),
+            outcome => {
+                // One missing file is one mistake, however many bindings name it.
+                if self.missing.insert(path.clone()) {
+                    let why = outcome.map_or_else(|error| super::source::reason(&error), |_| "it is not a file".to_owned());
+                    let hint = match neighbour(&path) {
+                        Some(meant) => format!("did you mean `{}`?", file.with_file_name(meant).display()),
+                        None => format!("it is looked for at {}", plain(&path).display()),
+                    };
+                    self.reader.error_with(&item, format!("cannot read the script `{}`: {why}", text.value), hint);
+                }
+                Script::Lost
+            }
+        }
+    }
+
+    /// Tells whether a path stays inside of the root of scripts; if not, says so.
+    pub fn is_inside(&self, item: &Item<'_>, path: &Path) -> bool {
+        let root = &self.operator.declaration.root;
+        let hint = "scripts and templates are found inside of `spec.scripts` only";
+        if path.is_absolute() {
+            self.reader.error_with(item, format!("the path `{}` is absolute", path.display()), hint);
+            return false;
+        }
+        if path.components().any(|component| component == std::path::Component::ParentDir) {
+            self.reader.error_with(item, format!("the path `{}` contains `..`", path.display()), hint);
+            return false;
+        }
+        let leads_out = root.join(path).canonicalize().is_ok_and(|real| root.canonicalize().is_ok_and(|root| !real.starts_with(root)));
+        if leads_out {
+            self.reader.error_with(item, format!("`{}` is a link that leads out of the scripts", path.display()), hint);
+        }
+        !leads_out
+    }
+
+    /// Reads how errors are taken; what is not said is as in the defaults.
+    pub fn policy(&self, fields: &Fields<'_>, defaults: &Policy) -> Policy {
+        let reader = self.reader;
+        let mut policy = defaults.clone();
+        if let Some(retries) = fields.get("retries").and_then(|item| reader.whole(&item, 0)) {
+            policy.retries = Some(retries as u64);
+        }
+        if let Some(timeout) = fields.get("timeout").and_then(|item| reader.duration(&item)) {
+            policy.timeout = Some(timeout);
+        }
+        if let Some(backoff) = fields.get("backoff").and_then(|item| reader.duration(&item)) {
+            policy.backoff = Some(backoff);
+        }
+        if let Some(item) = fields.get("errors") {
+            policy.errors = match reader.word(&item, &["temporary", "permanent", "ignored"]) {
+                Some("temporary") => Some(ErrorMode::Temporary),
+                Some("permanent") => Some(ErrorMode::Permanent),
+                Some(_) => Some(ErrorMode::Ignored),
+                None => policy.errors,
+            };
+        }
+        policy
+    }
+
+    /// Reads the budgets of one call. Webhooks have a deadline of their own, and daemons none.
+    pub fn limits(&self, fields: &Fields<'_>, kind: BindingKind, deadline: Option<f64>) -> Limits {
+        let mut budgets = self.budgets.clone();
+        let general = budgets.time.take();
+        if let Some(item) = fields.get("limits") {
+            budgets.read(self.reader, &item);
+        }
+        let time = match (budgets.time, kind) {
+            (Some(own), _) => Some(own),
+            (None, BindingKind::Daemon) => None,
+            (None, _) => deadline.or(general).or(Limits::default().time),
+        };
+        Limits { time, ..budgets.limits() }
+    }
+}
+
+/// Returns the name of a script beside a missing one that was probably meant.
+fn neighbour(path: &Path) -> Option<String> {
+    let wanted = path.file_name()?.to_string_lossy().into_owned();
+    let entries = std::fs::read_dir(path.parent()?).ok()?;
+    let names = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "rhai"));
+    // A directory may be huge; a suggestion is not worth reading all of it.
+    let names: Vec<String> = names.take(1_000).collect();
+    nearest(&wanted, names.iter().map(String::as_str)).map(str::to_owned)
+}
+
+/// Returns a path without a leading `./`.
+pub fn plain(path: &Path) -> &Path {
+    path.strip_prefix(".").unwrap_or(path)
+}

@@ -1,0 +1,130 @@
+//! Loading: the files and directories that are named, down to checked operators.
+
+use std::path::{Path, PathBuf};
+
+use super::diagnostic::{Diagnostic, Severity};
+use super::document::{self, API_VERSION, KIND};
+use super::neighbours;
+use super::operator::Operator;
+use super::reader::Reader;
+use super::scripts;
+use super::source::{Source, reason};
+use super::tree::{self, Node, Spot};
+
+/// What was found in files.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// The operators; of use only if no diagnostic is an error.
+    pub operators: Vec<Operator>,
+    /// All that is wrong or worth knowing, file by file in the order of their lines.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Loaded {
+    /// Tells whether the operators cannot run.
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+}
+
+/// Whether a file was named, or was found in a directory, where other documents may be too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Named,
+    InDirectory,
+}
+
+/// Loads the operators of files and directories, and checks them by themselves and beside each other.
+pub fn load(paths: &[PathBuf]) -> Loaded {
+    let mut loaded = Loaded::default();
+    for path in paths {
+        if path.is_dir() { load_directory(path, &mut loaded) } else { load_file(path, Found::Named, &mut loaded) }
+    }
+    if loaded.operators.is_empty() && !loaded.has_errors() {
+        let file = paths.first().cloned().unwrap_or_default();
+        let hint = format!("the manifest of an operator begins with `apiVersion: {API_VERSION}` and `kind: {KIND}`");
+        loaded.diagnostics.push(Diagnostic::of_file(Severity::Error, file, "no operator found", Some(hint)));
+    }
+    if !loaded.has_errors() {
+        loaded.diagnostics.extend(neighbours::check(&loaded.operators));
+    }
+    loaded
+}
+
+/// Reads the operators of a text as if it were a file that is named.
+pub fn read(name: impl Into<PathBuf>, text: &str) -> Loaded {
+    let mut loaded = Loaded::default();
+    read_source(Source::new(name, text), Found::Named, &mut loaded);
+    loaded
+}
+
+fn load_directory(path: &Path, loaded: &mut Loaded) {
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) => {
+            let message = format!("cannot read the directory: {}", reason(&error));
+            loaded.diagnostics.push(Diagnostic::of_file(Severity::Error, path, message, None));
+            return;
+        }
+    };
+    let is_yaml = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+    let is_hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    files.retain(|file| is_yaml(file) && !is_hidden(file) && file.is_file());
+    files.sort();
+    for file in files {
+        let file = file.strip_prefix(".").map_or(file.clone(), Path::to_owned);
+        load_file(&file, Found::InDirectory, loaded);
+    }
+}
+
+fn load_file(path: &Path, found: Found, loaded: &mut Loaded) {
+    match Source::read(path) {
+        Ok(source) => read_source(source, found, loaded),
+        Err(diagnostic) => loaded.diagnostics.push(*diagnostic),
+    }
+}
+
+fn read_source(source: Source, found: Found, loaded: &mut Loaded) {
+    let reader = Reader::new(source);
+    let mut in_scripts = Vec::new();
+    match tree::parse(&reader.source) {
+        Err(mistake) => reader.take(mistake),
+        Ok(documents) => {
+            for document in documents {
+                if !document::is_operator(&document.root) && (found == Found::InDirectory || !is_meant(&document.root)) {
+                    if found == Found::Named {
+                        refuse(&reader, &document.root);
+                    }
+                    continue;
+                }
+                document.mistakes.into_iter().for_each(|mistake| reader.take(mistake));
+                let draft = document::read(&reader, &document.root);
+                in_scripts.extend(scripts::check(&draft, &document.root));
+                loaded.operators.push(draft.operator);
+            }
+        }
+    }
+    let mut diagnostics = reader.finish();
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
+    diagnostics.extend(in_scripts);
+    // Two operators may share a script.
+    diagnostics.retain(|one| !loaded.diagnostics.contains(one));
+    loaded.diagnostics.extend(diagnostics);
+}
+
+/// Tells whether a document was probably meant to be an operator, so that its mistakes are worth telling.
+fn is_meant(root: &Node) -> bool {
+    let text = |key: &str| root.get(key).and_then(Node::text);
+    root.get("spec").is_some() && (text("apiVersion") == Some(API_VERSION) || text("kind") == Some(KIND) || text("kind").is_none())
+}
+
+fn refuse(reader: &Reader, root: &Node) {
+    let text = |key: &str| root.get(key).and_then(Node::text);
+    let what = match (text("apiVersion"), text("kind")) {
+        (Some(version), Some(kind)) => format!("this is a {kind} of `{version}`, not an operator"),
+        _ => "this is no manifest of an operator".to_owned(),
+    };
+    let hint = format!("the manifest of an operator begins with `apiVersion: {API_VERSION}` and `kind: {KIND}`");
+    reader.tell(Severity::Error, Spot { length: 1, ..root.spot }, "", what, Some(hint));
+}

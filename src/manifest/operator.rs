@@ -1,0 +1,295 @@
+//! A checked operator: everything that its manifest declares.
+
+use std::path::PathBuf;
+
+use croner::Cron;
+use jiff::tz::TimeZone;
+use serde_json::Value;
+
+use crate::handling::{Filters, Handler, Policy, Predicate};
+use crate::object::{FieldPath, Selector};
+use crate::script::Declaration;
+use crate::script::declaration::Place;
+
+use super::diagnostic::{Diagnostic, Severity};
+use super::settings::Settings;
+
+/// One operator.
+#[derive(Debug, Clone, Default)]
+pub struct Operator {
+    /// Its name, which is its field manager.
+    pub name: String,
+    /// The file of its manifest.
+    pub file: PathBuf,
+    /// Where its name stands.
+    pub place: Place,
+    /// Handlers of changes and of raw events, in the order of declaration.
+    pub handlers: Vec<Handler>,
+    /// Timers.
+    pub timers: Vec<Timer>,
+    /// Daemons.
+    pub daemons: Vec<Daemon>,
+    /// Indexes.
+    pub indexes: Vec<Index>,
+    /// Validating and mutating webhooks.
+    pub webhooks: Vec<Webhook>,
+    /// Conversion webhooks.
+    pub conversions: Vec<Conversion>,
+    /// Level-triggered reconciliations.
+    pub reconciles: Vec<Reconcile>,
+    /// Activities.
+    pub activities: Vec<Activity>,
+    /// Schedules.
+    pub schedules: Vec<Schedule>,
+    /// All code; bindings and expressions are meant by their number.
+    pub declaration: Declaration,
+    /// How errors are taken where nothing else is said; sub-handlers take it from here.
+    pub defaults: Policy,
+    /// The settings.
+    pub settings: Settings,
+    /// The files of custom resource definitions.
+    pub crds: Vec<PathBuf>,
+    /// What is declared and checked, and not supported by this version.
+    pub unsupported: Vec<Unsupported>,
+}
+
+/// Something that this version cannot run, and where it is declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unsupported {
+    /// What it is, in the plural.
+    pub what: &'static str,
+    /// Where it is, as a diagnostic without words.
+    pub place: Diagnostic,
+}
+
+/// A function that is called at intervals for an object.
+#[derive(Debug, Clone)]
+pub struct Timer {
+    /// What is common to all handlers.
+    pub handler: Handler,
+    /// When it is called.
+    pub rhythm: Rhythm,
+    /// The seconds of calm that an object needs before it is called.
+    pub idle: Option<f64>,
+    /// How long after the first sight of the object it begins.
+    pub initial_delay: Option<Delay>,
+}
+
+/// When a timer is called.
+#[derive(Debug, Clone)]
+pub enum Rhythm {
+    /// Once.
+    Once,
+    /// After each interval.
+    Interval {
+        /// The seconds.
+        seconds: f64,
+        /// Whether they count from the beginning of a call, not from its end.
+        is_sharp: bool,
+    },
+    /// At the ticks of a clock.
+    Cron(Box<Ticks>),
+}
+
+/// The ticks of a cron expression in a time zone.
+#[derive(Debug, Clone)]
+pub struct Ticks {
+    /// The expression.
+    pub cron: Cron,
+    /// The time zone.
+    pub timezone: TimeZone,
+}
+
+/// A delay that is known, or is asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Delay {
+    /// These seconds.
+    Seconds(f64),
+    /// What the expression yields.
+    Expression(Predicate),
+}
+
+/// A function that runs along with an object.
+#[derive(Debug, Clone)]
+pub struct Daemon {
+    /// What is common to all handlers.
+    pub handler: Handler,
+    /// How long after the first sight of the object it begins.
+    pub initial_delay: Option<Delay>,
+    /// The seconds that it has to stop by itself.
+    pub cancellation_backoff: Option<f64>,
+    /// The seconds after which it is abandoned.
+    pub cancellation_timeout: Option<f64>,
+    /// The seconds between looks at one that does not stop.
+    pub cancellation_polling: Option<f64>,
+}
+
+/// Which objects something concerns that is no handler.
+#[derive(Debug, Clone, Default)]
+pub struct Concern {
+    /// The kinds.
+    pub selectors: Vec<Selector>,
+    /// The field it looks at.
+    pub field: Option<FieldPath>,
+    /// Its filters.
+    pub filters: Filters,
+}
+
+/// An in-memory index of objects.
+#[derive(Debug, Clone)]
+pub struct Index {
+    /// Its name.
+    pub id: String,
+    /// The number of the binding.
+    pub target: usize,
+    /// What tells two functions apart.
+    pub function: String,
+    /// Which objects it concerns.
+    pub concern: Concern,
+    /// How errors are taken.
+    pub policy: Policy,
+}
+
+/// A validating or mutating webhook.
+#[derive(Debug, Clone)]
+pub struct Webhook {
+    /// The id.
+    pub id: String,
+    /// The number of the binding.
+    pub target: usize,
+    /// Whether it may change the object.
+    pub is_mutating: bool,
+    /// Which objects it concerns.
+    pub concern: Concern,
+    /// The operations in capitals; empty for all.
+    pub operations: Vec<String>,
+    /// The subresource; none for the object itself.
+    pub subresource: Option<String>,
+    /// Whether it stays in the configuration when the operator is gone.
+    pub is_persistent: bool,
+    /// What is told about side effects.
+    pub side_effects: SideEffects,
+    /// Whether the API server goes on if the webhook fails.
+    pub ignores_failures: bool,
+    /// Conditions that the API server checks, as they are written.
+    pub match_conditions: Vec<Value>,
+    /// The seconds that the API server waits.
+    pub timeout: u8,
+}
+
+/// What a webhook tells about side effects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SideEffects {
+    /// There are none.
+    #[default]
+    None,
+    /// There are none on dry runs.
+    NoneOnDryRun,
+}
+
+/// A webhook that converts between versions.
+#[derive(Debug, Clone)]
+pub struct Conversion {
+    /// The id.
+    pub id: String,
+    /// The number of the binding.
+    pub target: usize,
+    /// The kind.
+    pub selectors: Vec<Selector>,
+}
+
+/// A level-triggered reconciliation.
+#[derive(Debug, Clone)]
+pub struct Reconcile {
+    /// The id.
+    pub id: String,
+    /// The number of the binding.
+    pub target: usize,
+    /// Which objects it concerns.
+    pub concern: Concern,
+    /// How errors are taken.
+    pub policy: Policy,
+    /// The kinds of children.
+    pub owns: Vec<Selector>,
+    /// Related kinds, and the numbers of the bindings that map them.
+    pub watches: Vec<(Selector, usize)>,
+    /// The seconds between runs without any change.
+    pub resync: Option<f64>,
+    /// Whether children that are no longer wanted are deleted.
+    pub prune: bool,
+    /// The number of the binding that is called at the deletion.
+    pub finalize: Option<usize>,
+}
+
+/// A function that is called in the life of the operator.
+#[derive(Debug, Clone)]
+pub struct Activity {
+    /// The id.
+    pub id: String,
+    /// The number of the binding.
+    pub target: usize,
+    /// When it is called.
+    pub on: Moment,
+    /// How errors are taken.
+    pub policy: Policy,
+}
+
+/// When an activity is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// Before anything else.
+    Startup,
+    /// After everything else.
+    Cleanup,
+    /// When credentials are needed.
+    Login,
+    /// When the liveness is asked for.
+    Probe,
+}
+
+/// A function that is called at the ticks of a clock.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    /// The id.
+    pub id: String,
+    /// The number of the binding.
+    pub target: usize,
+    /// When it is called.
+    pub ticks: Ticks,
+    /// Whether one missed tick is made up for.
+    pub catches_up: bool,
+    /// How errors are taken.
+    pub policy: Policy,
+}
+
+impl Operator {
+    /// Returns what keeps this version from running the operator: an error for each part that it cannot run.
+    pub fn refuse_unsupported(&self) -> Vec<Diagnostic> {
+        self.unsupported
+            .iter()
+            .map(|part| {
+                let message = if part.place.severity == Severity::Error {
+                    format!("{} are not supported by this version", part.what)
+                } else {
+                    format!("{} are not supported by this version and have no effect", part.what)
+                };
+                Diagnostic { message, ..part.place.clone() }
+            })
+            .collect()
+    }
+
+    /// Tells whether it keeps anything on objects.
+    pub fn is_persisting(&self) -> bool {
+        self.persisting_selectors().next().is_some()
+    }
+
+    /// Returns the kinds on whose objects it keeps something: a finalizer or progress.
+    pub fn persisting_selectors(&self) -> impl Iterator<Item = &Selector> {
+        let handlers = self.handlers.iter().filter(|handler| handler.on.is_changing());
+        handlers
+            .chain(self.timers.iter().map(|timer| &timer.handler))
+            .chain(self.daemons.iter().map(|daemon| &daemon.handler))
+            .flat_map(|handler| &handler.selectors)
+            .chain(self.reconciles.iter().flat_map(|reconcile| &reconcile.concern.selectors))
+    }
+}

@@ -1,0 +1,393 @@
+//! Reading typed values out of a tree, so that every mistake is kept and none stops the reading.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+
+use super::diagnostic::{Diagnostic, Severity};
+use super::source::Source;
+use super::suggest::{nearest, one_of};
+use super::tree::{Entry, Kind, MERGE, Mistake, Node, Spot, Text};
+use super::values;
+
+/// The diagnostics of one file that are kept: nobody reads more, and a hostile file must not fill the memory with them.
+const MOST_DIAGNOSTICS: usize = 1_000;
+
+/// What is read, and what was found wrong with it so far.
+#[derive(Debug)]
+pub struct Reader {
+    /// The file.
+    pub source: Source,
+    found: RefCell<Vec<Diagnostic>>,
+}
+
+/// A value, and the way to it.
+#[derive(Debug, Clone)]
+pub struct Item<'a> {
+    /// The value.
+    pub node: &'a Node,
+    /// The way through the YAML.
+    pub path: String,
+    /// Where its key stands; the value itself in a list.
+    pub key: Spot,
+}
+
+/// The entries of a mapping whose keys are known.
+#[derive(Debug)]
+pub struct Fields<'a> {
+    /// The mapping.
+    pub item: Item<'a>,
+    /// What the mapping is, for messages.
+    pub noun: &'static str,
+    entries: &'a [Entry],
+    misspelt: Vec<&'static str>,
+}
+
+impl<'a> Item<'a> {
+    /// Returns the key that leads to the value, for messages.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('.').next().unwrap_or(&self.path)
+    }
+
+    /// Returns where the value stands, or its key if there is nothing to see of the value.
+    pub fn spot(&self) -> Spot {
+        if self.node.is_null() { self.key } else { self.node.spot }
+    }
+
+    /// Returns the items of a list, if it is one.
+    pub fn items(&self) -> Option<Vec<Item<'a>>> {
+        let Kind::List(nodes) = &self.node.kind else { return None };
+        let item = |(index, node): (usize, &'a Node)| Item { node, path: format!("{}[{index}]", self.path), key: node.spot };
+        Some(nodes.iter().enumerate().map(item).collect())
+    }
+
+    /// Returns the entries of a mapping, if it is one.
+    pub fn entries(&self) -> Option<Vec<(&'a str, Item<'a>)>> {
+        let Kind::Map(entries) = &self.node.kind else { return None };
+        Some(entries.iter().map(|entry| (entry.key.as_str(), self.child(entry))).collect())
+    }
+
+    fn child(&self, entry: &'a Entry) -> Item<'a> {
+        let path = if self.path.is_empty() { entry.key.clone() } else { format!("{}.{}", self.path, entry.key) };
+        Item { node: &entry.value, path, key: entry.spot }
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// Returns a value that is given; null is like none.
+    pub fn get(&self, key: &str) -> Option<Item<'a>> {
+        self.raw(key).filter(|item| !item.node.is_null())
+    }
+
+    /// Returns a value that is given, be it null.
+    pub fn raw(&self, key: &str) -> Option<Item<'a>> {
+        self.entries.iter().find(|entry| entry.key == key).map(|entry| self.item.child(entry))
+    }
+
+    /// Tells whether a key is given, or was probably meant by a misspelt one.
+    pub fn mentions(&self, key: &str) -> bool {
+        self.get(key).is_some() || self.misspelt.contains(&key)
+    }
+}
+
+impl Reader {
+    /// Returns a reader of a file.
+    pub fn new(source: Source) -> Self {
+        Self { source, found: RefCell::default() }
+    }
+
+    /// Returns all that was found, each thing once.
+    pub fn finish(self) -> Vec<Diagnostic> {
+        let mut seen = HashSet::new();
+        let mut found = self.found.into_inner();
+        found.retain(|one| seen.insert((one.line, one.column, one.message.clone())));
+        found
+    }
+
+    /// Tells whether there is an error so far.
+    pub fn has_errors(&self) -> bool {
+        self.found.borrow().iter().any(Diagnostic::is_error)
+    }
+
+    /// Keeps a diagnostic about a place.
+    pub fn tell(&self, severity: Severity, spot: Spot, path: &str, message: String, hint: Option<String>) {
+        if self.is_full() {
+            return;
+        }
+        self.found.borrow_mut().push(Diagnostic {
+            severity,
+            message,
+            file: self.source.name.clone(),
+            line: spot.line,
+            column: spot.column,
+            length: spot.length,
+            path: (!path.is_empty()).then(|| path.to_owned()),
+            hint,
+            snippet: self.source.snippet(spot.line, spot.column),
+        });
+    }
+
+    fn is_full(&self) -> bool {
+        self.found.borrow().len() >= MOST_DIAGNOSTICS
+    }
+
+    /// Keeps a mistake of the YAML as such.
+    pub fn take(&self, mistake: Mistake) {
+        self.tell(Severity::Error, mistake.spot, mistake.path.as_deref().unwrap_or_default(), mistake.message, mistake.hint);
+    }
+
+    /// Keeps an error about a value.
+    pub fn error(&self, item: &Item<'_>, message: impl Into<String>) {
+        self.tell(Severity::Error, item.spot(), &item.path, message.into(), None);
+    }
+
+    /// Keeps an error about a value, with a way out.
+    pub fn error_with(&self, item: &Item<'_>, message: impl Into<String>, hint: impl Into<String>) {
+        self.tell(Severity::Error, item.spot(), &item.path, message.into(), Some(hint.into()));
+    }
+
+    /// Keeps an error about a key, with a way out.
+    pub fn key_error(&self, item: &Item<'_>, message: impl Into<String>, hint: impl Into<String>) {
+        self.tell(Severity::Error, item.key, &item.path, message.into(), Some(hint.into()));
+    }
+
+    /// Keeps a warning about a value.
+    pub fn warn(&self, item: &Item<'_>, message: impl Into<String>, hint: impl Into<String>) {
+        self.tell(Severity::Warning, item.spot(), &item.path, message.into(), Some(hint.into()));
+    }
+
+    /// Keeps a hint about a value.
+    pub fn hint(&self, item: &Item<'_>, message: impl Into<String>, hint: impl Into<String>) {
+        self.tell(Severity::Hint, item.spot(), &item.path, message.into(), Some(hint.into()));
+    }
+
+    fn mistyped(&self, item: &Item<'_>, wanted: &str, hint: Option<&str>) {
+        let message = format!("`{}` must be {wanted}, not {}", item.name(), item.node.noun());
+        self.tell(Severity::Error, item.spot(), &item.path, message, hint.map(str::to_owned));
+    }
+
+    /// Returns the entries of a mapping, of which only these keys are known.
+    pub fn fields<'a>(&self, item: &Item<'a>, noun: &'static str, known: &[&'static str]) -> Option<Fields<'a>> {
+        self.fields_but(item, noun, known, |_| None)
+    }
+
+    /// Returns the entries of a mapping; some unknown keys deserve words of their own, a message and a hint.
+    pub fn fields_but<'a>(
+        &self,
+        item: &Item<'a>,
+        noun: &'static str,
+        known: &[&'static str],
+        special: impl Fn(&str) -> Option<(String, String)>,
+    ) -> Option<Fields<'a>> {
+        let Kind::Map(entries) = &item.node.kind else {
+            let place = if item.path.is_empty() { "a manifest".to_owned() } else { format!("`{}`", item.name()) };
+            let message = format!("{place} must be a mapping, not {}", item.node.noun());
+            let hint = match &item.node.kind {
+                Kind::List(_) => "write its keys directly, without `- ` and `[…]`",
+                _ => "write keys with values: `key: value`",
+            };
+            self.tell(Severity::Error, item.spot(), &item.path, message, Some(hint.to_owned()));
+            return None;
+        };
+        // A key that is given already was not meant by an unknown one.
+        let is_free = |known: &&&'static str| !entries.iter().any(|entry| entry.key == **known);
+        let free: Vec<&'static str> = known.iter().filter(is_free).copied().collect();
+        let mut misspelt = Vec::new();
+        for entry in entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
+            if self.is_full() {
+                break;
+            }
+            if entry.key == MERGE {
+                // Told already; any key may have been meant to come from there.
+                misspelt.extend(known);
+                continue;
+            }
+            let child = item.child(entry);
+            if let Some((message, hint)) = special(&entry.key) {
+                self.key_error(&child, message, hint);
+                continue;
+            }
+            let hint = match nearest(&entry.key, free.iter().copied()) {
+                Some(meant) => {
+                    misspelt.extend(known.iter().copied().filter(|known| *known == meant));
+                    format!("did you mean `{meant}`?")
+                }
+                None => format!("known are {}", one_of(known).replace(" or ", " and ")),
+            };
+            self.key_error(&child, format!("unknown field `{}` in {noun}", entry.key), hint);
+        }
+        Some(Fields { item: item.clone(), noun, entries, misspelt })
+    }
+
+    /// Returns a value that must be given; without one, tells so, unless a misspelt key explains it.
+    pub fn required<'a>(&self, fields: &Fields<'a>, key: &'static str, hint: &str) -> Option<Item<'a>> {
+        let found = fields.get(key);
+        if found.is_none() && !fields.misspelt.contains(&key) {
+            let message = format!("{} needs `{key}`", fields.noun);
+            let spot = fields.raw(key).map_or(fields.item.spot(), |null| null.key);
+            self.tell(Severity::Error, Spot { length: spot.length.min(1), ..spot }, &fields.item.path, message, Some(hint.to_owned()));
+        }
+        found
+    }
+
+    /// Returns the items of a list.
+    pub fn list<'a>(&self, item: &Item<'a>) -> Vec<Item<'a>> {
+        item.items().unwrap_or_else(|| {
+            self.mistyped(item, "a list", Some("put it in a list: `- …` or `[…]`"));
+            Vec::new()
+        })
+    }
+
+    /// Returns the items of a list that may be absent.
+    pub fn list_of<'a>(&self, fields: &Fields<'a>, key: &str) -> Vec<Item<'a>> {
+        fields.get(key).map(|item| self.list(&item)).unwrap_or_default()
+    }
+
+    /// Returns a string that is not empty.
+    pub fn text<'a>(&self, item: &Item<'a>) -> Option<&'a Text> {
+        match &item.node.kind {
+            Kind::Text(text) if text.value.is_empty() => {
+                self.error_with(item, format!("`{}` is empty", item.name()), "fill it in, or leave it out");
+                None
+            }
+            Kind::Text(text) => Some(text),
+            Kind::Number(_) | Kind::Bool(_) => {
+                self.mistyped(item, "a string", Some("put it in quotes"));
+                None
+            }
+            _ => {
+                self.mistyped(
+                    item,
+                    "a string",
+                    matches!(item.node.kind, Kind::List(_)).then_some("write a single value, without `- ` and `[…]`"),
+                );
+                None
+            }
+        }
+    }
+
+    /// Returns an owned string that is not empty, if the key is given.
+    pub fn string(&self, fields: &Fields<'_>, key: &str) -> Option<String> {
+        fields.get(key).and_then(|item| self.text(&item)).map(|text| text.value.clone())
+    }
+
+    /// Returns a boolean.
+    pub fn boolean(&self, item: &Item<'_>) -> Option<bool> {
+        match &item.node.kind {
+            Kind::Bool(value) => Some(*value),
+            Kind::Text(text)
+                if !text.is_quoted && matches!(text.value.to_lowercase().as_str(), "yes" | "on" | "y" | "no" | "off" | "n") =>
+            {
+                let meant = matches!(text.value.to_lowercase().as_str(), "yes" | "on" | "y");
+                self.mistyped(item, "`true` or `false`", Some(&format!("in YAML 1.2 `{}` is a string: write `{meant}`", text.value)));
+                None
+            }
+            _ => {
+                self.mistyped(item, "`true` or `false`", None);
+                None
+            }
+        }
+    }
+
+    /// Returns a boolean, if the key is given.
+    pub fn flag(&self, fields: &Fields<'_>, key: &str) -> Option<bool> {
+        fields.get(key).and_then(|item| self.boolean(&item))
+    }
+
+    /// Returns a whole number of at least some size.
+    pub fn whole(&self, item: &Item<'_>, least: i64) -> Option<i64> {
+        let Kind::Number(number) = &item.node.kind else {
+            let is_digits = item.node.text().is_some_and(|text| text.parse::<i64>().is_ok());
+            self.mistyped(item, "a whole number", is_digits.then_some("leave out the quotes"));
+            return None;
+        };
+        match number.as_i64() {
+            Some(value) if value >= least => Some(value),
+            Some(_) => {
+                self.error(item, format!("`{}` must be at least {least}", item.name()));
+                None
+            }
+            None => {
+                self.error(item, format!("`{}` must be a whole number, not {number}", item.name()));
+                None
+            }
+        }
+    }
+
+    /// Sets a value that is given; null is none of its values.
+    pub fn set<T>(&self, fields: &Fields<'_>, key: &str, target: &mut T, read: impl FnOnce(&Self, &Item<'_>) -> Option<T>) {
+        let Some(item) = fields.raw(key) else { return };
+        if item.node.is_null() {
+            self.error_with(&item, format!("`{key}` cannot be null"), "leave the key out for the default");
+        } else if let Some(value) = read(self, &item) {
+            *target = value;
+        }
+    }
+
+    /// Sets a value that is given; null means none.
+    pub fn set_option<T>(&self, fields: &Fields<'_>, key: &str, target: &mut Option<T>, read: impl FnOnce(&Self, &Item<'_>) -> Option<T>) {
+        let Some(item) = fields.raw(key) else { return };
+        if item.node.is_null() {
+            *target = None;
+        } else if let Some(value) = read(self, &item) {
+            *target = Some(value);
+        }
+    }
+
+    /// Returns an owned string that is not empty.
+    pub fn owned(&self, item: &Item<'_>) -> Option<String> {
+        self.text(item).map(|text| text.value.clone())
+    }
+
+    /// Returns seconds: a number, or a string with units.
+    pub fn duration(&self, item: &Item<'_>) -> Option<f64> {
+        let result = match &item.node.kind {
+            Kind::Number(number) => match number.as_f64() {
+                Some(seconds) if seconds >= 0.0 => return Some(seconds),
+                _ => Err(values::NEGATIVE),
+            },
+            Kind::Text(text) => values::duration(&text.value),
+            _ => {
+                self.mistyped(item, "a duration", Some("write seconds as a number, or such as `500ms`, `30s`, `1h30m`, `2d`"));
+                return None;
+            }
+        };
+        match result {
+            Ok(seconds) => Some(seconds),
+            Err(words) => {
+                let hint = match item.node.text() {
+                    _ if words == values::NEGATIVE => "write zero or more".to_owned(),
+                    Some(text) if words == values::NO_UNIT => format!("write `{text}s`, or the number without quotes"),
+                    _ => "write seconds as a number, or such as `500ms`, `30s`, `1h30m`, `2d`".to_owned(),
+                };
+                self.error_with(item, format!("bad duration in `{}`: {words}", item.name()), hint);
+                None
+            }
+        }
+    }
+
+    /// Returns bytes: a number, or a quantity.
+    pub fn size(&self, item: &Item<'_>) -> Option<u64> {
+        let size = match &item.node.kind {
+            Kind::Number(number) => number.as_u64(),
+            Kind::Text(text) => values::size(&text.value),
+            _ => None,
+        };
+        let size = size.filter(|size| *size > 0);
+        if size.is_none() {
+            self.error_with(item, format!("`{}` must be a size", item.name()), "write bytes as a number, or such as `64Mi`");
+        }
+        size
+    }
+
+    /// Returns one of these words.
+    pub fn word<'w>(&self, item: &Item<'_>, known: &[&'w str]) -> Option<&'w str> {
+        let text = &self.text(item)?.value;
+        let found = known.iter().copied().find(|word| word == text);
+        if found.is_none() {
+            let hint = nearest(text, known.iter().copied())
+                .map_or_else(|| format!("write {}", one_of(known)), |meant| format!("did you mean `{meant}`?"));
+            self.error_with(item, format!("unknown value `{text}` of `{}`", item.name()), hint);
+        }
+        found
+    }
+}

@@ -1,0 +1,105 @@
+//! What the script host finds in the code of a manifest, told like the manifest's own mistakes.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use crate::script::check::{self, Problem};
+
+use super::diagnostic::{Diagnostic, Severity};
+use super::draft::{Draft, plain};
+use super::source::Source;
+use super::tree::{Kind, Node};
+
+/// Checks the code of an operator. What stands in the manifest goes to its reader; what stands in scripts comes back.
+pub fn check(draft: &Draft<'_>, root: &Node) -> Vec<Diagnostic> {
+    if draft.is_unready {
+        return Vec::new();
+    }
+    let declaration = draft.checkable();
+    let manifest = &draft.reader.source.name;
+    let mut texts = Texts::default();
+    let mut found = Vec::new();
+    for problem in check::check(&declaration) {
+        let severity = severity_of(problem.severity);
+        if problem.file == *manifest {
+            let spot = super::tree::Spot { line: problem.line, column: problem.column, length: problem.length };
+            let path = path_at(root, problem.line, problem.column);
+            draft.reader.tell(severity, spot, &path, problem.message, problem.hint);
+        } else {
+            found.push(texts.diagnostic(problem, severity));
+        }
+    }
+    found
+}
+
+fn severity_of(severity: check::Severity) -> Severity {
+    match severity {
+        check::Severity::Error => Severity::Error,
+        check::Severity::Warning => Severity::Warning,
+        check::Severity::Hint => Severity::Hint,
+    }
+}
+
+/// The scripts that were read for snippets.
+#[derive(Default)]
+struct Texts(HashMap<PathBuf, Option<Source>>);
+
+impl Texts {
+    fn diagnostic(&mut self, problem: Problem, severity: Severity) -> Diagnostic {
+        let source = self.0.entry(problem.file.clone()).or_insert_with_key(|file| Source::read(file).ok());
+        let snippet = source.as_ref().and_then(|source| source.snippet(problem.line, problem.column));
+        Diagnostic {
+            severity,
+            message: problem.message,
+            file: shown(&problem.file),
+            line: problem.line,
+            column: problem.column,
+            length: problem.length,
+            path: None,
+            hint: problem.hint,
+            snippet,
+        }
+    }
+}
+
+fn shown(file: &Path) -> PathBuf {
+    plain(file).to_owned()
+}
+
+/// Returns the way to the value that stands at a place, or in whose text the place is.
+fn path_at(root: &Node, line: usize, column: usize) -> String {
+    let mut best = String::new();
+    walk(root, &mut String::new(), &mut |node, path| {
+        if (node.spot.line, node.spot.column) <= (line, column) {
+            best.clear();
+            best.push_str(path);
+        }
+    });
+    best
+}
+
+fn walk(node: &Node, path: &mut String, visit: &mut impl FnMut(&Node, &str)) {
+    visit(node, path);
+    let kept = path.len();
+    match &node.kind {
+        Kind::List(items) => {
+            for (index, item) in items.iter().enumerate() {
+                let _ = write!(path, "[{index}]");
+                walk(item, path, visit);
+                path.truncate(kept);
+            }
+        }
+        Kind::Map(entries) => {
+            for entry in entries {
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(&entry.key);
+                walk(&entry.value, path, visit);
+                path.truncate(kept);
+            }
+        }
+        _ => {}
+    }
+}

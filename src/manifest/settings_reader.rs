@@ -1,0 +1,173 @@
+//! Reading the settings tree.
+
+use crate::handling::Lifecycle;
+
+use super::reader::{Fields, Item, Reader};
+use super::settings::Settings;
+use super::tree::Kind;
+use super::{admission, storages};
+
+/// The settings that scripts and manifests know: sections, and their keys.
+pub const KNOWN: [(&str, &[&str]); 11] = [
+    ("process", &["ultimateExitingTimeout"]),
+    ("posting", &["enabled", "loggers", "level", "reportingComponent", "reportingInstance", "eventNamePrefix"]),
+    ("peering", &["name", "stealth", "priority", "lifetime", "mandatory", "standalone", "clusterwide"]),
+    ("watching", &["serverTimeout", "clientTimeout", "connectTimeout", "reconnectBackoff", "inactivityTimeout"]),
+    ("queueing", &["workerLimit", "idleTimeout", "exitTimeout", "errorDelays"]),
+    ("scanning", &["disabled"]),
+    ("admission", &["server", "managed"]),
+    ("execution", &["defaultBackoff", "lifecycle"]),
+    ("background", &["cancellationPolling", "instantExitTimeout", "instantExitZeroTimeCycles"]),
+    ("networking", &["requestTimeout", "connectTimeout", "errorBackoffs", "enforceRetryAfter", "trustEnv"]),
+    ("persistence", &["finalizer", "progressStorage", "diffbaseStorage", "consistencyTimeout"]),
+];
+
+/// Reads `spec.settings`.
+pub fn read(reader: &Reader, item: &Item<'_>) -> Settings {
+    let mut settings = Settings::default();
+    let sections = KNOWN.map(|(section, _)| section);
+    let Some(fields) = reader.fields(item, "the settings", &sections) else { return settings };
+    for (section, known) in KNOWN {
+        let Some(item) = fields.get(section) else { continue };
+        let special = |key: &str| special(section, key);
+        if let Some(fields) = reader.fields_but(&item, "these settings", known, special) {
+            read_section(reader, section, &fields, &mut settings);
+        }
+    }
+    settings
+}
+
+fn special(section: &str, key: &str) -> Option<(String, String)> {
+    let reason = match (section, key) {
+        ("execution", "executor" | "maxWorkers") => "scripts need no threads of their own while they wait",
+        ("queueing", "batchWindow") => "it has no effect in kopf either",
+        ("peering", "namespaced") => {
+            return Some(("unknown field `namespaced` in these settings".into(), "write its opposite, `clusterwide`".into()));
+        }
+        _ => return None,
+    };
+    Some((format!("the setting `{section}.{key}` is not offered"), format!("leave it out: {reason}")))
+}
+
+fn read_section(reader: &Reader, section: &str, fields: &Fields<'_>, settings: &mut Settings) {
+    match section {
+        "process" => reader.set_option(fields, "ultimateExitingTimeout", &mut settings.process.ultimate_exiting_timeout, Reader::duration),
+        "posting" => posting(reader, fields, settings),
+        "peering" => peering(reader, fields, settings),
+        "watching" => {
+            let watching = &mut settings.watching;
+            reader.set_option(fields, "serverTimeout", &mut watching.server_timeout, Reader::duration);
+            reader.set_option(fields, "clientTimeout", &mut watching.client_timeout, Reader::duration);
+            reader.set_option(fields, "connectTimeout", &mut watching.connect_timeout, Reader::duration);
+            reader.set(fields, "reconnectBackoff", &mut watching.reconnect_backoff, Reader::duration);
+            reader.set(fields, "inactivityTimeout", &mut watching.inactivity_timeout, Reader::duration);
+        }
+        "queueing" => {
+            let queueing = &mut settings.queueing;
+            let limit = |reader: &Reader, item: &Item<'_>| reader.whole(item, 1).map(|limit| limit as usize);
+            reader.set_option(fields, "workerLimit", &mut queueing.worker_limit, limit);
+            reader.set(fields, "idleTimeout", &mut queueing.idle_timeout, Reader::duration);
+            reader.set(fields, "exitTimeout", &mut queueing.exit_timeout, Reader::duration);
+            reader.set(fields, "errorDelays", &mut queueing.error_delays, durations);
+        }
+        "scanning" => reader.set(fields, "disabled", &mut settings.scanning.disabled, Reader::boolean),
+        "admission" => {
+            reader.set_option(fields, "server", &mut settings.admission.server, admission::read);
+            reader.set_option(fields, "managed", &mut settings.admission.managed, managed);
+        }
+        "execution" => {
+            reader.set(fields, "defaultBackoff", &mut settings.execution.default_backoff, Reader::duration);
+            reader.set(fields, "lifecycle", &mut settings.execution.lifecycle, lifecycle);
+        }
+        "background" => {
+            let background = &mut settings.background;
+            let cycles = |reader: &Reader, item: &Item<'_>| reader.whole(item, 0).map(|cycles| cycles as u64);
+            reader.set(fields, "cancellationPolling", &mut background.cancellation_polling, Reader::duration);
+            reader.set_option(fields, "instantExitTimeout", &mut background.instant_exit_timeout, Reader::duration);
+            reader.set_option(fields, "instantExitZeroTimeCycles", &mut background.instant_exit_zero_time_cycles, cycles);
+        }
+        "networking" => {
+            let networking = &mut settings.networking;
+            reader.set_option(fields, "requestTimeout", &mut networking.request_timeout, Reader::duration);
+            reader.set_option(fields, "connectTimeout", &mut networking.connect_timeout, Reader::duration);
+            reader.set(fields, "errorBackoffs", &mut networking.error_backoffs, durations);
+            reader.set(fields, "enforceRetryAfter", &mut networking.enforce_retry_after, Reader::boolean);
+            reader.set(fields, "trustEnv", &mut networking.trust_env, Reader::boolean);
+        }
+        _ => {
+            let persistence = &mut settings.persistence;
+            reader.set(fields, "finalizer", &mut persistence.storages.finalizer, storages::finalizer);
+            reader.set(fields, "progressStorage", &mut persistence.storages.progress, storages::progress);
+            reader.set(fields, "diffbaseStorage", &mut persistence.storages.diffbase, storages::diffbase);
+            reader.set(fields, "consistencyTimeout", &mut persistence.consistency_timeout, Reader::duration);
+        }
+    }
+}
+
+fn posting(reader: &Reader, fields: &Fields<'_>, settings: &mut Settings) {
+    let posting = &mut settings.posting;
+    reader.set(fields, "enabled", &mut posting.enabled, Reader::boolean);
+    reader.set(fields, "loggers", &mut posting.loggers, Reader::boolean);
+    reader.set(fields, "level", &mut posting.level, level);
+    reader.set_option(fields, "reportingComponent", &mut posting.reporting_component, Reader::owned);
+    reader.set(fields, "reportingInstance", &mut posting.reporting_instance, Reader::owned);
+    reader.set(fields, "eventNamePrefix", &mut posting.event_name_prefix, Reader::owned);
+}
+
+fn peering(reader: &Reader, fields: &Fields<'_>, settings: &mut Settings) {
+    let peering = &mut settings.peering;
+    let priority = |reader: &Reader, item: &Item<'_>| reader.whole(item, i64::MIN);
+    let lifetime = |reader: &Reader, item: &Item<'_>| reader.duration(item).map(|seconds| seconds.ceil() as i64);
+    reader.set(fields, "name", &mut peering.name, Reader::owned);
+    reader.set(fields, "stealth", &mut peering.stealth, Reader::boolean);
+    reader.set(fields, "priority", &mut peering.priority, priority);
+    reader.set(fields, "lifetime", &mut peering.lifetime, lifetime);
+    reader.set(fields, "mandatory", &mut peering.mandatory, Reader::boolean);
+    reader.set(fields, "standalone", &mut peering.standalone, Reader::boolean);
+    reader.set_option(fields, "clusterwide", &mut peering.clusterwide, Reader::boolean);
+}
+
+fn level(reader: &Reader, item: &Item<'_>) -> Option<i64> {
+    if matches!(item.node.kind, Kind::Number(_)) {
+        return reader.whole(item, 0);
+    }
+    let word = reader.word(item, &["debug", "info", "warning", "error"])?;
+    Some(match word {
+        "debug" => 10,
+        "info" => 20,
+        "warning" => 30,
+        _ => 40,
+    })
+}
+
+fn lifecycle(reader: &Reader, item: &Item<'_>) -> Option<Lifecycle> {
+    let word = reader.word(item, &["asap", "allAtOnce", "oneByOne", "randomized", "shuffled"])?;
+    Some(match word {
+        "asap" => Lifecycle::Asap,
+        "allAtOnce" => Lifecycle::AllAtOnce,
+        "oneByOne" => Lifecycle::OneByOne,
+        "randomized" => Lifecycle::Randomized,
+        _ => Lifecycle::Shuffled,
+    })
+}
+
+/// One duration counts as a list of one, as in kopf.
+fn durations(reader: &Reader, item: &Item<'_>) -> Option<Vec<f64>> {
+    if matches!(item.node.kind, Kind::List(_)) {
+        return reader.list(item).iter().map(|item| reader.duration(item)).collect();
+    }
+    reader.duration(item).map(|seconds| vec![seconds])
+}
+
+fn managed(reader: &Reader, item: &Item<'_>) -> Option<String> {
+    let text = reader.owned(item)?;
+    if !storages::is_domain(&text) {
+        reader.error_with(
+            item,
+            format!("`{text}` cannot be the name of a webhook configuration"),
+            "write a name such as `my-operator.example.com`",
+        );
+        return None;
+    }
+    Some(text)
+}

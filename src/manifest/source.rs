@@ -1,0 +1,88 @@
+//! Files as they are read: bounded in size, in UTF-8, with their lines at hand for snippets.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::diagnostic::{Diagnostic, Severity, Snippet};
+
+/// The largest file that is read. The API server takes no object of more than 1.5 MiB, so this holds several at their largest.
+pub const LARGEST_FILE: u64 = 8 << 20;
+
+/// One text file.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// The name, as the user knows it.
+    pub name: PathBuf,
+    /// The content.
+    pub text: Arc<str>,
+    starts: Arc<[usize]>,
+}
+
+impl Source {
+    /// Returns a text under a name.
+    pub fn new(name: impl Into<PathBuf>, text: &str) -> Self {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let starts = std::iter::once(0).chain(memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1)).collect();
+        Self { name: name.into(), text: text.into(), starts }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, is too large, or is not UTF-8.
+    pub fn read(path: &Path) -> Result<Self, Box<Diagnostic>> {
+        let fail =
+            |message: String, hint: Option<&str>| Box::new(Diagnostic::of_file(Severity::Error, path, message, hint.map(str::to_owned)));
+        let bytes = read_bounded(path).map_err(|error| fail(format!("cannot read the file: {}", reason(&error)), None))?;
+        if bytes.len() as u64 > LARGEST_FILE {
+            return Err(fail(format!("the file is larger than {} MiB", LARGEST_FILE >> 20), Some("split it into several files")));
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(Self::new(path, &text)),
+            Err(error) => {
+                let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
+                let line = valid.matches('\n').count() + 1;
+                let column = valid.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+                let mut diagnostic = *fail("the file is not valid UTF-8".to_owned(), Some("save it in the encoding UTF-8"));
+                (diagnostic.line, diagnostic.column, diagnostic.length) = (line, column, 1);
+                Err(Box::new(diagnostic))
+            }
+        }
+    }
+
+    /// Returns a line by its number, from 1.
+    pub fn line(&self, number: usize) -> Option<&str> {
+        let start = *self.starts.get(number.checked_sub(1)?)?;
+        let end = self.starts.get(number).copied().unwrap_or(self.text.len());
+        Some(self.text[start..end].trim_end_matches(['\n', '\r']))
+    }
+
+    /// Returns what to show of a place.
+    pub fn snippet(&self, line: usize, column: usize) -> Option<Snippet> {
+        self.line(line).map(|text| Snippet::of(text, column))
+    }
+}
+
+/// Returns why something cannot be read, in words without numbers of the operating system.
+pub fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "it does not exist".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        std::io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Reads one byte more than is allowed at most, so that the caller can tell.
+fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(std::io::ErrorKind::IsADirectory.into());
+    }
+    let mut bytes = Vec::with_capacity(metadata.len().min(LARGEST_FILE + 1) as usize);
+    file.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

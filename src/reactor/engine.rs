@@ -1,0 +1,77 @@
+//! The world of a running operator: the script host, the cluster, the machine's clock, and the log.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use rand::RngExt as _;
+use tracing::{debug, error, info, warn};
+
+use crate::cluster::{self, Applied, Client};
+use crate::handling::spawning::Companions;
+use crate::handling::{Handler, Level, Telling};
+use crate::kit::Clock;
+use crate::object::{Body, Patch, Resource};
+use crate::script::{Arguments, Call, Evaluation, Host, Installed, Returned};
+
+use super::error::Error;
+use super::world::World;
+
+/// The world of one running operator.
+pub struct Engine {
+    host: Host,
+    scripts: Installed,
+    client: Client,
+    clock: Clock,
+}
+
+impl Engine {
+    /// Returns the world of an operator whose scripts are installed.
+    pub fn new(host: Host, scripts: Installed, client: Client, clock: Clock) -> Self {
+        Self { host, scripts, client, clock }
+    }
+}
+
+impl World for Engine {
+    fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
+        self.host.call(&self.scripts, call).boxed()
+    }
+
+    fn evaluate<'a>(&'a self, arguments: &'a Arguments, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
+        self.host.evaluate(&self.scripts, arguments, evaluation).boxed()
+    }
+
+    fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>> {
+        async move { Ok(cluster::apply::apply(&self.client, resource, body, patch).await?) }.boxed()
+    }
+
+    /// Nothing runs along with objects: manifests with daemons or timers are refused at the start.
+    fn accompany<'a>(&'a self, _arguments: &'a Arguments, _is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
+        std::future::ready(Ok(Companions::default())).boxed()
+    }
+
+    fn tell(&self, telling: Telling) {
+        match telling.level {
+            Level::Debug => debug!(target: "kopfd::objects", "{telling}"),
+            Level::Info => info!(target: "kopfd::objects", "{telling}"),
+            Level::Warning => warn!(target: "kopfd::objects", "{telling}"),
+            Level::Error => error!(target: "kopfd::objects", "{telling}"),
+        }
+    }
+
+    fn is_debugging(&self) -> bool {
+        tracing::enabled!(target: "kopfd::objects", tracing::Level::DEBUG)
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn chance(&self, bound: usize) -> usize {
+        rand::rng().random_range(0..bound)
+    }
+
+    fn forget(&self, memo: &Arc<str>) {
+        self.host.forget(memo);
+    }
+}

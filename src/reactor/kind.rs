@@ -1,0 +1,193 @@
+//! One kind in one namespace (or in all): its watch fills the queues, and each object with events gets a worker.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::{Instrument as _, Span, warn};
+
+use crate::cluster::{self, Head, Seen, Sink};
+use crate::handling::Handler;
+use crate::kit::{Crowd, Stop};
+use crate::object::{Body, ObjectKey, Sighting};
+use crate::telemetry::object_span;
+
+use super::cycle::Served;
+use super::mailbox::{Event, Mailbox};
+use super::memory::Memories;
+use super::queues::{Queued, Queues};
+use super::worker::{Expected, Pace, Worker};
+use super::world::World;
+
+/// Objects that may be taken up at the same time. Each holds its parsed body, some ten times the size of its text;
+/// a longer list or burst waits in the connection, where it costs nothing.
+const TAKEN_UP: usize = 256;
+
+/// How long an object counts as just taken up. Whoever waits longer, for a slow handler or a sleep, makes room for others.
+const TAKING_UP: Duration = Duration::from_millis(200);
+
+/// How long cancelled calls may take to end.
+const CANCELLATION: Duration = Duration::from_secs(1);
+
+/// What all the watches of one kind have in common.
+pub struct Kind<W: World> {
+    /// The world around it.
+    pub world: Arc<W>,
+    /// The kind and its handlers.
+    pub served: Arc<Served>,
+    /// The memories of its objects.
+    pub memories: Arc<Memories>,
+    /// Where the events of its objects wait.
+    pub queues: Arc<Queues>,
+    /// How its workers behave.
+    pub pace: Arc<Pace>,
+    /// The operator's name, which begins the names of its objects' memories in scripts.
+    pub operator: Arc<str>,
+    workers: Crowd,
+    room: Arc<Semaphore>,
+    calls: Stop,
+}
+
+impl<W: World + 'static> Kind<W> {
+    /// Returns a kind of which nothing is known yet.
+    pub fn new(world: Arc<W>, served: Arc<Served>, pace: Arc<Pace>, worker_limit: Option<usize>, operator: Arc<str>) -> Self {
+        Self {
+            world,
+            served,
+            memories: Arc::default(),
+            queues: Arc::new(Queues::new(worker_limit)),
+            pace,
+            operator,
+            workers: Crowd::default(),
+            room: Arc::new(Semaphore::new(TAKEN_UP)),
+            calls: Stop::new(),
+        }
+    }
+
+    /// Returns the kind with what another one remembered.
+    pub fn with_memories(self, memories: Arc<Memories>) -> Self {
+        Self { memories, ..self }
+    }
+
+    /// Puts an event of an object into its queue, and starts a worker if it has none. Waits while too many are being taken up.
+    async fn put(self: &Arc<Self>, uid: &str, head: &Head<'_>, event: Event) {
+        if let Queued::First(uid, mailbox) = self.queues.put(uid, event) {
+            let room = Arc::clone(&self.room).acquire_owned().await.ok();
+            let span = span(&self.served, head, &uid);
+            self.workers.spawn(work(Arc::clone(self), uid, mailbox, span, room));
+        }
+    }
+
+    /// Lets the workers finish what waits, at most for `grace`; then ends their calls, and at last the workers.
+    pub async fn finish(&self, grace: Duration) {
+        self.queues.close();
+        if self.workers.settle(grace).await {
+            return;
+        }
+        warn!(target: "kopfd::reactor", resource = %self.served.resource, objects = self.queues.len(), "Unprocessed streams left; their handlers are cancelled.");
+        self.calls.request("the operator stops");
+        self.workers.settle(CANCELLATION).await;
+        self.workers.abandon().await;
+    }
+}
+
+/// The life of one worker, with the next one of the same object if an event slips in at its end.
+async fn work<W: World + 'static>(
+    kind: Arc<Kind<W>>,
+    uid: Arc<str>,
+    mailbox: Arc<Mailbox>,
+    span: Span,
+    mut room: Option<OwnedSemaphorePermit>,
+) {
+    let _permit = kind.queues.permit().await;
+    let mut worker = Worker {
+        world: Arc::clone(&kind.world),
+        served: Arc::clone(&kind.served),
+        memories: Arc::clone(&kind.memories),
+        mailbox,
+        memo: Arc::from(format!("{}/{uid}", kind.operator)),
+        uid: Arc::clone(&uid),
+        pace: Arc::clone(&kind.pace),
+        stop: kind.calls.clone(),
+        span,
+        expected: Expected::default(),
+    };
+    loop {
+        {
+            let span = worker.span.clone();
+            let mut run = std::pin::pin!(worker.run().instrument(span));
+            if room.is_some() {
+                let is_done = tokio::time::timeout(TAKING_UP, &mut run).await.is_ok();
+                room = None;
+                if !is_done {
+                    run.await;
+                }
+            } else {
+                run.await;
+            }
+        }
+        if kind.queues.retire(&uid) || kind.calls.is_requested() {
+            return;
+        }
+    }
+}
+
+fn span(served: &Served, head: &Head<'_>, uid: &str) -> Span {
+    let metadata = serde_json::json!({"name": head.name(), "namespace": head.namespace(), "uid": uid});
+    object_span(&served.resource, &Body::from(serde_json::json!({ "metadata": metadata })))
+}
+
+/// What one watch gives its events to.
+pub struct KindSink<W: World> {
+    kind: Arc<Kind<W>>,
+}
+
+impl<W: World> KindSink<W> {
+    /// Returns the sink of a kind.
+    pub fn new(kind: Arc<Kind<W>>) -> Self {
+        Self { kind }
+    }
+}
+
+impl<W: World + 'static> Sink for KindSink<W> {
+    async fn seen(&mut self, seen: Seen<'_>) {
+        let kind = &self.kind;
+        let uid = match seen.head.uid() {
+            Some(uid) => Cow::Borrowed(uid),
+            None => match seen.body() {
+                Ok(body) => Cow::Owned(ObjectKey::of(&body).uid),
+                Err(_) => return,
+            },
+        };
+        let uid = uid.as_ref();
+        if is_uninteresting(&kind.served, seen.head) && !kind.queues.has(uid) {
+            match seen.sighting {
+                Sighting::Deleted => kind.memories.forget(uid),
+                sighting => kind.memories.notice(uid, sighting == Sighting::Listed),
+            }
+            return;
+        }
+        kind.put(uid, seen.head, Event { sighting: seen.sighting, raw: Arc::from(seen.text) }).await;
+    }
+
+    async fn listed(&mut self) {}
+
+    fn troubled(&mut self, error: &cluster::Error) {
+        // The watcher tells of its failures by itself and goes on; a missing kind is noticed by the observer of kinds.
+        tracing::debug!(target: "kopfd::reactor", resource = %self.kind.served.resource, error = error.chain(), "A watch is in trouble.");
+    }
+}
+
+/// Tells for sure, from the metadata alone, that no handler concerns the object and that it does not carry our finalizer.
+pub fn is_uninteresting(served: &Served, head: &Head<'_>) -> bool {
+    !served.handlers.is_empty()
+        && served.handlers.iter().all(|handler| is_refused(handler, head))
+        && !head.has_finalizer(&served.storages.finalizer)
+}
+
+fn is_refused(handler: &Handler, head: &Head<'_>) -> bool {
+    let filters = &handler.filters;
+    filters.labels.iter().any(|(key, matcher)| matcher.surely_refuses(head.label(key).as_deref()))
+        || filters.annotations.iter().any(|(key, matcher)| matcher.surely_refuses(head.annotation(key).as_deref()))
+}

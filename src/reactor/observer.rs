@@ -1,0 +1,435 @@
+//! The observer of one operator: which kinds and namespaces there are, and so what is watched. Kinds and namespaces come and go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::{debug, error, info, warn};
+
+use crate::cluster::discovery::{self, Scan};
+use crate::cluster::{self, Client, Kinds, Seen, Sink, Watcher};
+use crate::handling::{Handler, Level, Lifecycle};
+use crate::kit::{Ended, Stop, Tasks};
+use crate::object::namespace::{self, Pattern};
+use crate::object::{Body, Resource, Sighting};
+use crate::persistence::Storages;
+
+use super::cycle::Served;
+use super::kind::{Kind, KindSink};
+use super::observation::{Insights, Purposes};
+use super::worker::Pace;
+use super::world::World;
+
+/// When the kinds of a group are looked at after one of its definitions has changed: the server needs a moment to offer a new kind.
+const LOOKS: [Duration; 3] = [Duration::from_millis(50), Duration::from_secs(1), Duration::from_secs(4)];
+
+/// When a group that could not be read is looked at again.
+const LATER: Duration = Duration::from_secs(30);
+
+/// Observations that may wait; whoever observes waits with them.
+const WAITING: usize = 64;
+
+/// Which namespaces an operator serves.
+#[derive(Debug, Clone)]
+pub enum Scope {
+    /// All of them, with one watch for each kind.
+    Cluster,
+    /// Those that match one of the patterns.
+    Namespaces(Vec<Pattern>),
+}
+
+/// What an operator declares to the observer.
+pub struct Declared {
+    /// The operator's name.
+    pub name: Arc<str>,
+    /// The handlers.
+    pub handlers: Vec<Arc<Handler>>,
+    /// Where the operator keeps what it remembers.
+    pub storages: Arc<Storages>,
+    /// How many handlers are run in one cycle.
+    pub lifecycle: Lifecycle,
+    /// The seconds between attempts after arbitrary errors.
+    pub default_backoff: f64,
+    /// How workers behave.
+    pub pace: Arc<Pace>,
+    /// The most workers of a kind at once.
+    pub worker_limit: Option<usize>,
+    /// How long workers may go on at the exit.
+    pub exit_timeout: Duration,
+    /// Whether new kinds and namespaces are not looked for.
+    pub is_scanning_disabled: bool,
+    /// Which namespaces are served.
+    pub scope: Scope,
+}
+
+/// Watches what an operator is for.
+pub struct Observer<W: World> {
+    declared: Declared,
+    world: Arc<W>,
+    client: Client,
+    kinds: Arc<Kinds>,
+    purposes: Purposes,
+    insights: Insights,
+    warnings: BTreeSet<String>,
+    namespaces: BTreeSet<String>,
+    served: BTreeMap<Arc<Resource>, Arc<Kind<W>>>,
+    watches: BTreeMap<(Arc<Resource>, Option<String>), Stop>,
+    tasks: Tasks<()>,
+    looks: BTreeMap<Instant, BTreeSet<Option<String>>>,
+}
+
+/// Something that was observed.
+enum Observed {
+    /// The kinds of a group may have changed; of all groups if none is named.
+    Kinds(Option<String>),
+    /// A namespace was seen.
+    Namespace(Sighting, Body),
+    /// The namespaces were listed completely.
+    NamespacesListed,
+    /// The namespaces may not be listed.
+    NamespacesForbidden,
+}
+
+impl<W: World + 'static> Observer<W> {
+    /// Returns an observer that has seen nothing yet.
+    pub fn new(declared: Declared, world: Arc<W>, client: Client, kinds: Arc<Kinds>) -> Self {
+        let purposes = Purposes::of_handlers(declared.handlers.iter().map(AsRef::as_ref));
+        Self {
+            declared,
+            world,
+            client,
+            kinds,
+            purposes,
+            insights: Insights::default(),
+            warnings: BTreeSet::new(),
+            namespaces: BTreeSet::new(),
+            served: BTreeMap::new(),
+            watches: BTreeMap::new(),
+            tasks: Tasks::default(),
+            looks: BTreeMap::new(),
+        }
+    }
+
+    /// Serves everything there is to serve until the stop is asked for, then lets the workers finish.
+    ///
+    /// # Errors
+    /// If the kinds of the cluster cannot be found out at the start.
+    pub async fn run(mut self, stop: Stop) -> Result<(), cluster::Error> {
+        let groups = self.purposes.groups().map(|groups| groups.into_iter().map(str::to_owned).collect());
+        let scan = tokio::select! {
+            biased;
+            () = stop.requested() => return Ok(()),
+            scan = discovery::scan(&self.client, groups.as_ref()) => scan?,
+        };
+        self.kinds.learn(&scan, groups.as_ref());
+        self.revise(None, scan);
+        let observations = self.start_observing(&stop);
+        self.reconcile(&stop);
+        self.observe(observations, &stop).await;
+        self.finish().await;
+        Ok(())
+    }
+
+    async fn observe(&mut self, mut observations: mpsc::Receiver<Observed>, stop: &Stop) {
+        loop {
+            let next_look = self.looks.keys().next().copied();
+            tokio::select! {
+                biased;
+                () = stop.requested() => return,
+                Some(observed) = observations.recv() => self.note(observed),
+                Some(ended) = self.tasks.next_ended(), if !self.tasks.is_empty() => mourn(&ended),
+                () = until(next_look) => self.look().await,
+            }
+            self.reconcile(stop);
+        }
+    }
+
+    fn note(&mut self, observed: Observed) {
+        match observed {
+            Observed::Kinds(group) => {
+                let now = Instant::now();
+                for delay in LOOKS {
+                    self.looks.entry(now + delay).or_default().insert(group.clone());
+                }
+            }
+            Observed::Namespace(sighting, namespace) => {
+                if let Scope::Namespaces(patterns) = &self.declared.scope {
+                    namespace::revise(&mut self.namespaces, patterns, sighting, &namespace);
+                }
+            }
+            Observed::NamespacesListed => {
+                if self.namespaces.is_empty() {
+                    warn!(target: "kopfd::reactor", "No namespace matches the patterns. Nothing is served until one appears.");
+                }
+            }
+            Observed::NamespacesForbidden => {
+                if let Scope::Namespaces(patterns) = &self.declared.scope {
+                    self.namespaces.extend(namespace::exact(patterns));
+                }
+            }
+        }
+    }
+
+    /// Looks at the kinds of the groups that are due.
+    async fn look(&mut self) {
+        let Some((_, groups)) = self.looks.pop_first() else { return };
+        // What is due a little later is looked at in one go with it.
+        for group in groups {
+            let scan = match &group {
+                Some(group) => discovery::rescan(&self.client, group).await,
+                None => discovery::scan(&self.client, None).await,
+            };
+            match scan {
+                Ok(scan) => {
+                    let fresh = group.as_ref().map(|group| BTreeSet::from([group.clone()]));
+                    self.kinds.learn(&scan, fresh.as_ref());
+                    self.revise(group.as_deref(), scan);
+                }
+                Err(error) => {
+                    warn!(target: "kopfd::reactor", group, error = error.chain(), "Cannot look at the kinds of the cluster. Will look again.");
+                    self.looks.entry(Instant::now() + LATER).or_default().insert(group);
+                }
+            }
+        }
+    }
+
+    fn revise(&mut self, group: Option<&str>, scan: Scan) {
+        for skipped in scan.skipped {
+            self.looks.entry(Instant::now() + LATER).or_default().insert(Some(skipped));
+        }
+        let discovered: Vec<Arc<Resource>> = scan.resources.into_iter().map(Arc::new).collect();
+        let tellings = self.insights.revise(&self.purposes, group, &discovered);
+        let warnings: BTreeSet<String> =
+            tellings.iter().filter(|telling| telling.level == Level::Warning).map(ToString::to_string).collect();
+        for warning in warnings.difference(&self.warnings) {
+            warn!(target: "kopfd::reactor", operator = &*self.declared.name, "{warning}");
+        }
+        self.warnings = warnings;
+    }
+
+    /// Starts the watches of kinds and namespaces themselves.
+    fn start_observing(&mut self, stop: &Stop) -> mpsc::Receiver<Observed> {
+        let (sender, receiver) = mpsc::channel(WAITING);
+        if let Scope::Namespaces(patterns) = &self.declared.scope
+            && self.declared.is_scanning_disabled
+        {
+            self.namespaces = namespace::exact(patterns);
+        }
+        if !self.declared.is_scanning_disabled {
+            let definitions = backbone("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition");
+            self.spawn_observation(definitions, ObservationSink::new(Subject::Kinds, sender.clone()), stop);
+            if matches!(self.declared.scope, Scope::Namespaces(_)) {
+                self.spawn_observation(backbone("", "namespaces", "Namespace"), ObservationSink::new(Subject::Namespaces, sender), stop);
+            }
+        }
+        receiver
+    }
+
+    fn spawn_observation(&mut self, resource: Resource, mut sink: ObservationSink, stop: &Stop) {
+        let name = format!("observation of {resource}");
+        match Watcher::new(self.client.clone(), resource, None) {
+            Ok(mut watcher) => {
+                let stop = stop.child();
+                self.tasks.spawn(name, async move { watcher.run(&mut sink, &stop).await });
+            }
+            Err(error) => error!(target: "kopfd::reactor", error = error.chain(), "Cannot observe the cluster."),
+        }
+    }
+
+    /// Starts the watches that are missing and stops those of what is gone.
+    fn reconcile(&mut self, stop: &Stop) {
+        self.renew_kinds();
+        let wanted = self.wanted();
+        let gone: Vec<_> = self.watches.keys().filter(|key| !wanted.contains(key)).cloned().collect();
+        for key in gone {
+            debug!(target: "kopfd::reactor", resource = %key.0, namespace = key.1, "Stopping to watch.");
+            if let Some(watch) = self.watches.remove(&key) {
+                watch.request("it is gone");
+            }
+        }
+        for key in wanted {
+            if !self.watches.contains_key(&key) {
+                self.start_watch(key, stop);
+            }
+        }
+        self.let_go();
+    }
+
+    /// A kind whose description has changed is served anew; what is remembered of its objects stays.
+    fn renew_kinds(&mut self) {
+        for resource in &self.insights.watched {
+            let known = self.served.get_key_value(resource);
+            if known.is_some_and(|(known, _)| !known.has_same_details(resource))
+                && let Some(kind) = self.served.remove(resource)
+            {
+                info!(target: "kopfd::reactor", resource = %resource, "The kind has changed. It is served anew.");
+                for (_, watch) in self.watches.extract_if(.., |key, _| key.0 == *resource) {
+                    watch.request("the kind has changed");
+                }
+                let memories = Arc::clone(&kind.memories);
+                let exit_timeout = self.declared.exit_timeout;
+                self.tasks.spawn(format!("end of {resource}"), async move { kind.finish(exit_timeout).await });
+                self.served.insert(Arc::clone(resource), Arc::new(self.new_kind(resource).with_memories(memories)));
+            }
+        }
+    }
+
+    fn new_kind(&self, resource: &Arc<Resource>) -> Kind<W> {
+        let declared = &self.declared;
+        let served = Served::new(
+            Arc::clone(resource),
+            &declared.handlers,
+            Arc::clone(&declared.storages),
+            declared.lifecycle,
+            declared.default_backoff,
+        );
+        let (world, pace) = (Arc::clone(&self.world), Arc::clone(&declared.pace));
+        Kind::new(world, Arc::new(served), pace, declared.worker_limit, Arc::clone(&declared.name))
+    }
+
+    fn wanted(&self) -> BTreeSet<(Arc<Resource>, Option<String>)> {
+        let mut wanted = BTreeSet::new();
+        for resource in &self.insights.watched {
+            match &self.declared.scope {
+                Scope::Namespaces(_) if resource.namespaced => {
+                    wanted.extend(self.namespaces.iter().map(|namespace| (Arc::clone(resource), Some(namespace.clone()))));
+                }
+                // As in kopf, an operator of namespaces watches cluster-scoped kinds only while it serves any.
+                Scope::Namespaces(_) if self.namespaces.is_empty() => {}
+                _ => {
+                    wanted.insert((Arc::clone(resource), None));
+                }
+            }
+        }
+        wanted
+    }
+
+    fn start_watch(&mut self, key: (Arc<Resource>, Option<String>), stop: &Stop) {
+        let (resource, namespace) = &key;
+        if !self.served.contains_key(resource) {
+            self.served.insert(Arc::clone(resource), Arc::new(self.new_kind(resource)));
+        }
+        let kind = Arc::clone(&self.served[resource]);
+        debug!(target: "kopfd::reactor", %resource, namespace, "Starting to watch.");
+        let name = format!("watch of {resource} in {}", namespace.as_deref().unwrap_or("all namespaces"));
+        match Watcher::new(self.client.clone(), (**resource).clone(), namespace.as_deref()) {
+            Ok(mut watcher) => {
+                let (mut sink, watch) = (KindSink::new(kind), stop.child());
+                let stop = watch.clone();
+                self.tasks.spawn(name, async move { watcher.run(&mut sink, &stop).await });
+                self.watches.insert(key, watch);
+            }
+            Err(error) => error!(target: "kopfd::reactor", error = error.chain(), "Cannot watch."),
+        }
+    }
+
+    /// Lets kinds go that are not watched any more.
+    fn let_go(&mut self) {
+        let is_watched = |resource: &Arc<Resource>| self.watches.keys().any(|(watched, _)| watched == resource);
+        let gone: Vec<_> = self.served.keys().filter(|resource| !is_watched(resource)).cloned().collect();
+        for resource in gone {
+            if let Some(kind) = self.served.remove(&resource) {
+                let exit_timeout = self.declared.exit_timeout;
+                self.tasks.spawn(format!("end of {resource}"), async move { kind.finish(exit_timeout).await });
+            }
+        }
+    }
+
+    async fn finish(mut self) {
+        let kinds: Vec<_> = self.served.values().cloned().collect();
+        let ends = kinds.iter().map(|kind| kind.finish(self.declared.exit_timeout));
+        futures::future::join_all(ends).await;
+        self.tasks.finish(self.declared.exit_timeout).await;
+    }
+}
+
+fn mourn(ended: &Ended<()>) {
+    if let Some(Err(panic)) = &ended.result {
+        error!(target: "kopfd::reactor", task = ended.name, panic, "A task has failed because of a defect of the engine.");
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The kinds that the observation itself watches; they are the same in every cluster.
+fn backbone(group: &str, plural: &str, kind: &str) -> Resource {
+    Resource {
+        group: group.to_owned(),
+        version: "v1".to_owned(),
+        plural: plural.to_owned(),
+        kind: kind.to_owned(),
+        preferred: true,
+        ..Resource::default()
+    }
+}
+
+/// What an observation is of.
+#[derive(Clone, Copy, PartialEq)]
+enum Subject {
+    Kinds,
+    Namespaces,
+}
+
+/// Passes on what is observed.
+struct ObservationSink {
+    subject: Subject,
+    sender: mpsc::Sender<Observed>,
+    lists: usize,
+    is_refused: bool,
+}
+
+impl ObservationSink {
+    fn new(subject: Subject, sender: mpsc::Sender<Observed>) -> Self {
+        Self { subject, sender, lists: 0, is_refused: false }
+    }
+
+    async fn send(&self, observed: Observed) {
+        // Whoever observed is gone only when everything stops.
+        let _ = self.sender.send(observed).await;
+    }
+}
+
+impl Sink for ObservationSink {
+    async fn seen(&mut self, seen: Seen<'_>) {
+        let Ok(body) = seen.body() else { return };
+        match self.subject {
+            Subject::Namespaces => self.send(Observed::Namespace(seen.sighting, body)).await,
+            // Everything that was there at the start is known from the scan.
+            Subject::Kinds if seen.sighting == Sighting::Listed => {}
+            Subject::Kinds => {
+                let group = body.pointer("/spec/group").and_then(serde_json::Value::as_str).map(str::to_owned);
+                self.send(Observed::Kinds(group)).await;
+            }
+        }
+    }
+
+    async fn listed(&mut self) {
+        self.lists += 1;
+        match self.subject {
+            Subject::Namespaces => self.send(Observed::NamespacesListed).await,
+            Subject::Kinds if self.lists > 1 => self.send(Observed::Kinds(None)).await,
+            Subject::Kinds => {}
+        }
+    }
+
+    fn troubled(&mut self, error: &cluster::Error) {
+        if error.status() == Some(403) && !self.is_refused {
+            self.is_refused = true;
+            let (what, effect) = match self.subject {
+                Subject::Kinds => ("resource definitions", "New kinds are not noticed"),
+                Subject::Namespaces => ("namespaces", "Only namespaces with exact names are served, as if they exist"),
+            };
+            warn!(target: "kopfd::reactor", "Not enough permissions to watch for {what}. {effect}.");
+            if self.subject == Subject::Namespaces {
+                let _ = self.sender.try_send(Observed::NamespacesForbidden);
+            }
+        }
+    }
+}

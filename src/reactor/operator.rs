@@ -1,0 +1,101 @@
+//! One operator, from its checked manifest to its last worker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cluster::{self, Calls, Client, Kinds};
+use crate::handling::Handler;
+use crate::kit::{Clock, Stop};
+use crate::manifest::{Operator, settings};
+use crate::script::{Host, Problem, Program, host};
+
+use super::engine::Engine;
+use super::observer::{Declared, Observer, Scope};
+use super::script_api::ScriptApi;
+use super::worker::Pace;
+
+/// What the operators of one process share.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    /// The clock.
+    pub clock: Clock,
+    /// Which namespaces are served.
+    pub scope: Scope,
+}
+
+/// Why an operator cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Its scripts cannot be installed.
+    #[error("failed to install the scripts of operator {operator}")]
+    Scripts {
+        /// The operator.
+        operator: String,
+        /// What is wrong with them.
+        problems: Vec<Problem>,
+    },
+    /// The system gives no threads for its scripts.
+    #[error("failed to start the script threads")]
+    Threads(#[source] std::io::Error),
+    /// The cluster does not tell its kinds.
+    #[error("failed to find out the kinds of the cluster")]
+    Discovery(#[source] cluster::Error),
+}
+
+/// Serves an operator until the stop is asked for.
+///
+/// # Errors
+/// If its scripts cannot be installed, or the cluster does not tell its kinds at the start.
+pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Stop) -> Result<(), ServeError> {
+    let kinds = Arc::new(Kinds::new(client.clone()));
+    let api = ScriptApi::new(Calls::new(client.clone(), &operator.name), Arc::clone(&kinds));
+    let Operator { name, handlers, declaration, settings, .. } = operator;
+    let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
+    let program = Program::load(declaration).map_err(failed)?;
+    let options = host::Options { clock: shared.clock.clone(), api: Some(Arc::new(api)), ..host::Options::default() };
+    let host = Host::start(options).map_err(ServeError::Threads)?;
+    let scripts = host.install(Arc::new(program)).await.map_err(failed)?;
+    let world = Arc::new(Engine::new(host, scripts, client.clone(), shared.clock));
+    let declared = declare(&name, handlers, &settings, shared.scope);
+    Observer::new(declared, world, client, kinds).run(stop).await.map_err(ServeError::Discovery)
+}
+
+fn declare(name: &str, handlers: Vec<Handler>, settings: &settings::Settings, scope: Scope) -> Declared {
+    let settings::Settings { queueing, persistence, execution, scanning, .. } = settings;
+    Declared {
+        name: Arc::from(name),
+        handlers: handlers.into_iter().map(Arc::new).collect(),
+        storages: Arc::new(persistence.storages.clone()),
+        lifecycle: execution.lifecycle,
+        default_backoff: execution.default_backoff,
+        pace: Arc::new(Pace {
+            consistency_timeout: persistence.consistency_timeout,
+            idle_timeout: queueing.idle_timeout,
+            error_delays: queueing.error_delays.clone(),
+        }),
+        worker_limit: queueing.worker_limit,
+        exit_timeout: Duration::try_from_secs_f64(queueing.exit_timeout).unwrap_or(Duration::MAX),
+        is_scanning_disabled: scanning.disabled,
+        scope,
+    }
+}
+
+/// Returns how the client behaves under an operator's settings.
+pub fn connection(settings: &settings::Settings) -> (cluster::Networking, cluster::Watching) {
+    let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    let networking = cluster::Networking {
+        request_timeout: settings.networking.request_timeout.map(seconds),
+        connect_timeout: settings.networking.connect_timeout.map(seconds),
+        error_backoffs: settings.networking.error_backoffs.iter().copied().map(seconds).collect(),
+        enforce_retry_after: settings.networking.enforce_retry_after,
+        trust_env: settings.networking.trust_env,
+    };
+    let watching = cluster::Watching {
+        server_timeout: settings.watching.server_timeout.map(seconds),
+        client_timeout: settings.watching.client_timeout.map(seconds),
+        connect_timeout: settings.watching.connect_timeout.map(seconds),
+        reconnect_backoff: seconds(settings.watching.reconnect_backoff),
+        inactivity_timeout: Some(seconds(settings.watching.inactivity_timeout)),
+    };
+    (networking, watching)
+}

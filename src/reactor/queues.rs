@@ -1,0 +1,88 @@
+//! The queues of one kind: which objects have a worker, and how many workers may run.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::mailbox::{Event, Mailbox};
+
+/// The mailboxes of the objects that are worked on.
+#[derive(Debug)]
+pub struct Queues {
+    mailboxes: Mutex<HashMap<Arc<str>, Arc<Mailbox>>>,
+    /// How many workers may run at once, if there is a limit.
+    permits: Option<Arc<Semaphore>>,
+}
+
+/// What became of an event.
+#[derive(Debug)]
+pub enum Queued {
+    /// A worker will take it.
+    Waiting,
+    /// It is the first one: a worker is to be started for it.
+    First(Arc<str>, Arc<Mailbox>),
+}
+
+impl Queues {
+    /// Returns queues without objects.
+    pub fn new(worker_limit: Option<usize>) -> Self {
+        Self { mailboxes: Mutex::default(), permits: worker_limit.map(|limit| Arc::new(Semaphore::new(limit))) }
+    }
+
+    /// Puts an event into the queue of its object.
+    pub fn put(&self, uid: &str, event: Event) -> Queued {
+        let mut mailboxes = self.mailboxes.lock();
+        if let Some(mailbox) = mailboxes.get(uid) {
+            if !mailbox.put(event) {
+                tracing::debug!(uid, "An intermediate state of the object is skipped, since too many of its events wait.");
+            }
+            return Queued::Waiting;
+        }
+        let (uid, mailbox): (Arc<str>, _) = (Arc::from(uid), Arc::new(Mailbox::default()));
+        mailbox.put(event);
+        mailboxes.insert(Arc::clone(&uid), Arc::clone(&mailbox));
+        Queued::First(uid, mailbox)
+    }
+
+    /// Tells whether an object is worked on.
+    pub fn has(&self, uid: &str) -> bool {
+        self.mailboxes.lock().contains_key(uid)
+    }
+
+    /// Lets a worker go, unless an event has come for its object. Returns whether it may go.
+    pub fn retire(&self, uid: &str) -> bool {
+        let mut mailboxes = self.mailboxes.lock();
+        let is_idle = mailboxes.get(uid).is_none_or(|mailbox| mailbox.is_empty());
+        if is_idle {
+            mailboxes.remove(uid);
+            if mailboxes.is_empty() {
+                // After a burst, the table of thousands of workers is not kept.
+                mailboxes.shrink_to_fit();
+            }
+        }
+        is_idle
+    }
+
+    /// Marks the end of all queues.
+    pub fn close(&self) {
+        self.mailboxes.lock().values().for_each(|mailbox| mailbox.close());
+    }
+
+    /// Waits until one more worker may run.
+    pub async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        let permits = Arc::clone(self.permits.as_ref()?);
+        permits.acquire_owned().await.ok()
+    }
+
+    /// Returns the number of objects that are worked on.
+    pub fn len(&self) -> usize {
+        self.mailboxes.lock().len()
+    }
+
+    /// Tells whether no object is worked on.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

@@ -1,0 +1,252 @@
+//! What one call may still use, and whether it must end: the one thing that the interpreter asks at every operation.
+
+use std::cell::{Cell, RefCell};
+use std::ptr;
+use std::time::Duration;
+
+use rhai::{Dynamic, EvalAltResult, Position};
+use tokio::time::Instant;
+
+use super::declaration::Limits;
+use super::fiber;
+use crate::kit::Stop;
+
+/// The operations between two looks at the clock and at the signals to stop.
+const OPERATIONS_PER_LOOK: u64 = 256;
+
+/// The operations after which other scripts of the thread go first: about a millisecond.
+const OPERATIONS_PER_SLICE: u64 = 8_192;
+
+/// What a call may still use.
+pub struct Budget {
+    operations: Counter,
+    api_calls: Counter,
+    output: Counter,
+    seconds: Option<f64>,
+    deadline: Option<Instant>,
+    stop: Stop,
+    is_abandoned: Cell<bool>,
+    is_preempted: Cell<bool>,
+    stack_floor: Cell<usize>,
+    ending: RefCell<Option<Ending>>,
+}
+
+/// Why a call ends, whatever its script does about it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ending {
+    /// The stop signal was given, or nobody waits for the call any more.
+    Cancelled,
+    /// A budget is used up: the text.
+    Overrun(String),
+    /// It is to be called again after some seconds, because of its sub-handlers.
+    Unfinished(f64),
+}
+
+struct Counter {
+    used: Cell<u64>,
+    limit: u64,
+}
+
+impl Counter {
+    fn new(limit: u64) -> Self {
+        Self { used: Cell::new(0), limit }
+    }
+
+    /// Counts one more, and tells whether the limit allows it.
+    fn count(&self) -> bool {
+        let used = self.used.get() + 1;
+        self.used.set(used);
+        used <= self.limit
+    }
+}
+
+impl Budget {
+    /// Returns the budget of a call that begins now.
+    pub fn new(limits: &Limits, stop: Stop) -> Self {
+        Self {
+            operations: Counter::new(limits.operations),
+            api_calls: Counter::new(limits.api_calls),
+            output: Counter::new(limits.output),
+            seconds: limits.time,
+            deadline: limits.time.and_then(|seconds| Instant::now().checked_add(Duration::try_from_secs_f64(seconds).ok()?)),
+            stop,
+            is_abandoned: Cell::new(false),
+            is_preempted: Cell::new(false),
+            stack_floor: Cell::new(0),
+            ending: RefCell::new(None),
+        }
+    }
+
+    /// Sets the address below which no script function may reach.
+    pub fn set_stack_floor(&self, address: usize) {
+        self.stack_floor.set(address);
+    }
+
+    /// Tells that nobody waits for the call any more: it is to end as soon as it can.
+    pub fn abandon(&self) {
+        self.is_abandoned.set(true);
+    }
+
+    /// Returns why the call ends, if it is decided.
+    pub fn ending(&self) -> Option<Ending> {
+        self.ending.borrow().clone()
+    }
+
+    /// Decides that the call ends. The first reason is kept.
+    pub fn end(&self, ending: Ending) -> Box<EvalAltResult> {
+        self.decide(ending).into_error()
+    }
+
+    fn decide(&self, ending: Ending) -> Ending {
+        self.ending.borrow_mut().get_or_insert(ending).clone()
+    }
+
+    /// Takes the ending back, if it concerns sub-handlers only: their parent goes on.
+    pub fn take_unfinished(&self) -> Option<f64> {
+        let mut ending = self.ending.borrow_mut();
+        let Some(Ending::Unfinished(delay)) = *ending else { return None };
+        *ending = None;
+        Some(delay)
+    }
+
+    /// Starts the counts afresh, as daemons do after each wait.
+    pub fn refill(&self) {
+        for counter in [&self.operations, &self.api_calls, &self.output] {
+            counter.used.set(0);
+        }
+    }
+
+    /// Returns the number of operations used.
+    pub fn operations(&self) -> u64 {
+        self.operations.used.get()
+    }
+
+    /// Counts a call of the API.
+    ///
+    /// # Errors
+    /// If there were too many.
+    pub fn count_api_call(&self) -> Result<(), Box<EvalAltResult>> {
+        if self.api_calls.count() { Ok(()) } else { Err(self.overrun("apiCalls", &format!("{} calls of the API", self.api_calls.limit))) }
+    }
+
+    /// Counts a line of output.
+    ///
+    /// # Errors
+    /// If there were too many.
+    pub fn count_output(&self) -> Result<(), Box<EvalAltResult>> {
+        if self.output.count() { Ok(()) } else { Err(self.overrun("output", &format!("{} lines of output", self.output.limit))) }
+    }
+
+    fn overrun(&self, limit: &str, what: &str) -> Box<EvalAltResult> {
+        self.end(Ending::Overrun(overrun_text(limit, what)))
+    }
+
+    /// Tells whether the call may go on.
+    ///
+    /// # Errors
+    /// If it must end.
+    pub fn check(&self) -> Result<(), Box<EvalAltResult>> {
+        self.look();
+        self.ending().map_or(Ok(()), |ending| Err(ending.into_error()))
+    }
+
+    /// Decides that the call ends if a signal was given or the time is over.
+    fn look(&self) {
+        if self.ending.borrow().is_some() {
+            return;
+        }
+        if self.is_abandoned.get() || self.stop.is_requested() {
+            self.decide(Ending::Cancelled);
+        } else if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            self.decide(self.late());
+        }
+    }
+
+    fn late(&self) -> Ending {
+        let seconds = self.seconds.unwrap_or_default();
+        Ending::Overrun(overrun_text("time", &format!("{seconds} seconds")))
+    }
+
+    /// Waits until the call must end.
+    pub async fn ended(&self) -> Box<EvalAltResult> {
+        let late = async {
+            match self.deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        let ending = tokio::select! {
+            biased;
+            () = self.abandoned() => Ending::Cancelled,
+            () = self.stop.requested() => Ending::Cancelled,
+            () = late => self.late(),
+        };
+        self.end(ending)
+    }
+
+    /// Whoever abandons a call polls it right after.
+    async fn abandoned(&self) {
+        std::future::poll_fn(|_| if self.is_abandoned.get() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }).await;
+    }
+
+    /// Tells whether the call was suspended though it does not wait for anything.
+    pub fn is_preempted(&self) -> bool {
+        self.is_preempted.get()
+    }
+
+    /// Counts one operation.
+    fn tick(&self) -> Tick {
+        let is_allowed = self.operations.count();
+        let operations = self.operations.used.get();
+        let here = 0u8;
+        if ptr::from_ref(&here).addr() < self.stack_floor.get() {
+            return Tick::End(self.decide(Ending::Overrun(overrun_text("depth", "the stack of a call"))));
+        }
+        if !is_allowed {
+            return Tick::End(self.decide(Ending::Overrun(overrun_text("operations", &format!("{} operations", self.operations.limit)))));
+        }
+        if !operations.is_multiple_of(OPERATIONS_PER_LOOK) && self.ending.borrow().is_none() {
+            return Tick::GoOn;
+        }
+        self.look();
+        match self.ending() {
+            Some(ending) => Tick::End(ending),
+            None if operations.is_multiple_of(OPERATIONS_PER_SLICE) => Tick::GiveWay,
+            None => Tick::GoOn,
+        }
+    }
+}
+
+enum Tick {
+    GoOn,
+    GiveWay,
+    End(Ending),
+}
+
+fn overrun_text(limit: &str, what: &str) -> String {
+    format!("the call has used up its budget: {what} (limits.{limit})")
+}
+
+impl Ending {
+    fn into_error(self) -> Box<EvalAltResult> {
+        EvalAltResult::ErrorTerminated(Dynamic::from(self), Position::NONE).into()
+    }
+}
+
+/// Counts an operation of the script that runs on this thread; returns why it must end, if it must.
+///
+/// Lets others go first from time to time.
+pub fn on_progress(_: u64) -> Option<Dynamic> {
+    match fiber::with_budget(Budget::tick)? {
+        Tick::GoOn => None,
+        Tick::End(ending) => Some(Dynamic::from(ending)),
+        Tick::GiveWay => {
+            if fiber::is_fiber() {
+                fiber::with_budget(|budget| budget.is_preempted.set(true));
+                fiber::wait(fiber::yield_now());
+                fiber::with_budget(|budget| budget.is_preempted.set(false));
+            }
+            None
+        }
+    }
+}

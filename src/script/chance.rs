@@ -1,0 +1,57 @@
+//! The one source of chance, so that simulations can repeat themselves.
+
+use std::cell::RefCell;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+/// Draws numbers, the same ones from the same seed.
+#[derive(Debug)]
+pub struct Chance(RefCell<StdRng>);
+
+/// A source that nobody can predict.
+impl Default for Chance {
+    fn default() -> Self {
+        Self(RefCell::new(rand::make_rng()))
+    }
+}
+
+impl Chance {
+    /// Returns a source that draws the same numbers each time.
+    pub fn seeded(seed: u64) -> Self {
+        Self(RefCell::new(StdRng::seed_from_u64(seed)))
+    }
+
+    /// Returns a number that is at least 0, and less than 1.
+    pub fn fraction(&self) -> f64 {
+        self.0.borrow_mut().random()
+    }
+
+    /// Returns an integer between two others, both included.
+    ///
+    /// # Panics
+    /// If the low end is above the high one.
+    pub fn between(&self, low: i64, high: i64) -> i64 {
+        self.0.borrow_mut().random_range(low..=high)
+    }
+
+    /// Returns the bytes of a random UUID.
+    pub fn bytes(&self) -> [u8; 16] {
+        self.0.borrow_mut().random()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Chance;
+
+    #[test]
+    fn the_same_seed_draws_the_same_numbers() {
+        let draw = |seed| {
+            let chance = Chance::seeded(seed);
+            (chance.fraction().to_bits(), chance.between(1, 1000), chance.bytes())
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+}

@@ -1,0 +1,260 @@
+//! Checks scripts before anything is run: what is found here is what an author sees while writing.
+//!
+//! Everything wrong is reported at once, but one mistake gives one error: what follows from a broken script or import is not told.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use rhai::Engine;
+
+use super::arguments;
+use super::declaration::{Binding, BindingKind, Code as Declared, Declaration, Expression, Limits, Place};
+use super::engine::{self, Sizes};
+
+mod advice;
+mod catalogue;
+mod facts;
+mod flow;
+mod names;
+mod program;
+mod settings;
+mod source;
+mod suggest;
+#[cfg(test)]
+mod tests;
+
+use catalogue::Catalogue;
+use facts::{Unit, What};
+use flow::{Ground, Walk};
+use names::Names;
+use program::{Code, Program};
+use source::Source;
+use suggest::did_you_mean;
+
+/// Something in a script, or in what names it, that is wrong or hardly meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The file.
+    pub file: PathBuf,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column, from 1, in characters.
+    pub column: usize,
+    /// The characters that it is about.
+    pub length: usize,
+    /// What is wrong: a fragment of a sentence.
+    pub message: String,
+    /// A way out.
+    pub hint: Option<String>,
+    /// The binding that it was found for, if it concerns one.
+    pub binding: Option<usize>,
+}
+
+impl Problem {
+    fn at(severity: Severity, place: Place, message: String) -> Self {
+        Self { severity, file: place.file, line: place.line, column: place.column, length: 1, message, hint: None, binding: None }
+    }
+}
+
+/// How bad a problem is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// It cannot be run.
+    Error,
+    /// It can be run, but hardly does what was meant.
+    Warning,
+    /// There is a better way.
+    Hint,
+}
+
+/// Returns everything that is wrong with the scripts of a declaration, in the order of files and lines.
+///
+/// It reads the files, and runs nothing.
+pub fn check(declaration: &Declaration) -> Vec<Problem> {
+    let engine = engine::build(Sizes::of(&Limits::default()));
+    let catalogue = Catalogue::of(&engine);
+    let mut report = Report::default();
+    let mut program = Program::load(declaration, &engine, &mut report);
+    let inlines = compile_inlines(declaration, &engine, &mut program, &mut report);
+    let expressions = compile_expressions(declaration, &engine, &mut report);
+    Checker { declaration, program: &program, catalogue: &catalogue }.run(&inlines, &expressions, &mut report);
+    report.finish()
+}
+
+/// What is found: each thing once, and one error for each place. So what knows more about a place must look at it first.
+#[derive(Debug, Default)]
+pub struct Report {
+    problems: Vec<Problem>,
+    seen: BTreeSet<(PathBuf, usize, usize, Option<String>)>,
+}
+
+impl Report {
+    fn add(&mut self, problem: Problem) {
+        let told = (problem.severity != Severity::Error).then(|| problem.message.clone());
+        if self.seen.insert((problem.file.clone(), problem.line, problem.column, told)) {
+            self.problems.push(problem);
+        }
+    }
+
+    fn finish(mut self) -> Vec<Problem> {
+        self.problems.sort_by(|a, b| (&a.file, a.line, a.column, a.severity).cmp(&(&b.file, b.line, b.column, b.severity)));
+        self.problems
+    }
+}
+
+/// Compiled code of the manifest; nothing where it does not compile.
+type Compiled<'a, T> = Vec<(usize, &'a T, Code)>;
+
+fn compile_inlines<'a>(declaration: &'a Declaration, engine: &Engine, program: &mut Program, report: &mut Report) -> Compiled<'a, Binding> {
+    let mut compiled = Vec::new();
+    for (index, binding) in declaration.bindings.iter().enumerate() {
+        let Declared::Inline { text, place, file } = &binding.code else { continue };
+        let source = Source::of_inline(text, place);
+        if let Some(code) = program::compile_inline(engine, source, file.as_deref(), report) {
+            program.load_imports(declaration, engine, &code, report);
+            compiled.push((index, binding, code));
+        }
+    }
+    compiled
+}
+
+fn compile_expressions<'a>(declaration: &'a Declaration, engine: &Engine, report: &mut Report) -> Compiled<'a, Expression> {
+    let expressions = declaration.expressions.iter().enumerate();
+    let compiled = expressions.filter_map(|(index, expression)| {
+        let source = Source::of_inline(&expression.text, &expression.place);
+        let code = program::compile_expression(engine, source, expression.file.as_deref(), report)?;
+        Some((index, expression, code))
+    });
+    compiled.collect()
+}
+
+struct Checker<'a> {
+    declaration: &'a Declaration,
+    program: &'a Program,
+    catalogue: &'a Catalogue,
+}
+
+impl Checker<'_> {
+    fn run(&self, inlines: &Compiled<'_, Binding>, expressions: &Compiled<'_, Expression>, report: &mut Report) {
+        let handlers = self.check_functions(report);
+        self.walk(inlines, expressions, report);
+        self.check_names(inlines, expressions, report);
+        for code in self.codes(inlines) {
+            advice::check_code(code, self.catalogue, report);
+        }
+        for code in self.program.files() {
+            flow::check_lost_results(code, |unit| handlers.iter().any(|(file, name)| *file == code.name && *name == unit.name), report);
+        }
+        for (index, binding, code) in inlines {
+            flow::check_lost_results(code, |unit| std::ptr::eq(unit, &code.top), report);
+            advice::check_returns(code, &code.top, binding.kind, &binding.place, *index, report);
+        }
+        for (_, expression, code) in expressions {
+            advice::check_paths(code, expression.has_value, report);
+        }
+    }
+
+    fn codes<'b>(&'b self, inlines: &'b Compiled<'_, Binding>) -> impl Iterator<Item = &'b Code> {
+        self.program.files().chain(inlines.iter().map(|(_, _, code)| code))
+    }
+
+    /// Checks that each binding has its function, and that its parameters are arguments. Returns the functions, by file and name.
+    fn check_functions(&self, report: &mut Report) -> Vec<(String, String)> {
+        let mut handlers = Vec::new();
+        for (index, binding) in self.declaration.bindings.iter().enumerate() {
+            let Some((code, name)) = self.function_of(binding) else { continue };
+            let Some(unit) = self.check_function(index, binding, code, name, report) else { continue };
+            handlers.push((code.name.clone(), unit.name.clone()));
+            let known = arguments::known(binding.kind);
+            let spots = code.source.function(name, unit.params.len()).map(|(_, spots)| spots.clone()).unwrap_or_default();
+            for (param, spot) in spots {
+                flow::check_parameter(code, binding.kind, &param, spot, &known, &self.declaration.indexes, Some(index), report);
+            }
+            advice::check_returns(code, unit, binding.kind, &binding.place, index, report);
+        }
+        handlers
+    }
+
+    /// Returns the file of a binding's function, if it is not broken, and the name of the function.
+    fn function_of<'b>(&'b self, binding: &'b Binding) -> Option<(&'b Code, &'b str)> {
+        match &binding.code {
+            Declared::Function { file, name } => Some((self.program.file(&program::name_of(file))?, name)),
+            Declared::Inline { .. } => None,
+        }
+    }
+
+    fn check_function<'b>(&self, index: usize, binding: &Binding, code: &'b Code, name: &str, report: &mut Report) -> Option<&'b Unit> {
+        let found: Vec<&Unit> = code.units.iter().filter(|unit| unit.name == name && !unit.is_closure()).collect();
+        let (message, hint) = match found[..] {
+            [unit] if !unit.is_private => return Some(unit),
+            [_] => (format!("the function `{name}` is private"), Some(format!("remove `private` before it in {}", code.name))),
+            [] => {
+                let public = code.units.iter().filter(|unit| !unit.is_private && !unit.is_closure()).map(|unit| unit.name.as_str());
+                (format!("there is no function `{name}` in {}", code.name), did_you_mean(name, public))
+            }
+            [..] => {
+                let hint = "the arguments are passed by name, so that one function is enough: rename the others";
+                (format!("there are {} functions `{name}` in {}", found.len(), code.name), Some(hint.to_owned()))
+            }
+        };
+        let length = name.chars().count();
+        report.add(Problem { hint, length, binding: Some(index), ..Problem::at(Severity::Error, binding.place.clone(), message) });
+        None
+    }
+
+    fn check_names(&self, inlines: &Compiled<'_, Binding>, expressions: &Compiled<'_, Expression>, report: &mut Report) {
+        let keys = self.keys(inlines);
+        let check = |code: &Code, arguments: &[String], report: &mut Report| {
+            // Code that inherits a broken file would miss everything that is in there.
+            let is_orphan = !code.name.is_empty() && self.program.file(&code.name).is_none();
+            if !is_orphan {
+                let indexes = &self.declaration.indexes;
+                Names { program: self.program, catalogue: self.catalogue, keys: &keys, code, arguments, indexes }.check(report);
+            }
+        };
+        for code in self.program.files() {
+            check(code, &[], report);
+        }
+        for (_, binding, code) in inlines {
+            check(code, &self.with_indexes(arguments::known(binding.kind)), report);
+        }
+        for (_, expression, code) in expressions {
+            check(code, &self.with_indexes(arguments::known_in_expression(expression.kind, expression.has_value)), report);
+        }
+    }
+
+    fn with_indexes(&self, names: Vec<&str>) -> Vec<String> {
+        names.into_iter().map(str::to_owned).chain(self.declaration.indexes.iter().cloned()).collect()
+    }
+
+    /// The keys of all maps that scripts make, which may hold functions that are called like methods.
+    fn keys(&self, inlines: &Compiled<'_, Binding>) -> BTreeSet<String> {
+        let units = self.codes(inlines).flat_map(|code| std::iter::once(&code.top).chain(&code.units));
+        let keys = units.flat_map(|unit| &unit.uses).filter_map(|usage| match &usage.what {
+            What::Key(name) => Some(name.clone()),
+            _ => None,
+        });
+        keys.collect()
+    }
+
+    fn walk(&self, inlines: &Compiled<'_, Binding>, expressions: &Compiled<'_, Expression>, report: &mut Report) {
+        let mut walk = Walk::new(self.program, &self.declaration.indexes, report);
+        for code in self.program.files() {
+            walk.enter(code, &code.top, Ground::TopLevel, &[]);
+        }
+        for binding in &self.declaration.bindings {
+            if let Some((code, name)) = self.function_of(binding) {
+                let units = code.units.iter().filter(|unit| unit.name == *name);
+                units.for_each(|unit| walk.enter(code, unit, Ground::Function(binding.kind), &arguments::known(binding.kind)));
+            }
+        }
+        for (_, binding, code) in inlines {
+            walk.enter(code, &code.top, Ground::Function(binding.kind), &arguments::known(binding.kind));
+        }
+        for (_, expression, code) in expressions {
+            walk.enter(code, &code.top, Ground::Expression, &arguments::known_in_expression(expression.kind, expression.has_value));
+        }
+    }
+}

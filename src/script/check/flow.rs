@@ -1,0 +1,390 @@
+//! What a call may reach: the functions and closures behind a binding, and what they do with the values that the host passes.
+//!
+//! The walk starts with the arguments of the handler function, follows calls to other functions of scripts with the arguments
+//! that are passed on, and closures with the variables that they capture. Each function is visited once per kind of caller.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::facts::{Argument, Fate, Step, To, Unit, Use, What};
+use super::program::{Code, Module, Program};
+use super::settings;
+use super::source::Spot;
+use super::suggest::did_you_mean;
+use super::{Problem, Report, Severity};
+use crate::script::arguments;
+use crate::script::declaration::BindingKind;
+
+/// What kind of code a walk starts from, which decides what it may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ground {
+    /// A handler function, or an inline body.
+    Function(BindingKind),
+    /// An expression.
+    Expression,
+    /// The top level of a file.
+    TopLevel,
+    /// A transformation of a body.
+    Transform,
+}
+
+impl Ground {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Function(BindingKind::Login) => "login functions",
+            Self::Function(_) => "functions of this kind",
+            Self::Expression => "expressions",
+            Self::TopLevel => "the top level of a file",
+            Self::Transform => "transformations",
+        }
+    }
+
+    /// Tells whether a host function of some kind can be called.
+    fn allows(self, deed: Deed) -> bool {
+        match (self, deed) {
+            (Self::Function(BindingKind::Login), Deed::Cluster) => false,
+            (Self::Function(BindingKind::Change), _) => true,
+            (Self::Function(_), deed) => deed != Deed::Subhandling,
+            (Self::Transform, deed) => matches!(deed, Deed::Log | Deed::Chance),
+            (Self::Expression | Self::TopLevel, _) => false,
+        }
+    }
+}
+
+/// What a host function does that is not allowed everywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    Cluster,
+    Wait,
+    Log,
+    Chance,
+    Subhandling,
+}
+
+impl Deed {
+    fn of_call(namespace: &[String], name: &str) -> Option<Self> {
+        match (namespace.first().map(String::as_str), name) {
+            (Some("k8s" | "http"), _) => Some(Self::Cluster),
+            (Some("metric"), _) => Some(Self::Log),
+            (Some(_), _) => None,
+            (None, "sleep") => Some(Self::Wait),
+            (None, "print" | "debug") => Some(Self::Log),
+            (None, "now" | "random" | "uuid") => Some(Self::Chance),
+            (None, "subhandler" | "execute") => Some(Self::Subhandling),
+            (None, _) => None,
+        }
+    }
+}
+
+/// The walk through all code that is reached.
+pub struct Walk<'a> {
+    program: &'a Program,
+    indexes: &'a [String],
+    report: &'a mut Report,
+    visited: HashSet<(String, String, usize, Ground, Vec<(String, String)>)>,
+}
+
+/// What is known of the variables of a unit: which argument of the host they are.
+type Types = BTreeMap<String, String>;
+
+impl<'a> Walk<'a> {
+    /// Returns a walk that has seen nothing yet.
+    pub fn new(program: &'a Program, indexes: &'a [String], report: &'a mut Report) -> Self {
+        Self { program, indexes, report, visited: HashSet::new() }
+    }
+
+    /// Visits a unit whose parameters, or variables, are the arguments of the same names.
+    pub fn enter(&mut self, code: &Code, unit: &Unit, ground: Ground, arguments: &[&str]) {
+        let is_top = std::ptr::eq(unit, &code.top);
+        let is_seen = |name: &&&str| is_top || unit.params.iter().any(|param| param == **name);
+        let types = arguments.iter().filter(is_seen).map(|name| ((*name).to_owned(), (*name).to_owned())).collect();
+        self.visit(code, unit, ground, types);
+    }
+
+    fn visit(&mut self, code: &Code, unit: &Unit, ground: Ground, types: Types) {
+        let types: Types = types.into_iter().filter(|(name, _)| !unit.locals.contains(name)).collect();
+        let listed = types.iter().map(|(name, kind)| (name.clone(), kind.clone())).collect();
+        let place = format!("{}:{}:{}", code.source.file.display(), code.source.origin.line, code.source.origin.column);
+        if !self.visited.insert((place, unit.name.clone(), unit.params.len(), ground, listed)) {
+            return;
+        }
+        for usage in &unit.uses {
+            self.judge(code, usage, ground, &types);
+            self.follow(code, unit, usage, ground, &types);
+        }
+    }
+
+    fn judge(&mut self, code: &Code, usage: &Use, ground: Ground, types: &Types) {
+        match &usage.what {
+            What::Call { namespace, name, .. } => {
+                if let Some(deed) = Deed::of_call(namespace, name).filter(|deed| !ground.allows(*deed)) {
+                    let shown = namespace.iter().chain([name]).map(String::as_str).collect::<Vec<_>>().join("::");
+                    self.refuse(code, usage, &shown, deed, ground);
+                }
+            }
+            What::Chain { root, steps } => {
+                if let Some(kind) = types.get(root) {
+                    self.judge_chain(code, kind, root, steps, ground);
+                }
+            }
+            What::Assignment { root, steps } => {
+                if let Some(kind) = types.get(root) {
+                    self.judge_assignment(code, usage, (root, kind), steps, ground);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn refuse(&mut self, code: &Code, usage: &Use, shown: &str, deed: Deed, ground: Ground) {
+        let (message, hint) = match (deed, ground) {
+            (Deed::Subhandling, Ground::Function(_)) => (
+                format!("`{shown}` is for handlers of changes only"),
+                Some("sub-handlers belong to create, update, delete, resume and field handlers"),
+            ),
+            (_, Ground::Expression) => (
+                format!("`{shown}` is not available in expressions"),
+                Some("an expression only looks at its arguments: it does not write, wait, log, or depend on time or chance"),
+            ),
+            _ => (format!("`{shown}` is not available in {}", ground.title()), None),
+        };
+        let spot = Spot::new(usage.position, shown.rsplit("::").next().unwrap_or(shown).chars().count());
+        let problem = Problem::at(Severity::Error, code.source.place(spot), message);
+        self.report.add(Problem { length: spot.length, hint: hint.map(str::to_owned), ..problem });
+    }
+
+    fn judge_chain(&mut self, code: &Code, kind: &str, root: &str, steps: &[Step], ground: Ground) {
+        let Some(first) = steps.first() else { return };
+        if kind == "settings" {
+            let keys = steps.iter().map_while(|step| match &step.to {
+                To::Property(name) => Some((name.as_str(), step)),
+                _ => None,
+            });
+            return self.judge_settings(code, root, &keys.collect::<Vec<_>>());
+        }
+        let Some((properties, methods)) = members(kind) else { return };
+        let (name, known, noun) = match &first.to {
+            To::Property(name) => (name, properties, "property"),
+            To::Method(name, _) => (name, methods, "method"),
+            To::Item => return,
+        };
+        if !known.contains(&name.as_str()) {
+            let hint = did_you_mean(name, methods.iter().chain(properties).copied());
+            let all = methods.iter().map(|method| format!("{method}()")).chain(properties.iter().map(|name| (*name).to_owned()));
+            let all = format!("`{root}` has {}", all.collect::<Vec<_>>().join(", "));
+            self.error(code, first, name, format!("`{root}` has no {noun} `{name}`"), hint.or(Some(all)));
+            return;
+        }
+        let deed = match kind {
+            "logger" => Deed::Log,
+            "stopped" if name == "wait" => Deed::Wait,
+            _ => return,
+        };
+        if !ground.allows(deed) {
+            let usage = Use { position: first.position, what: What::Key(String::new()) };
+            self.refuse(code, &usage, &format!("{root}.{name}"), deed, ground);
+        }
+    }
+
+    fn judge_settings(&mut self, code: &Code, root: &str, keys: &[(&str, &Step)]) {
+        let names: Vec<&str> = keys.iter().map(|(name, _)| *name).collect();
+        if let Err(unknown) = settings::check(&names) {
+            let (name, step) = keys[unknown.depth];
+            let way = [&[root], &names[..=unknown.depth]].concat().join(".");
+            self.error(code, step, name, format!("there is no setting `{way}`"), did_you_mean(name, unknown.known.iter().copied()));
+        }
+    }
+
+    fn judge_assignment(&mut self, code: &Code, usage: &Use, (root, kind): (&str, &str), steps: &[Step], ground: Ground) {
+        let is_view = arguments::VIEWS.contains(&kind);
+        let is_handle = matches!(kind, "patch" | "memo" | "settings" | "logger" | "stopped" | "warnings");
+        let found = match steps.first() {
+            None if is_handle || (is_view && !matches!(kind, "old" | "new")) => {
+                let hint = match kind {
+                    "patch" => "assign to its fields: `patch.status.state = …`".to_owned(),
+                    "memo" => "assign to its keys: `memo.count = …`".to_owned(),
+                    "settings" => "assign to its fields: `settings.posting.enabled = …`".to_owned(),
+                    _ => "use another name for a variable of your own".to_owned(),
+                };
+                Some((format!("assigning to `{root}` only replaces the variable, and changes nothing else"), hint))
+            }
+            Some(_) if is_view => Some((format!("`{root}` cannot be changed: the object is read-only"), view_hint(kind, steps))),
+            Some(_) if ground == Ground::Expression && matches!(kind, "patch" | "memo") => {
+                Some((format!("`{root}` is read-only in expressions"), "change it in a handler".to_owned()))
+            }
+            _ => None,
+        };
+        if let Some((message, hint)) = found {
+            let spot = Spot::new(usage.position, root.chars().count());
+            let problem = Problem::at(Severity::Error, code.source.place(spot), message);
+            self.report.add(Problem { length: spot.length, hint: Some(hint), ..problem });
+        }
+    }
+
+    fn error(&mut self, code: &Code, step: &Step, name: &str, message: String, hint: Option<String>) {
+        let spot = Spot::new(step.position, name.chars().count());
+        self.report.add(Problem { length: spot.length, hint, ..Problem::at(Severity::Error, code.source.place(spot), message) });
+    }
+
+    fn follow(&mut self, code: &Code, unit: &Unit, usage: &Use, ground: Ground, types: &Types) {
+        match &usage.what {
+            What::Call { namespace, name, arguments, .. } => {
+                if namespace.is_empty() && name == "subhandler" {
+                    arguments.iter().for_each(|argument| self.check_subhandler(code, argument, usage));
+                }
+                let Some((target_code, target)) = target(self.program, code, unit, namespace, name, arguments.len()) else { return };
+                let passed = target.params.iter().zip(arguments).filter_map(|(param, argument)| match argument {
+                    Argument::Variable(variable) => types.get(variable).map(|kind| (param.clone(), kind.clone())),
+                    _ => None,
+                });
+                let passed = passed.collect();
+                self.visit(target_code, target, ground, passed);
+            }
+            What::Closure { name, passed_to, captured, .. } => {
+                let Some(closure) = code.functions(name).next() else { return };
+                let mut inner: Types =
+                    captured.iter().filter_map(|variable| types.get(variable).map(|kind| (variable.clone(), kind.clone()))).collect();
+                if passed_to.as_deref() == Some("subhandler") {
+                    let known = arguments::known(BindingKind::Change);
+                    let own = closure.params.iter().skip(captured.len());
+                    inner.extend(own.filter(|param| known.contains(&param.as_str())).map(|param| (param.clone(), param.clone())));
+                }
+                let ground = if passed_to.as_deref() == Some("transform") { Ground::Transform } else { ground };
+                self.visit(code, closure, ground, inner);
+            }
+            _ => {}
+        }
+    }
+
+    /// The parameters of a sub-handler are arguments, like those of the handler.
+    fn check_subhandler(&mut self, code: &Code, argument: &Argument, usage: &Use) {
+        let spots = match argument {
+            Argument::Closure(_) => code.source.closure(Spot::new(usage.position, 1)),
+            Argument::Pointer(name) => {
+                let unit = code.functions(name).next();
+                let function = unit.and_then(|unit| code.source.function(name, unit.params.len()));
+                function.map(|(_, spots)| spots.clone()).unwrap_or_default()
+            }
+            _ => return,
+        };
+        let known = arguments::known(BindingKind::Change);
+        for (name, spot) in spots {
+            check_parameter(code, BindingKind::Change, &name, spot, &known, self.indexes, None, self.report);
+        }
+    }
+}
+
+/// Returns the function that a call means, if it is one of scripts.
+fn target<'b>(
+    program: &'b Program,
+    code: &'b Code,
+    unit: &Unit,
+    namespace: &[String],
+    name: &str,
+    arity: usize,
+) -> Option<(&'b Code, &'b Unit)> {
+    match namespace {
+        [] => {
+            let codes = [Some(code), program.outer(code)];
+            codes.into_iter().flatten().find_map(|code| code.function(name, arity).map(|unit| (code, unit)))
+        }
+        [alias] => match program.module(code, unit, alias) {
+            Module::File(file) => file.function(name, arity).map(|unit| (file, unit)),
+            Module::Unknown | Module::Unclear => None,
+        },
+        _ => None,
+    }
+}
+
+/// Reports a parameter that is no argument of the kind of binding.
+#[expect(clippy::too_many_arguments, reason = "a parameter, what it is compared with, and where it is told")]
+pub fn check_parameter(
+    code: &Code,
+    kind: BindingKind,
+    name: &str,
+    spot: Spot,
+    known: &[&str],
+    indexes: &[String],
+    binding: Option<usize>,
+    report: &mut Report,
+) {
+    let is_known = known.contains(&name) || indexes.iter().any(|index| index == name);
+    if is_known {
+        return;
+    }
+    let all = || known.iter().copied().chain(indexes.iter().map(String::as_str));
+    let hint = did_you_mean(name, all());
+    let list = format!("there are {}", all().collect::<Vec<_>>().join(", "));
+    let hint = hint.map_or_else(|| list.clone(), |hint| format!("{hint} {list}"));
+    let message = format!("`{name}` is no argument of {}", title(kind));
+    let problem = Problem::at(Severity::Error, code.source.place(spot), message);
+    report.add(Problem { length: spot.length, hint: Some(hint), binding, ..problem });
+}
+
+fn title(kind: BindingKind) -> &'static str {
+    match kind {
+        BindingKind::Change => "change handlers",
+        BindingKind::Event => "event handlers",
+        BindingKind::Timer => "timers",
+        BindingKind::Daemon => "daemons",
+        BindingKind::Index => "indexes",
+        BindingKind::Validate => "validations",
+        BindingKind::Mutate => "mutations",
+        BindingKind::Convert => "conversions",
+        BindingKind::Startup => "startup functions",
+        BindingKind::Activity => "activities",
+        BindingKind::Login => "login functions",
+        BindingKind::Schedule => "schedules",
+        BindingKind::Reconcile => "reconcile functions",
+        BindingKind::Map => "map functions",
+    }
+}
+
+/// The properties and methods of the host's handles.
+fn members(kind: &str) -> Option<(&'static [&'static str], &'static [&'static str])> {
+    match kind {
+        "logger" => Some((&[], &["debug", "info", "warning", "error"])),
+        "stopped" => Some((&["reason"], &["is_set", "wait"])),
+        "warnings" => Some((&[], &["push", "len", "is_empty"])),
+        _ => None,
+    }
+}
+
+fn view_hint(kind: &str, steps: &[Step]) -> String {
+    let start = match kind {
+        "body" => "patch",
+        "spec" => "patch.spec",
+        "status" => "patch.status",
+        "meta" => "patch.metadata",
+        "labels" => "patch.metadata.labels",
+        "annotations" => "patch.metadata.annotations",
+        _ => return "copy it first: `let changed = old.copy();`".replace("old", kind),
+    };
+    let names = steps.iter().map_while(|step| match &step.to {
+        To::Property(name) => Some(name),
+        _ => None,
+    });
+    let is_word = |name: &str| name.chars().all(|c| c.is_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_numeric());
+    let way = names.fold(start.to_owned(), |way, name| if is_word(name) { format!("{way}.{name}") } else { format!("{way}[{name:?}]") });
+    format!("assign to `{way}`")
+}
+
+/// Functions that return what they have made, and change nothing in place.
+const RETURNING: &[&str] = &["adopt", "label", "append_owner", "remove_owner", "harmonize_naming", "adjust_namespace"];
+
+/// Reports results that are lost although they are all that the function does.
+pub fn check_lost_results(code: &Code, is_handler: impl Fn(&Unit) -> bool, report: &mut Report) {
+    for unit in std::iter::once(&code.top).chain(&code.units) {
+        let is_handler = is_handler(unit);
+        for usage in &unit.uses {
+            let What::Call { namespace, name, fate, .. } = &usage.what else { continue };
+            let is_own = code.functions(name).next().is_some();
+            let is_lost = *fate == Fate::Lost || (*fate == Fate::Last && is_handler);
+            if namespace.is_empty() && is_lost && !is_own && RETURNING.contains(&name.as_str()) {
+                let spot = Spot::new(usage.position, name.chars().count());
+                let message = format!("the result of `{name}` is not used: it returns the changed objects and changes nothing in place");
+                let problem = Problem::at(Severity::Error, code.source.place(spot), message);
+                report.add(Problem { length: spot.length, hint: Some(format!("write `let o = {name}(o);`")), ..problem });
+            }
+        }
+    }
+}

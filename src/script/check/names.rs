@@ -1,0 +1,236 @@
+//! Names that mean nothing: unknown variables, functions, methods, and modules, and calls with a wrong number of arguments.
+
+use std::collections::BTreeSet;
+
+use super::catalogue::{Catalogue, UNSUPPORTED_FUNCTIONS, UNSUPPORTED_MODULES};
+use super::facts::{Argument, Unit, Use, What};
+use super::program::{Code, Module, Program};
+use super::source::Spot;
+use super::suggest::did_you_mean;
+use super::{Problem, Report, Severity};
+use crate::script::arguments;
+
+/// What the names of one text are looked up in.
+pub struct Names<'a> {
+    /// All files.
+    pub program: &'a Program,
+    /// The functions of the language and of the host.
+    pub catalogue: &'a Catalogue,
+    /// The properties that maps of any script have, which may hold functions.
+    pub keys: &'a BTreeSet<String>,
+    /// The text.
+    pub code: &'a Code,
+    /// The arguments that the top level sees.
+    pub arguments: &'a [String],
+    /// The names of indexes.
+    pub indexes: &'a [String],
+}
+
+impl Names<'_> {
+    /// Reports every unknown name of the text.
+    pub fn check(&self, report: &mut Report) {
+        for unit in std::iter::once(&self.code.top).chain(&self.code.units) {
+            for usage in &unit.uses {
+                self.check_use(unit, usage, report);
+            }
+        }
+    }
+
+    fn check_use(&self, unit: &Unit, usage: &Use, report: &mut Report) {
+        let found = match &usage.what {
+            What::Variable { namespace, name } if namespace.is_empty() => self.variable(unit, name).map(|(text, hint)| (name, text, hint)),
+            What::Variable { namespace, name } => self.qualified_variable(unit, namespace, name).map(|(text, hint)| (name, text, hint)),
+            What::Call { namespace, name, arguments, .. } if namespace.is_empty() => {
+                self.call(unit, name, arguments).map(|(text, hint)| (name, text, hint))
+            }
+            What::Call { namespace, name, arguments, .. } => {
+                self.qualified_call(unit, namespace, name, arguments.len()).map(|(text, hint)| (name, text, hint))
+            }
+            What::Method { name, arguments, .. } => self.method(name, arguments.len()).map(|(text, hint)| (name, text, hint)),
+            _ => None,
+        };
+        if let Some((name, message, hint)) = found {
+            let place = self.code.source.place(Spot::new(usage.position, 1));
+            report.add(Problem { length: name.chars().count(), hint, ..Problem::at(Severity::Error, place, message) });
+        }
+    }
+
+    fn outer(&self) -> Option<&Code> {
+        self.program.outer(self.code)
+    }
+
+    fn codes(&self) -> impl Iterator<Item = &Code> {
+        std::iter::once(self.code).chain(self.outer())
+    }
+
+    fn variable(&self, unit: &Unit, name: &str) -> Option<Finding> {
+        let is_top = std::ptr::eq(unit, &self.code.top);
+        let is_known = unit.params.iter().any(|param| param == name)
+            || (is_top && self.arguments.iter().any(|argument| argument == name))
+            || self.codes().any(|code| code.has_constant(name) || code.functions(name).next().is_some());
+        if is_known {
+            return None;
+        }
+        let message = format!("unknown variable `{name}`");
+        if self.codes().any(|code| code.has_variable(name)) {
+            return Some((
+                message,
+                Some(format!("functions do not see variables of the top level: write `const {name} = …`, or use `memo`")),
+            ));
+        }
+        let of_function = !is_top && !unit.is_closure();
+        if of_function && (arguments::is_argument(name) || self.indexes.iter().any(|index| index == name)) {
+            return Some((message, Some(format!("`{name}` is an argument: add it to the parameters of `{}`", unit.name))));
+        }
+        if is_top && arguments::is_argument(name) && !self.arguments.is_empty() {
+            return Some((message, Some(format!("`{name}` is no argument here: there are {}", self.arguments.join(", ")))));
+        }
+        let arguments = if is_top { self.arguments } else { &[] };
+        let own = unit.params.iter().chain(&unit.locals).chain(arguments).map(String::as_str);
+        let constants = self.codes().flat_map(Code::constants);
+        Some((message, did_you_mean(name, own.chain(constants))))
+    }
+
+    fn qualified_variable(&self, unit: &Unit, namespace: &[String], name: &str) -> Option<Finding> {
+        let module = &namespace[0];
+        if module == "global" {
+            let is_known = self.codes().any(|code| code.has_constant(name));
+            return (!is_known)
+                .then(|| (format!("unknown constant `global::{name}`"), did_you_mean(name, self.codes().flat_map(Code::constants))));
+        }
+        match self.program.module(self.code, unit, module) {
+            Module::File(file) if namespace.len() == 1 && !file.exports(name) => {
+                let hint = file.has_constant(name).then(|| format!("write `export const {name} = …` in {}", file.name));
+                Some((format!("the module `{module}` exports no `{name}`"), hint))
+            }
+            Module::Unknown if self.catalogue.module(module).is_some() => Some((format!("there is no constant `{module}::{name}`"), None)),
+            Module::Unknown => Some(self.unknown_module(module)),
+            Module::File(_) | Module::Unclear => None,
+        }
+    }
+
+    fn call(&self, unit: &Unit, name: &str, given: &[Argument]) -> Option<Finding> {
+        if name == "Fn" {
+            return match given {
+                [Argument::Text(target)] => self.pointer(target),
+                _ => None,
+            };
+        }
+        if Catalogue::is_open(name) {
+            return None;
+        }
+        let arity = given.len();
+        let mut arities = BTreeSet::new();
+        for code in self.codes() {
+            arities.extend(code.functions(name).map(|function| function.params.len()));
+        }
+        arities.extend(self.catalogue.function(name).into_iter().flatten());
+        if arities.contains(&arity) {
+            return None;
+        }
+        if !arities.is_empty() {
+            return Some((wrong_number(name, &arities, arity), None));
+        }
+        let is_variable = unit.locals.contains(name) || unit.params.iter().any(|param| param == name);
+        if is_variable {
+            return Some((format!("`{name}` is a variable, not a function"), Some(format!("call what it holds by `{name}.call(…)`"))));
+        }
+        let functions = self.codes().flat_map(Code::function_names);
+        let qualified =
+            self.catalogue.modules().find(|module| self.catalogue.module(module).is_some_and(|module| module.contains_key(name)));
+        let hint = did_you_mean(name, functions.chain(self.catalogue.functions()));
+        Some((format!("unknown function `{name}`"), hint.or_else(|| qualified.map(|module| format!("did you mean `{module}::{name}`?")))))
+    }
+
+    fn pointer(&self, target: &str) -> Option<Finding> {
+        if self.codes().any(|code| code.functions(target).next().is_some()) || self.catalogue.function(target).is_some() {
+            return None;
+        }
+        let hint = if target.contains("::") {
+            Some("a function of another module cannot be passed by its name: wrap it in a closure".to_owned())
+        } else {
+            did_you_mean(target, self.codes().flat_map(Code::function_names))
+        };
+        Some((format!("`Fn` names an unknown function `{target}`"), hint))
+    }
+
+    fn qualified_call(&self, unit: &Unit, namespace: &[String], name: &str, arity: usize) -> Option<Finding> {
+        let [module] = namespace else { return None };
+        match self.program.module(self.code, unit, module) {
+            Module::Unclear => return None,
+            Module::File(file) => {
+                let arities: BTreeSet<usize> =
+                    file.functions(name).filter(|function| !function.is_private).map(|function| function.params.len()).collect();
+                return match arities.is_empty() {
+                    false if arities.contains(&arity) => None,
+                    false => Some((wrong_number(&format!("{module}::{name}"), &arities, arity), None)),
+                    true if file.functions(name).next().is_some() => Some((
+                        format!("the function `{name}` of the module `{module}` is private"),
+                        Some(format!("remove `private` in {}", file.name)),
+                    )),
+                    true => Some((format!("unknown function `{module}::{name}`"), did_you_mean(name, file.function_names()))),
+                };
+            }
+            Module::Unknown => {}
+        }
+        let is_unsupported = UNSUPPORTED_MODULES.contains(&module.as_str()) || UNSUPPORTED_FUNCTIONS.contains(&(module, name));
+        if is_unsupported {
+            return Some((format!("`{module}::{name}` is not supported by this version"), None));
+        }
+        if module == "global" {
+            return self.call(unit, name, &vec![Argument::Other; arity]);
+        }
+        let Some(functions) = self.catalogue.module(module) else { return Some(self.unknown_module(module)) };
+        match functions.get(name) {
+            Some(arities) if arities.contains(&arity) => None,
+            Some(arities) => Some((wrong_number(&format!("{module}::{name}"), arities, arity), None)),
+            None => {
+                let hint = did_you_mean(name, functions.keys().map(String::as_str));
+                let all = functions.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+                Some((format!("unknown function `{module}::{name}`"), hint.or_else(|| Some(format!("`{module}` has {all}")))))
+            }
+        }
+    }
+
+    fn unknown_module(&self, module: &str) -> Finding {
+        let imported = self.codes().flat_map(|code| &code.top.uses).filter_map(|usage| match &usage.what {
+            What::Import { alias, .. } => Some(alias.as_str()),
+            _ => None,
+        });
+        (format!("unknown module `{module}`"), did_you_mean(module, imported.chain(self.catalogue.modules())))
+    }
+
+    /// A method is a function of the host whose first argument is the value, or one of the script with the value as `this`.
+    /// A function that a map holds can be called like a method too.
+    fn method(&self, name: &str, arity: usize) -> Option<Finding> {
+        if Catalogue::is_open(name) || self.keys.contains(name) {
+            return None;
+        }
+        let mut arities: BTreeSet<usize> =
+            self.catalogue.function(name).into_iter().flatten().filter_map(|arity| arity.checked_sub(1)).collect();
+        for code in self.codes() {
+            arities.extend(code.functions(name).map(|function| function.params.len()));
+        }
+        if arities.contains(&arity) {
+            return None;
+        }
+        if arities.is_empty() {
+            let functions = self.catalogue.functions().chain(self.codes().flat_map(Code::function_names));
+            return Some((format!("unknown method `{name}`"), did_you_mean(name, functions)));
+        }
+        Some((wrong_number(name, &arities, arity), None))
+    }
+}
+
+type Finding = (String, Option<String>);
+
+fn wrong_number(name: &str, arities: &BTreeSet<usize>, given: usize) -> String {
+    let known: Vec<String> = arities.iter().map(usize::to_string).collect();
+    let known = match known.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+        None => String::new(),
+    };
+    let noun = if known == "1" { "argument" } else { "arguments" };
+    format!("`{name}` takes {known} {noun}, {given} given")
+}

@@ -1,0 +1,313 @@
+//! All code of a declaration, compiled: files with what they import, inline bodies, and expressions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use rhai::{AST, Engine, LexError, ParseError, ParseErrorType};
+
+use super::facts::{self, Unit, What};
+use super::source::{self, Source, Spot};
+use super::{Problem, Report, Severity};
+use crate::script::declaration::{Code as Declared, Declaration, Place};
+use crate::script::files::Unreadable;
+use crate::script::modules;
+
+/// One compiled text.
+pub struct Code {
+    /// Where it stands.
+    pub source: Source,
+    /// The name of the file within the scripts; for code of the manifest, of the file that it inherits.
+    pub name: String,
+    /// The top level; the whole of inline bodies and expressions.
+    pub top: Unit,
+    /// Its functions and closures.
+    pub units: Vec<Unit>,
+}
+
+impl Code {
+    fn new(source: Source, name: String, ast: &AST) -> Self {
+        let (top, units) = facts::read(ast);
+        Self { source, name, top, units }
+    }
+
+    /// Returns the functions of a name, whatever their number of parameters.
+    pub fn functions<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Unit> {
+        self.units.iter().filter(move |unit| unit.name == name)
+    }
+
+    /// Returns the function of a name and number of parameters.
+    pub fn function(&self, name: &str, arity: usize) -> Option<&Unit> {
+        self.units.iter().find(|unit| unit.name == name && unit.params.len() == arity)
+    }
+
+    /// Returns the names of the functions that are no closures.
+    pub fn function_names(&self) -> impl Iterator<Item = &str> {
+        self.units.iter().filter(|unit| !unit.is_closure()).map(|unit| unit.name.as_str())
+    }
+
+    /// Tells whether the top level declares a constant.
+    pub fn has_constant(&self, wanted: &str) -> bool {
+        self.declares(wanted, true)
+    }
+
+    /// Tells whether the top level declares a variable.
+    pub fn has_variable(&self, wanted: &str) -> bool {
+        self.declares(wanted, false)
+    }
+
+    fn declares(&self, wanted: &str, constant: bool) -> bool {
+        let is_it = |what: &What| matches!(what, What::Declaration { name, is_constant, .. } if name == wanted && *is_constant == constant);
+        self.top.uses.iter().any(|usage| is_it(&usage.what))
+    }
+
+    /// Returns the names of its constants.
+    pub fn constants(&self) -> impl Iterator<Item = &str> {
+        self.top.uses.iter().filter_map(|usage| match &usage.what {
+            What::Declaration { name, is_constant: true, .. } => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Tells whether importers see a variable.
+    pub fn exports(&self, wanted: &str) -> bool {
+        self.top.uses.iter().any(|usage| match &usage.what {
+            What::Declaration { name, is_exported: true, .. } | What::Export { name } => name == wanted,
+            _ => false,
+        })
+    }
+
+    /// Returns what the path of an import means, if it is a plain text; the error is told where the import stands.
+    pub fn target(&self, path: &str) -> Result<String, String> {
+        modules::target(&self.name, path)
+    }
+}
+
+/// The module that an alias stands for.
+pub enum Module<'a> {
+    /// There is no such alias.
+    Unknown,
+    /// It is there, but nothing can be said about it: it is broken, or its path is computed.
+    Unclear,
+    /// It is a file.
+    File(&'a Code),
+}
+
+/// All compiled code.
+#[derive(Default)]
+pub struct Program {
+    files: BTreeMap<String, Option<Code>>,
+}
+
+impl Program {
+    /// Reads and compiles every file that the declaration names, and what they import. What is wrong is reported.
+    pub fn load(declaration: &Declaration, engine: &Engine, report: &mut Report) -> Self {
+        let mut program = Self::default();
+        for (file, place, binding) in named_files(declaration) {
+            program.load_file(declaration, engine, &file, report, |unreadable| Problem {
+                binding,
+                hint: unreadable.hint,
+                ..Problem::at(Severity::Error, place.clone(), unreadable.message)
+            });
+        }
+        program.report_circles(report);
+        program
+    }
+
+    /// Returns a file; nothing if it is broken or was not named.
+    pub fn file(&self, name: &str) -> Option<&Code> {
+        self.files.get(name)?.as_ref()
+    }
+
+    /// Returns all files that are not broken.
+    pub fn files(&self) -> impl Iterator<Item = &Code> {
+        self.files.values().flatten()
+    }
+
+    /// Loads what code of the manifest imports.
+    pub fn load_imports(&mut self, declaration: &Declaration, engine: &Engine, code: &Code, report: &mut Report) {
+        let imports = imports(code).map(|(path, _, spot)| (path, spot)).collect::<Vec<_>>();
+        for (path, spot) in imports {
+            let Some(path) = path else { continue };
+            let place = code.source.place(spot);
+            match code.target(path) {
+                Err(message) => report.add(Problem::at(Severity::Error, place, message)),
+                Ok(file) => self.load_file(declaration, engine, &file, report, |unreadable| Problem {
+                    hint: unreadable.hint,
+                    ..Problem::at(Severity::Error, place.clone(), format!("cannot import {path:?}: {}", unreadable.message))
+                }),
+            }
+        }
+    }
+
+    fn load_file(
+        &mut self,
+        declaration: &Declaration,
+        engine: &Engine,
+        file: &str,
+        report: &mut Report,
+        problem: impl FnOnce(Unreadable) -> Problem,
+    ) {
+        if self.files.contains_key(file) {
+            return;
+        }
+        self.files.insert(file.to_owned(), None);
+        let text = match source::read(&declaration.root, file) {
+            Ok(text) => text,
+            Err(unreadable) => return report.add(problem(unreadable)),
+        };
+        let source = Source::of_file(shown_file(&declaration.root, file), text);
+        let code = match engine.compile(&source.text) {
+            Ok(ast) => Code::new(source, file.to_owned(), &ast),
+            Err(error) => return report.add(syntax(&error, &source)),
+        };
+        self.load_imports(declaration, engine, &code, report);
+        self.files.insert(file.to_owned(), Some(code));
+    }
+
+    /// Returns the module that an alias stands for in a unit of some code.
+    pub fn module<'a>(&'a self, code: &Code, unit: &Unit, alias: &str) -> Module<'a> {
+        let outer = self.outer(code);
+        let units = [Some((code, unit)), Some((code, &code.top)), outer.map(|outer| (outer, &outer.top))];
+        for (code, unit) in units.into_iter().flatten() {
+            for usage in unit.uses.iter().rev() {
+                if let What::Import { path, alias: known } = &usage.what
+                    && known == alias
+                {
+                    let target = path.as_ref().and_then(|path| code.target(path).ok());
+                    return target.and_then(|target| self.file(&target)).map_or(Module::Unclear, Module::File);
+                }
+            }
+        }
+        Module::Unknown
+    }
+
+    /// Returns the file whose functions and constants code of the manifest sees.
+    pub fn outer(&self, code: &Code) -> Option<&Code> {
+        self.file(&code.name).filter(|outer| !std::ptr::eq(*outer, code))
+    }
+
+    /// Top levels that import each other can never be run.
+    fn report_circles(&self, report: &mut Report) {
+        let mut done = BTreeSet::new();
+        for file in self.files.keys() {
+            self.follow(file, &mut Vec::new(), &mut done, report);
+        }
+    }
+
+    fn follow(&self, file: &str, way: &mut Vec<String>, done: &mut BTreeSet<String>, report: &mut Report) {
+        let Some(code) = self.file(file).filter(|_| !done.contains(file)) else { return };
+        way.push(file.to_owned());
+        for usage in &code.top.uses {
+            let What::Import { path: Some(path), .. } = &usage.what else { continue };
+            let Ok(target) = code.target(path) else { continue };
+            if let Some(start) = way.iter().position(|before| *before == target) {
+                let circle = [&way[start..], &[target]].concat().join(" -> ");
+                let place = code.source.place(Spot::new(usage.position, 1));
+                report.add(Problem::at(Severity::Error, place, format!("the imports go round in a circle: {circle}")));
+            } else {
+                self.follow(&target, way, done, report);
+            }
+        }
+        way.pop();
+        done.insert(file.to_owned());
+    }
+}
+
+/// Compiles code of the manifest. What is wrong is reported.
+pub fn compile_inline(engine: &Engine, source: Source, file: Option<&Path>, report: &mut Report) -> Option<Code> {
+    let compiled = engine.compile(&source.text);
+    finish(compiled, source, file, report)
+}
+
+/// Compiles an expression of the manifest. What is wrong is reported.
+pub fn compile_expression(engine: &Engine, source: Source, file: Option<&Path>, report: &mut Report) -> Option<Code> {
+    let compiled = engine.compile_expression(&source.text);
+    finish(compiled, source, file, report)
+}
+
+fn finish(compiled: Result<AST, ParseError>, source: Source, file: Option<&Path>, report: &mut Report) -> Option<Code> {
+    match compiled {
+        Ok(ast) => Some(Code::new(source, file.map(name_of).unwrap_or_default(), &ast)),
+        Err(error) => {
+            report.add(syntax(&error, &source));
+            None
+        }
+    }
+}
+
+/// Returns the name of a file within the scripts.
+pub fn name_of(file: &Path) -> String {
+    file.components().filter_map(|part| part.as_os_str().to_str()).filter(|part| *part != ".").collect::<Vec<_>>().join("/")
+}
+
+fn shown_file(root: &Path, file: &str) -> std::path::PathBuf {
+    if file.starts_with(modules::LIBRARY_PREFIX) { file.into() } else { root.join(file) }
+}
+
+/// Returns the imports of all units: path, alias, and where.
+fn imports(code: &Code) -> impl Iterator<Item = (Option<&str>, &str, Spot)> {
+    let units = std::iter::once(&code.top).chain(&code.units);
+    units.flat_map(|unit| &unit.uses).filter_map(|usage| match &usage.what {
+        What::Import { path, alias } => Some((path.as_deref(), alias.as_str(), Spot::new(usage.position, "import".len()))),
+        _ => None,
+    })
+}
+
+fn named_files(declaration: &Declaration) -> Vec<(String, Place, Option<usize>)> {
+    let of_bindings = declaration.bindings.iter().enumerate().filter_map(|(index, binding)| {
+        let file = match &binding.code {
+            Declared::Function { file, .. } => Some(file),
+            Declared::Inline { file, .. } => file.as_ref(),
+        };
+        file.map(|file| (name_of(file), binding.place.clone(), Some(index)))
+    });
+    let of_expressions = declaration
+        .expressions
+        .iter()
+        .filter_map(|expression| expression.file.as_ref().map(|file| (name_of(file), expression.place.clone(), None)));
+    of_bindings.chain(of_expressions).collect()
+}
+
+fn syntax(error: &ParseError, source: &Source) -> Problem {
+    let spot = Spot::new(error.position(), 1);
+    let place = source.place(spot);
+    let (message, hint) = explain(error.err_type());
+    let hint = hint.or_else(|| hint_for(source.word(spot)));
+    Problem { hint, ..Problem::at(Severity::Error, place, message) }
+}
+
+fn explain(error: &ParseErrorType) -> (String, Option<String>) {
+    let quotes = "text stands in double quotes or back-ticks: \"text\"; single quotes hold one character";
+    match error {
+        ParseErrorType::BadInput(LexError::MalformedChar(text)) => {
+            (format!("'{}' is not one character", text.trim_matches('\'')), Some(quotes.to_owned()))
+        }
+        ParseErrorType::PropertyExpected => (
+            "the name of a property is missing here".to_owned(),
+            Some("a keyword of Rhai as a key is written `spec[\"in\"]` or `#{\"if\": 1}`".to_owned()),
+        ),
+        ParseErrorType::Reserved(word) => (format!("`{word}` is a reserved word of Rhai"), Some("choose another name".to_owned())),
+        other => (lower_first(&other.to_string()), None),
+    }
+}
+
+/// Returns what to write where a word of another language stands.
+fn hint_for(word: &str) -> Option<String> {
+    let hint = match word {
+        "and" => "Rhai writes `&&`",
+        "or" => "Rhai writes `||`",
+        "not" => "Rhai writes `!`",
+        "elif" | "elsif" => "Rhai writes `else if`",
+        "?" => "Rhai has no `a ? b : c`: write `if a { b } else { c }`",
+        "#" => "a comment begins with `//`",
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    let Some(first) = chars.next() else { return String::new() };
+    let is_word = chars.as_str().starts_with(|c: char| c.is_lowercase() || c == ' ');
+    if is_word { first.to_lowercase().chain(chars).collect() } else { text.to_owned() }
+}

@@ -1,0 +1,54 @@
+//! The names of all settings, as scripts may use them.
+
+/// The groups of settings, and what is in each.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("admission", &["managed", "server"]),
+    ("background", &["cancellationPolling", "instantExitTimeout", "instantExitZeroTimeCycles"]),
+    ("batching", &["errorDelays", "exitTimeout", "idleTimeout", "workerLimit"]),
+    ("execution", &["defaultBackoff", "lifecycle"]),
+    ("networking", &["connectTimeout", "enforceRetryAfter", "errorBackoffs", "requestTimeout", "trustEnv"]),
+    ("peering", &["clusterwide", "lifetime", "mandatory", "name", "namespaced", "priority", "standalone", "stealth"]),
+    ("persistence", &["consistencyTimeout", "diffbaseStorage", "finalizer", "progressStorage"]),
+    ("posting", &["enabled", "eventNamePrefix", "level", "loggers", "reportingComponent", "reportingInstance"]),
+    ("process", &["ultimateExitingTimeout"]),
+    ("queueing", &["errorDelays", "exitTimeout", "idleTimeout", "workerLimit"]),
+    ("scanning", &["disabled"]),
+    ("watching", &["clientTimeout", "connectTimeout", "inactivityTimeout", "reconnectBackoff", "serverTimeout"]),
+];
+
+/// A key that no setting has.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Unknown {
+    /// Which of the keys.
+    pub depth: usize,
+    /// The keys that there are in its place.
+    pub known: Vec<&'static str>,
+}
+
+/// Tells whether a way from `settings` leads to a setting, or at least towards one. What is inside of a setting is not checked.
+///
+/// # Errors
+/// If a key on the way is unknown.
+pub fn check(keys: &[&str]) -> Result<(), Unknown> {
+    let Some(group) = keys.first() else { return Ok(()) };
+    let Some((_, names)) = GROUPS.iter().find(|(name, _)| name == group) else {
+        return Err(Unknown { depth: 0, known: GROUPS.iter().map(|(name, _)| *name).collect() });
+    };
+    match keys.get(1) {
+        Some(name) if !names.contains(name) => Err(Unknown { depth: 1, known: names.to_vec() }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_settings_are_known() {
+        assert_eq!(check(&["posting", "level"]), Ok(()));
+        assert_eq!(check(&["persistence", "progressStorage", "prefix"]), Ok(()));
+        assert_eq!(check(&["posting", "levle"]).unwrap_err().depth, 1);
+        assert_eq!(check(&["pasting"]).unwrap_err().depth, 0);
+    }
+}

@@ -1,0 +1,248 @@
+//! The texts of scripts: read from within the root, and searched for the places that the syntax tree does not keep.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::script::declaration::Place;
+use crate::script::files::{self, Unreadable};
+use crate::script::modules;
+
+/// A text with code, and where it stands.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// The file that a user would open.
+    pub file: PathBuf,
+    /// The text of the code.
+    pub text: String,
+    /// Where the code begins in the file. Its lines are indented by the column of the first.
+    pub origin: Place,
+    functions: OnceCell<BTreeMap<String, Vec<FunctionSpots>>>,
+}
+
+/// Where the name of a function is, and where each of its parameters.
+pub type FunctionSpots = (Spot, Vec<(String, Spot)>);
+
+/// A place in a text: line and column from 1, and the number of characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Spot {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+    /// The characters.
+    pub length: usize,
+}
+
+impl Spot {
+    /// Returns the spot at a position of the interpreter.
+    pub fn new(position: rhai::Position, length: usize) -> Self {
+        Self { line: position.line().unwrap_or(1), column: position.position().unwrap_or(1).max(1), length: length.max(1) }
+    }
+}
+
+impl Source {
+    /// Returns the source of a whole file.
+    pub fn of_file(file: PathBuf, text: String) -> Self {
+        Self { origin: Place { file: file.clone(), line: 1, column: 1 }, file, text, functions: OnceCell::new() }
+    }
+
+    /// Returns the source of code inside of another file.
+    pub fn of_inline(text: &str, place: &Place) -> Self {
+        Self { file: place.file.clone(), text: text.to_owned(), origin: place.clone(), functions: OnceCell::new() }
+    }
+
+    /// Returns where a spot of the code is in the file.
+    pub fn place(&self, spot: Spot) -> Place {
+        Place {
+            file: self.file.clone(),
+            line: self.origin.line.max(1) + spot.line - 1,
+            column: self.origin.column.max(1) + spot.column - 1,
+        }
+    }
+
+    /// Returns the spots of a function's name and of its parameters.
+    pub fn function(&self, name: &str, arity: usize) -> Option<&FunctionSpots> {
+        let functions = self.functions.get_or_init(|| functions(&self.text));
+        functions.get(name)?.iter().find(|(_, parameters)| parameters.len() == arity)
+    }
+
+    /// Returns the word, or the sign, at a spot.
+    pub fn word(&self, spot: Spot) -> &str {
+        let line = self.text.lines().nth(spot.line - 1).unwrap_or_default();
+        let start = line.char_indices().nth(spot.column - 1).map_or(line.len(), |(index, _)| index);
+        let rest = &line[start..];
+        let length = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
+        let sign = rest.chars().next().map_or(0, char::len_utf8);
+        &rest[..length.max(sign.min(rest.len()))]
+    }
+
+    /// Returns the spots of the parameters of the closure that begins at a spot.
+    pub fn closure(&self, start: Spot) -> Vec<(String, Spot)> {
+        let tokens = tokens(&self.text);
+        let from = tokens.iter().position(|token| (token.spot.line, token.spot.column) >= (start.line, start.column) && token.text == "|");
+        from.map_or_else(Vec::new, |from| names_until(&tokens[from + 1..], "|"))
+    }
+}
+
+fn functions(text: &str) -> BTreeMap<String, Vec<FunctionSpots>> {
+    let tokens = tokens(text);
+    let mut functions: BTreeMap<String, Vec<FunctionSpots>> = BTreeMap::new();
+    for (index, window) in tokens.windows(3).enumerate() {
+        if window[0].text == "fn" && window[2].text == "(" {
+            let parameters = names_until(&tokens[index + 3..], ")");
+            functions.entry(window[1].text.to_owned()).or_default().push((window[1].spot, parameters));
+        }
+    }
+    functions
+}
+
+fn names_until(tokens: &[Token<'_>], end: &str) -> Vec<(String, Spot)> {
+    let inside = tokens.iter().take_while(|token| token.text != end);
+    inside.filter(|token| token.text != ",").map(|token| (token.text.to_owned(), token.spot)).collect()
+}
+
+/// Returns the text of a script, by its name within the root, or within the library that ships in the binary.
+///
+/// # Errors
+/// If there is none, or it cannot be read.
+pub fn read(root: &Path, name: &str) -> Result<String, Unreadable> {
+    let Some(rest) = name.strip_prefix(modules::LIBRARY_PREFIX) else { return files::read(root, "script", name) };
+    let bare = rest.strip_suffix(".rhai").unwrap_or(rest);
+    let text = modules::library(name).map(str::to_owned);
+    let missing = || Unreadable::new(format!("there is no module {bare:?} in the library"));
+    text.ok_or_else(|| missing().hint("`kopf/` is reserved for modules that ship with kopfd"))
+}
+
+/// A word or a sign of a script, outside of comments and texts.
+struct Token<'a> {
+    text: &'a str,
+    spot: Spot,
+}
+
+/// Reads as much of the language as it takes to find functions: words and single signs.
+fn tokens(text: &str) -> Vec<Token<'_>> {
+    let mut reader = Reader { rest: text, line: 1, column: 1 };
+    let mut tokens = Vec::new();
+    while let Some(c) = reader.rest.chars().next() {
+        let (line, column) = (reader.line, reader.column);
+        if reader.rest.starts_with("//") {
+            reader.skip_until("\n");
+        } else if reader.rest.starts_with("/*") {
+            reader.skip_comment();
+        } else if matches!(c, '"' | '`' | '\'') {
+            reader.skip_text(c);
+        } else if c.is_alphanumeric() || c == '_' {
+            let length = reader.rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(reader.rest.len());
+            let word = reader.take(length);
+            tokens.push(Token { text: word, spot: Spot { line, column, length: word.chars().count() } });
+        } else {
+            let sign = reader.take(c.len_utf8());
+            if !c.is_whitespace() {
+                tokens.push(Token { text: sign, spot: Spot { line, column, length: 1 } });
+            }
+        }
+    }
+    tokens
+}
+
+struct Reader<'a> {
+    rest: &'a str,
+    line: usize,
+    column: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, bytes: usize) -> &'a str {
+        let (taken, rest) = self.rest.split_at(bytes);
+        for c in taken.chars() {
+            if c == '\n' {
+                self.line += 1;
+                self.column = 1;
+            } else {
+                self.column += 1;
+            }
+        }
+        self.rest = rest;
+        taken
+    }
+
+    fn skip_until(&mut self, end: &str) {
+        let bytes = self.rest.find(end).unwrap_or(self.rest.len());
+        self.take(bytes);
+    }
+
+    /// Comments nest.
+    fn skip_comment(&mut self) {
+        self.take(2);
+        let mut depth = 1;
+        while depth > 0 && !self.rest.is_empty() {
+            if self.rest.starts_with("/*") {
+                depth += 1;
+                self.take(2);
+            } else if self.rest.starts_with("*/") {
+                depth -= 1;
+                self.take(2);
+            } else {
+                let bytes = self.rest.chars().next().map_or(0, char::len_utf8);
+                self.take(bytes);
+            }
+        }
+    }
+
+    /// A back-tick has no escapes; what is interpolated cannot declare functions, so that only its braces matter, and they do not.
+    fn skip_text(&mut self, quote: char) {
+        self.take(1);
+        while let Some(c) = self.rest.chars().next() {
+            let bytes = match c {
+                '\\' if quote != '`' => 1 + self.rest[1..].chars().next().map_or(0, char::len_utf8),
+                c => c.len_utf8(),
+            };
+            self.take(bytes);
+            if c == quote {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(text: &str) -> Source {
+        Source::of_file("a.rhai".into(), text.to_owned())
+    }
+
+    #[test]
+    fn functions_and_their_parameters_are_found_outside_of_comments_and_texts() {
+        let source = source(
+            "// fn f(no)\n/* fn f(a) /* x */ */ let t = \"fn f(a) \\\" fn f(b)\";\n  private fn  f (name,\n    spec) {}\nfn f(x) {}\n",
+        );
+        let (name, parameters) = source.function("f", 2).unwrap();
+        assert_eq!(*name, Spot { line: 3, column: 15, length: 1 });
+        assert_eq!(parameters[1], ("spec".to_owned(), Spot { line: 4, column: 5, length: 4 }));
+        assert_eq!(source.function("f", 1).unwrap().1[0].0, "x");
+        assert!(source.function("g", 0).is_none());
+    }
+
+    #[test]
+    fn closures_are_found_from_where_they_begin() {
+        let found = source("sub(\"a\", |spec, nmae| spec | 1);").closure(Spot { line: 1, column: 10, length: 1 });
+        assert_eq!(found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["spec", "nmae"]);
+        assert_eq!(found[1].1, Spot { line: 1, column: 17, length: 4 });
+    }
+
+    #[test]
+    fn spots_in_a_manifest_are_shifted_by_its_indentation() {
+        let place = Place { file: "operator.yaml".into(), line: 10, column: 7 };
+        let inline = Source::of_inline("let x = 1;\nfoo(x);", &place);
+        let found = inline.place(Spot { line: 2, column: 1, length: 3 });
+        assert_eq!((found.line, found.column), (11, 7));
+    }
+
+    #[test]
+    fn the_library_is_no_folder_of_scripts() {
+        assert_eq!(read(Path::new("."), "kopf/x.rhai").unwrap_err().message, "there is no module \"x\" in the library");
+    }
+}

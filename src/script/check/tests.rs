@@ -1,0 +1,323 @@
+//! How mistakes are told, from the outside: scripts and bindings in, lines of problems out.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::*;
+
+/// Scripts in a folder, and what a manifest declares about them.
+struct Case {
+    folder: tempfile::TempDir,
+    declaration: Declaration,
+}
+
+fn place(line: usize, column: usize) -> Place {
+    Place { file: "operator.yaml".into(), line, column }
+}
+
+impl Case {
+    fn new(script: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let declaration = Declaration { root: folder.path().to_path_buf(), indexes: vec!["by_team".into()], ..Declaration::default() };
+        Self { folder, declaration }.file("main.rhai", script)
+    }
+
+    fn file(self, name: &str, text: &str) -> Self {
+        let path = self.folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+        self
+    }
+
+    fn bind(mut self, kind: BindingKind, code: Declared) -> Self {
+        let line = self.declaration.bindings.len() + 1;
+        let (limits, param) = (Limits::default(), Value::Null);
+        self.declaration.bindings.push(Binding { id: "id".into(), code, kind, limits, place: place(line, 5), param });
+        self
+    }
+
+    fn runs(self, kind: BindingKind, name: &str) -> Self {
+        self.bind(kind, Declared::Function { file: "main.rhai".into(), name: name.into() })
+    }
+
+    fn inline(self, kind: BindingKind, text: &str) -> Self {
+        self.bind(kind, Declared::Inline { text: text.into(), place: place(20, 7), file: Some("main.rhai".into()) })
+    }
+
+    fn when(mut self, kind: BindingKind, text: &str, has_value: bool) -> Self {
+        let (file, place) = (Some("main.rhai".into()), place(30 + self.declaration.expressions.len(), 10));
+        self.declaration.expressions.push(Expression { text: text.into(), place, kind, has_value, file, is_delay: false });
+        self
+    }
+
+    /// Returns the problems, one a line, with hints after an arrow.
+    fn problems(&self) -> String {
+        let mut text = String::new();
+        for problem in check(&self.declaration) {
+            let file = problem.file.strip_prefix(self.folder.path()).unwrap_or(Path::new(&problem.file)).display().to_string();
+            let Problem { severity, line, column, message, hint, .. } = problem;
+            let severity = format!("{severity:?}").to_lowercase();
+            let hint = hint.map(|hint| format!(" => {hint}")).unwrap_or_default();
+            writeln!(text, "{severity} {file}:{line}:{column} {message}{hint}").unwrap();
+        }
+        text.replace(&self.folder.path().display().to_string(), "ROOT")
+    }
+}
+
+fn change(script: &str) -> String {
+    Case::new(script).runs(BindingKind::Change, "f").problems()
+}
+
+#[test]
+fn a_good_script_has_no_problems() {
+    let script = r#"
+        import "lib/tools" as tools;
+        const SIZE = 3;
+        /// Creates the children.
+        fn f(spec, name, patch, logger, memo, by_team, kwargs) {
+            let items = spec.items ?? [];
+            for item in items { logger.info(`${item} of ${name} is ${SIZE + global::SIZE}`); }
+            patch.status.state = "x";
+            memo.count = (memo.count ?? 0) + 1;
+            let doubled = items.map(|item| item * SIZE).filter(|x| x > 1);
+            subhandler("a", |spec, name| { helper(spec); });
+            subhandler("b", #{param: 1}, Fn("sub"));
+            let o = adopt(#{kind: "Pod", handle: || 1});
+            o.handle();
+            try { k8s::apply(o); } catch (error) { if error.status == 409 { throw temporary("busy", 5); } }
+            if by_team["a"].len() > 1 { sleep(1); }
+            switch name { "x" => return tools::twice(2), "y" if name.len() > 3 => debug("long"), 1..5 => (), _ => () }
+            let n = 0;
+            for i in 0..=3 { n += i; if !("x" in spec) || i in [1, 2] { continue } }
+            while n > -1 { n -= 1; break; }
+            let f = |a| a ** 2;
+            let g = call(f, n) + f.call(1) + f.curry(1).call();
+            let text = type_of(g) + g.type_of() + `${if n == 1 { "one" } else { n.to_string() }}`;
+            let list = [1, 2][-1]; list = o?.spec?["a"]?.b ?? null;
+            o.spec.size += 1; o["x"].y = 2;
+            tools::twice(items[0].name.sub_string(1));
+            o.touch();
+            let default = yaml::parse("a: 1").default; let new = default;
+            return #{ok: true};
+        }
+        fn sub(old, new, param) { return new?.x; }
+        fn helper(x) { x.keys().len() + random(1, 2) }
+        fn touch() { this.touched = now(); }
+    "#;
+    let found = Case::new(script)
+        .file("lib/tools.rhai", "import \"./more\" as more; fn twice(x) { more::thrice(x) }")
+        .file("lib/more.rhai", "fn thrice(x) { x * 3 }")
+        .runs(BindingKind::Change, "f")
+        .inline(BindingKind::Event, "helper(spec); let x = SIZE;\nfn own(a) { a }\nif type == \"ADDED\" { own(x); tools::twice(x); }")
+        .when(
+            BindingKind::Change,
+            "spec.replicas > SIZE && !name.starts_with(\"tmp-\") && spec?.a?.b == by_team.len() && helper2(old)",
+            false,
+        )
+        .when(BindingKind::Change, "value.len() > 3 && labels.app != ()", true)
+        .problems();
+    assert_eq!(found, "error operator.yaml:30:94 unknown function `helper2` => did you mean `helper`?\n");
+}
+
+#[test]
+fn unknown_names_are_all_told_with_suggestions() {
+    let found = change(
+        r#"fn f(spec, name) {
+            let count = spec.count;
+            foo(cuont);
+            lenn(name);
+            yaml::prase(name);
+            ymal::parse(name);
+            k8s::get();
+            helper(1, 2);
+            name.to_uper();
+            let c = |x| x + missing;
+            count(1);
+            Fn("helpr");
+            f2::g();
+            status.x
+        }
+        let top = 1;
+        fn helper(a) { a + top }"#,
+    );
+    insta::assert_snapshot!(found);
+}
+
+#[test]
+fn handler_functions_are_public_single_and_take_known_arguments() {
+    let found = Case::new("fn f(spec, nmae, foo) {}\nprivate fn g() {}\nfn h() {} fn h(spec) {}\nfn i(stopped) {}")
+        .runs(BindingKind::Change, "f")
+        .runs(BindingKind::Change, "g")
+        .runs(BindingKind::Change, "h")
+        .runs(BindingKind::Change, "ff")
+        .runs(BindingKind::Change, "i")
+        .problems();
+    insta::assert_snapshot!(found);
+}
+
+#[test]
+fn parameters_of_sub_handlers_are_arguments_too() {
+    insta::assert_snapshot!(change(
+        "fn f(spec) {\n  subhandler(\"a\", |spec, nmae| 1);\n  subhandler(\"b\", Fn(\"g\"));\n}\nfn g(psec) { }"
+    ));
+}
+
+#[test]
+fn what_the_host_passes_has_known_members() {
+    insta::assert_snapshot!(
+        Case::new(
+            r#"
+            fn f(logger, settings) { logger.inof("x"); logger.level; settings.posting.levle = 1; settings.pasting; helper(logger, settings.posting); }
+            fn helper(log, posting) { log.warn("x"); [1].for_each(|x| log.tell(x)); }
+            fn d(stopped) { stopped.wait(1); stopped.sleep(1); stopped.reason; if stopped.is_set() { } }"#
+        )
+        .runs(BindingKind::Startup, "f")
+        .runs(BindingKind::Daemon, "d")
+        .problems()
+    );
+}
+
+#[test]
+fn the_object_cannot_be_assigned_to() {
+    insta::assert_snapshot!(change(
+        r#"fn f(spec, patch, labels, meta, body, old, name, memo) {
+            spec.x = 1;
+            spec.a.b[0] = 2;
+            labels["a.b/c"] = "x";
+            meta.labels.x += "1";
+            patch = #{};
+            patch.status.x = 1;
+            name = "mine";
+            memo.x = 1;
+            old.x = 1;
+            helper(spec);
+        }
+        fn helper(s) { s.y = 1; let c = |x| { s.z = x; }; c.call(1); shadow(s); }
+        fn shadow(s) { let s = s.copy(); s.a = 1; }"#
+    ));
+}
+
+#[test]
+fn calls_are_refused_where_they_cannot_work() {
+    insta::assert_snapshot!(
+        Case::new(
+            r#"
+            const NOW = now();
+            fn login() { return helper(); }
+            fn helper() { k8s::get("v1/secrets", "x") }
+            fn event() { subhandler("a", || 1); [1].map(|x| execute()); }
+            fn f(patch) { patch.transform(|body| { k8s::get("v1/pods", "x"); return body; }); helper(); subhandler("a", || 1); }
+            fn check(x) { sleep(1); log() + x }
+            fn log() { print("x"); 1 }"#
+        )
+        .runs(BindingKind::Login, "login")
+        .runs(BindingKind::Event, "event")
+        .runs(BindingKind::Change, "f")
+        .when(BindingKind::Change, "check(1) > random() && now() > time(\"2020-01-01T00:00:00Z\") && logger.info(name)", false)
+        .problems()
+    );
+}
+
+#[test]
+fn lost_results_are_errors_and_hidden_returns_are_warnings() {
+    insta::assert_snapshot!(
+        Case::new(
+            r#"
+            fn f(spec) { let o = #{}; adopt(o); if true { label(o); } for x in [1] { adopt(o) } adopt(o) }
+            fn make(o) { adopt(o) }
+            fn index(spec) { #{a: 1} }
+            fn validate(spec) { if spec.x == 1 { return false; } return; }
+            fn sha256(x) { x }
+            fn loops(spec) { for item in spec.items { subhandler(item, || item); [1].map(|x| x + item); } }"#
+        )
+        .runs(BindingKind::Change, "f")
+        .runs(BindingKind::Index, "index")
+        .runs(BindingKind::Validate, "validate")
+        .runs(BindingKind::Change, "loops")
+        .inline(BindingKind::Index, "by_team")
+        .problems()
+    );
+}
+
+#[test]
+fn expressions_see_their_arguments_and_warn_about_missing_steps() {
+    insta::assert_snapshot!(
+        Case::new("fn f() {}")
+            .when(BindingKind::Change, "spec.a.b > 1 && retry > 1 && value == 1 && spec.name.starts_with(\"x\")", false)
+            .when(BindingKind::Index, "old == new", false)
+            .when(BindingKind::Change, "let x = 1", false)
+            .when(BindingKind::Change, "name == 'tmp'", false)
+            .when(BindingKind::Timer, "meta?.labels?.app == () && value.a.b == 1", true)
+            .problems()
+    );
+}
+
+#[test]
+fn one_mistake_in_a_file_gives_one_error() {
+    let case = Case::new("fn f(spec) { let x = ; }")
+        .runs(BindingKind::Change, "f")
+        .runs(BindingKind::Change, "g")
+        .inline(BindingKind::Change, "helper(1) + CONSTANT")
+        .when(BindingKind::Change, "helper(2)", false);
+    insta::assert_snapshot!(case.problems());
+}
+
+#[test]
+fn imports_are_followed_and_their_mistakes_told_once() {
+    insta::assert_snapshot!(
+        Case::new(
+            "import \"broken\" as broken;\nimport \"gone\" as gone;\nimport \"../up\" as up;\nimport \"a\" as a;\nimport \"kopf/x\" as x;\n\
+             fn f() { broken::x(); gone::y(); a::pub_fn(); a::priv_fn(); a::pub_fn(1); a::K + a::L; import \"inner\" as inner; inner::g(); nowhere::z(); }"
+        )
+        .file("broken.rhai", "fn x( {}")
+        .file("a.rhai", "import \"b\" as b;\nexport const K = 1;\nconst L = 2;\nfn pub_fn() {}\nprivate fn priv_fn() {}")
+        .file("b.rhai", "import \"a\" as a;")
+        .file("inner.rhai", "fn g() { lost }")
+        .runs(BindingKind::Change, "f")
+        .problems()
+    );
+}
+
+#[test]
+fn files_that_cannot_be_read_are_told_where_the_manifest_names_them() {
+    let function = |file: &str| Declared::Function { file: file.into(), name: "f".into() };
+    insta::assert_snapshot!(
+        Case::new("fn f() {}")
+            .file("folder.rhai/x", "")
+            .bind(BindingKind::Change, function("gone.rhai"))
+            .bind(BindingKind::Change, function("gone.rhai"))
+            .bind(BindingKind::Change, function("folder.rhai"))
+            .bind(BindingKind::Change, function("../x.rhai"))
+            .problems()
+    );
+}
+
+#[test]
+fn places_in_inline_code_are_those_of_the_manifest() {
+    insta::assert_snapshot!(
+        Case::new("fn f() {}").inline(BindingKind::Change, "let x = 1;\n  foo(x);\nlogger.inof(\"x\");\nspec.x = 1").problems()
+    );
+}
+
+#[test]
+fn syntax_errors_have_hints() {
+    let told = |text: &str| Case::new(text).runs(BindingKind::Change, "f").problems();
+    let texts = [
+        "fn f() { let x = 'abc'; }",
+        "fn f(spec) { spec.in }",
+        "fn f(spec) { eval(\"1\") }",
+        "fn f(x) { if x and y {} }",
+        "fn f(x) { let y = x ? 1 : 2; }",
+        "fn f(x, x) { }",
+        "fn f(x) { x",
+        "fn f(x) { \"abc }",
+    ];
+    insta::assert_snapshot!(texts.map(told).concat());
+}
+
+#[test]
+fn what_is_not_supported_yet_is_said_so() {
+    insta::assert_snapshot!(change("fn f() { http::get(\"x\"); metric::inc(\"x\"); k8s::event(\"a\", \"b\"); }"));
+}

@@ -1,0 +1,343 @@
+//! What a host function knows of the call that it serves: it travels with the call as the interpreter's tag.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rhai::{Dynamic, EvalAltResult, NativeCallContext};
+
+use super::api::Api;
+use super::budget::Budget;
+use super::call::Arguments;
+use super::chance::Chance;
+use super::declaration::Allow;
+use super::fiber;
+use super::memo::Memos;
+use super::modules::Modules;
+use super::subhandlers::Registry;
+use super::throwing::Failure;
+use super::transforms::Transforms;
+use crate::kit::Clock;
+use crate::object::{Body, Resource};
+
+/// One call of a script. Cheap to clone; it never leaves its thread.
+#[derive(Clone)]
+pub struct Context(Rc<Inner>);
+
+struct Inner {
+    environment: Rc<Environment>,
+    budget: Rc<Budget>,
+    mode: Mode,
+    span: tracing::Span,
+    arguments: Option<Arguments>,
+    registry: Option<Rc<RefCell<Registry>>>,
+}
+
+/// What all calls of one operator on one thread share.
+pub struct Environment {
+    /// The clock.
+    pub clock: Clock,
+    /// The source of chance.
+    pub chance: Chance,
+    /// The cluster; none where there is none.
+    pub api: Option<Arc<dyn Api>>,
+    /// The root of scripts, imports and templates.
+    pub root: PathBuf,
+    /// What scripts may reach beyond the cluster.
+    pub allow: Allow,
+    /// The operator's name, which is its field manager.
+    pub operator: String,
+    /// The texts and modules that can be imported.
+    pub modules: Modules,
+    /// The memories of objects.
+    pub memos: Rc<Memos>,
+    /// The transformations that scripts have asked for.
+    pub transforms: Rc<Transforms>,
+}
+
+/// What kind of code is running, which decides what it may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// A function: it may do everything.
+    Function,
+    /// The function of a login activity: there is no cluster yet.
+    Login,
+    /// An expression: it may only look at its arguments.
+    Expression,
+    /// The top level of a file, which runs once per load: it may look at nothing but the environment variables.
+    TopLevel,
+    /// A transformation of a body, which is run again at will: it must not wait.
+    Transform,
+}
+
+impl Mode {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Function => "functions",
+            Self::Login => "login functions",
+            Self::Expression => "expressions",
+            Self::TopLevel => "the top level of a file",
+            Self::Transform => "transformations",
+        }
+    }
+}
+
+impl Context {
+    /// Returns the context of a call.
+    pub fn new(environment: Rc<Environment>, budget: Rc<Budget>, mode: Mode) -> Self {
+        let span = tracing::Span::none();
+        Self(Rc::new(Inner { environment, budget, mode, span, arguments: None, registry: None }))
+    }
+
+    /// Returns the context of a call about an object.
+    pub fn about(self, arguments: Arguments, span: tracing::Span) -> Self {
+        let Inner { environment, budget, mode, .. } = &*self.0;
+        let (environment, budget) = (Rc::clone(environment), Rc::clone(budget));
+        Self(Rc::new(Inner { environment, budget, mode: *mode, span, arguments: Some(arguments), registry: None }))
+    }
+
+    /// Returns the context of a call that may have sub-handlers.
+    pub fn with_registry(self, registry: Rc<RefCell<Registry>>) -> Self {
+        let Inner { environment, budget, mode, span, arguments, .. } = &*self.0;
+        Self(Rc::new(Inner {
+            environment: Rc::clone(environment),
+            budget: Rc::clone(budget),
+            mode: *mode,
+            span: span.clone(),
+            arguments: arguments.clone(),
+            registry: Some(registry),
+        }))
+    }
+
+    /// Returns the context that a host function is called in.
+    ///
+    /// # Errors
+    /// If the interpreter was started without one, which is our mistake.
+    pub fn of(native: &NativeCallContext<'_>) -> Result<Self, Box<EvalAltResult>> {
+        let tag = native.tag().and_then(|tag| tag.read_lock::<Self>().map(|context| context.clone()));
+        tag.ok_or_else(|| Failure::host("internal", "this function was called outside of any call of a handler").into())
+    }
+
+    /// Returns the interpreter's tag for the call.
+    pub fn tag(&self) -> Dynamic {
+        Dynamic::from(self.clone())
+    }
+
+    /// Returns what all calls of the operator share.
+    pub fn environment(&self) -> &Rc<Environment> {
+        &self.0.environment
+    }
+
+    /// Returns the budget of the call.
+    pub fn budget(&self) -> &Rc<Budget> {
+        &self.0.budget
+    }
+
+    /// Returns what kind of code is running.
+    pub fn mode(&self) -> Mode {
+        self.0.mode
+    }
+
+    /// Returns the span that the call's log lines belong to.
+    pub fn span(&self) -> &tracing::Span {
+        &self.0.span
+    }
+
+    /// Returns the sub-handlers that the call has registered; none where there cannot be any.
+    pub fn registry(&self) -> Option<&Rc<RefCell<Registry>>> {
+        self.0.registry.as_ref()
+    }
+
+    /// Returns what the call may see; nothing for calls without an object.
+    pub fn arguments(&self) -> Option<&Arguments> {
+        self.0.arguments.as_ref()
+    }
+
+    /// Returns the object that is handled.
+    pub fn body(&self) -> Option<&Body> {
+        self.arguments().map(|arguments| &arguments.body)
+    }
+
+    /// Returns the kind of the object that is handled.
+    pub fn resource(&self) -> Option<&Arc<Resource>> {
+        self.arguments().map(|arguments| &arguments.resource)
+    }
+
+    /// Returns the namespace of the object that is handled.
+    pub fn namespace(&self) -> Option<&str> {
+        self.body().and_then(Body::namespace)
+    }
+
+    /// Returns the clock.
+    pub fn clock(&self) -> &Clock {
+        &self.0.environment.clock
+    }
+
+    /// Returns the root of scripts and templates.
+    pub fn root(&self) -> &Path {
+        &self.0.environment.root
+    }
+
+    /// Returns what scripts may reach beyond the cluster.
+    pub fn allow(&self) -> &Allow {
+        &self.0.environment.allow
+    }
+
+    /// Returns the operator's name, which is its field manager.
+    pub fn operator(&self) -> &str {
+        &self.0.environment.operator
+    }
+
+    /// Returns the cluster.
+    ///
+    /// # Errors
+    /// Where there is no cluster, or it may not be called.
+    pub fn cluster(&self, function: &str) -> Result<Arc<dyn Api>, Box<EvalAltResult>> {
+        if self.mode() != Mode::Function {
+            return Err(self.refusal(function));
+        }
+        let api = self.0.environment.api.clone();
+        api.ok_or_else(|| Failure::host("unavailable", format!("`{function}` needs a cluster, and there is none")).into())
+    }
+
+    /// Returns the cluster, and counts a call of it.
+    ///
+    /// # Errors
+    /// Where there is no cluster, or it may not be called, or was called too often.
+    pub fn api(&self, function: &str) -> Result<Arc<dyn Api>, Box<EvalAltResult>> {
+        let api = self.cluster(function)?;
+        self.budget().count_api_call()?;
+        Ok(api)
+    }
+
+    /// Tells that a host function writes, waits or logs.
+    ///
+    /// # Errors
+    /// Where only looking is allowed.
+    pub fn acts(&self, function: &str) -> Result<(), Box<EvalAltResult>> {
+        match self.mode() {
+            Mode::Function | Mode::Login => Ok(()),
+            Mode::Transform if is_log(function) => Ok(()),
+            _ => Err(self.refusal(function)),
+        }
+    }
+
+    /// Tells that a host function depends on time or chance.
+    ///
+    /// # Errors
+    /// In expressions, which must give the same answer for the same object, and at the top level, which runs once per thread.
+    pub fn varies(&self, function: &str) -> Result<(), Box<EvalAltResult>> {
+        match self.mode() {
+            Mode::Function | Mode::Login | Mode::Transform => Ok(()),
+            Mode::Expression | Mode::TopLevel => Err(self.refusal(function)),
+        }
+    }
+
+    fn refusal(&self, function: &str) -> Box<EvalAltResult> {
+        Failure::host("unavailable", format!("`{function}` is not available in {}", self.mode().title())).into()
+    }
+}
+
+fn is_log(function: &str) -> bool {
+    matches!(function, "print" | "debug") || function.starts_with("logger.")
+}
+
+/// Waits for a future on behalf of a host function, as long as the call may last. The thread does other things meanwhile.
+///
+/// The caller must not hold anything that other scripts of the thread could ask for: no borrowed cell, no lock.
+///
+/// # Errors
+/// If the call must end; the script cannot catch it.
+pub fn wait_in<F: Future>(context: &Context, future: F) -> Result<F::Output, Box<EvalAltResult>> {
+    if !fiber::is_fiber() {
+        return Err(Failure::host("internal", "this code cannot wait here").into());
+    }
+    let budget = context.budget();
+    budget.check()?;
+    fiber::wait(async {
+        tokio::select! {
+            biased;
+            ending = budget.ended() => Err(ending),
+            output = future => Ok(output),
+        }
+    })
+}
+
+/// A way to run a line of a script as a host function's test needs it.
+#[cfg(test)]
+pub mod testing {
+    use std::rc::Rc;
+    use std::sync::Arc;
+
+    use rhai::{Dynamic, EvalAltResult};
+
+    use super::{Context, Environment, Mode};
+    use crate::kit::{Clock, Stop};
+    use crate::script::budget::Budget;
+    use crate::script::chance::Chance;
+    use crate::script::declaration::{Allow, Limits};
+    use crate::script::engine::{Sizes, build};
+    use crate::script::fiber::Fiber;
+    use crate::script::memo::Memos;
+    use crate::script::modules::Modules;
+    use crate::script::transforms::Transforms;
+
+    /// Returns an environment without a cluster, at the beginning of 2020.
+    pub fn environment() -> Environment {
+        Environment {
+            clock: Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap()),
+            chance: Chance::seeded(1),
+            api: None,
+            root: "tests".into(),
+            allow: Allow::default(),
+            operator: "kopfd".to_owned(),
+            modules: Modules::default(),
+            memos: Rc::new(Memos::new(Arc::default())),
+            transforms: Rc::new(Transforms::new(tokio::sync::mpsc::unbounded_channel().0.downgrade())),
+        }
+    }
+
+    /// Runs a script in a call of this kind, on a fiber, with the default limits.
+    pub async fn run_in(context: Context, script: &str) -> Result<Dynamic, Box<EvalAltResult>> {
+        let script = script.to_owned();
+        let budget = Rc::clone(context.budget());
+        let run = move || {
+            let mut engine = build(Sizes::of(&Limits::default()));
+            engine.set_default_tag(context.tag());
+            engine.eval::<Dynamic>(&script)
+        };
+        Fiber::new(budget, run).unwrap().await.unwrap()
+    }
+
+    /// Runs a script as a function may.
+    pub async fn run(script: &str) -> Result<Dynamic, Box<EvalAltResult>> {
+        run_as(Mode::Function, environment(), script).await
+    }
+
+    /// Runs a script in an environment.
+    pub async fn run_as(mode: Mode, environment: Environment, script: &str) -> Result<Dynamic, Box<EvalAltResult>> {
+        let budget = Rc::new(Budget::new(&Limits::default(), Stop::new()));
+        run_in(Context::new(Rc::new(environment), budget, mode), script).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_script_sleeps_in_virtual_time() {
+        let begun = tokio::time::Instant::now();
+        run("sleep(1); sleep(0.5); sleep(`30m`)").await.unwrap();
+        assert_eq!(begun.elapsed().as_secs_f64().round(), 1802.0);
+        assert!(run_as(Mode::Expression, environment(), "sleep(1)").await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_must_end_cannot_be_caught() {
+        let limits = Limits { operations: 100_000, ..Limits::default() };
+        let budget = Rc::new(Budget::new(&limits, Stop::new()));
+        let spinning = run_in(Context::new(Rc::new(environment()), budget, Mode::Function), "try { loop {} } catch {} 42");
+        for ended in [spinning.await, run("try { sleep(`2h`) } catch {} 42").await] {
+            let error = ended.unwrap_err();
+            assert!(matches!(*error, EvalAltResult::ErrorTerminated(..)), "{error}");
+        }
+    }
+}

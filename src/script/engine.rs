@@ -1,0 +1,150 @@
+//! The interpreter: one per script thread and set of sizes, with every limit set and every way out closed.
+
+use rhai::packages::{
+    BasicArrayPackage, BasicBlobPackage, BasicMapPackage, BasicMathPackage, BitFieldPackage, CorePackage, LogicPackage, MoreStringPackage,
+    Package,
+};
+use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, OptimizationLevel, Token};
+
+use super::declaration::Limits;
+use super::logger::Logger;
+use super::memo::Memo;
+use super::modules::Resolver;
+use super::patch_handle::PatchHandle;
+use super::throwing::Failure;
+use super::view::View;
+use super::{arguments, budget, functions, logger, memo, patch_handle, subhandlers, throwing, time, transforms, view};
+
+/// The words that Rhai reserves and that stay reserved: they are its own functions.
+const RESERVED: [&str; 10] = ["this", "Fn", "call", "curry", "eval", "is_shared", "is_def_var", "is_def_fn", "type_of", "print"];
+
+/// The nesting of expressions at the top level and in functions. It bounds the parser's stack, not what handlers need.
+const EXPRESSION_DEPTH: (usize, usize) = (64, 48);
+
+/// The variables of one call.
+const MAX_VARIABLES: usize = 1_000;
+
+/// The functions of one file, closures included.
+const MAX_FUNCTIONS: usize = 2_000;
+
+/// The modules that one file imports.
+const MAX_MODULES: usize = 100;
+
+/// The bytes of one value, for turning a bound of memory into bounds of sizes.
+const BYTES_PER_VALUE: u64 = 16;
+
+/// The limits that belong to an interpreter, and not to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Sizes {
+    depth: usize,
+    string: usize,
+    array: usize,
+    map: usize,
+}
+
+impl Sizes {
+    /// Returns the sizes that a call's limits mean. The interpreter cannot count bytes, so no single value may take more than all.
+    pub fn of(limits: &Limits) -> Self {
+        let bytes = usize::try_from(limits.memory).unwrap_or(usize::MAX);
+        let values = usize::try_from(limits.memory / BYTES_PER_VALUE).unwrap_or(usize::MAX);
+        // For the interpreter, zero means no limit.
+        Self {
+            depth: limits.depth.max(1),
+            string: limits.string_size.min(bytes).max(1),
+            array: limits.array_size.min(values).max(1),
+            map: limits.map_size.min(values).max(1),
+        }
+    }
+}
+
+/// Returns an interpreter with all host functions.
+pub fn build(sizes: Sizes) -> Engine {
+    let mut engine = Engine::new_raw();
+    register_packages(&mut engine);
+    set_language(&mut engine);
+    set_limits(&mut engine, sizes);
+    engine.set_module_resolver(Resolver);
+    register_host(&mut engine);
+    engine
+}
+
+/// Rhai's own functions, without those that tell the time.
+fn register_packages(engine: &mut Engine) {
+    CorePackage::new().register_into_engine(engine);
+    BitFieldPackage::new().register_into_engine(engine);
+    LogicPackage::new().register_into_engine(engine);
+    BasicMathPackage::new().register_into_engine(engine);
+    BasicArrayPackage::new().register_into_engine(engine);
+    BasicBlobPackage::new().register_into_engine(engine);
+    BasicMapPackage::new().register_into_engine(engine);
+    MoreStringPackage::new().register_into_engine(engine);
+}
+
+#[expect(deprecated, reason = "the hooks are marked as volatile, and the version is pinned")]
+fn set_language(engine: &mut Engine) {
+    // The optimizer can panic, and gains nothing for scripts that mostly call host functions.
+    engine.set_optimization_level(OptimizationLevel::None);
+    engine.set_max_strings_interned(0);
+    engine.disable_symbol("eval");
+    engine.on_parse_token(|token, _, _| match token {
+        Token::Reserved(word) if *word == "null" => Token::Unit,
+        Token::Reserved(word) if is_freed(&word) => Token::Identifier(word),
+        token => token,
+    });
+    engine.on_var(variable);
+    engine.on_progress(budget::on_progress);
+}
+
+fn is_freed(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_alphabetic()) && !RESERVED.contains(&word)
+}
+
+/// Functions see the constants of their file: the interpreter itself would want `global::NAME`.
+///
+/// Arguments that are handles are read as copies, which costs nothing. Otherwise a closure that mentions one would share the
+/// variable, and `spec.items.filter(|item| item != spec.name)` would be a data race with itself.
+fn variable(name: &str, index: usize, mut context: EvalContext<'_, '_, '_, '_, '_, '_>) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
+    if arguments::is_handle(name)
+        && let Some(value) = context.scope().get(name)
+    {
+        return Ok(is_handle(value).then(|| value.clone()));
+    }
+    if index > 0 || context.scope().contains(name) {
+        return Ok(None);
+    }
+    let constants = context.global_runtime_state_mut().constants.as_ref();
+    Ok(constants.and_then(|constants| constants.borrow().get(name).cloned()))
+}
+
+fn is_handle(value: &Dynamic) -> bool {
+    !value.is_shared() && (value.is::<View>() || value.is::<PatchHandle>() || value.is::<Memo>() || value.is::<Logger>())
+}
+
+fn set_limits(engine: &mut Engine, sizes: Sizes) {
+    // Operations are counted by the call's own budget, which also counts those inside of native functions.
+    engine.set_max_operations(0);
+    engine.set_max_call_levels(sizes.depth);
+    engine.set_max_expr_depths(EXPRESSION_DEPTH.0, EXPRESSION_DEPTH.1);
+    engine.set_max_string_size(sizes.string);
+    engine.set_max_array_size(sizes.array);
+    engine.set_max_map_size(sizes.map);
+    engine.set_max_variables(MAX_VARIABLES);
+    engine.set_max_functions(MAX_FUNCTIONS);
+    engine.set_max_modules(MAX_MODULES);
+}
+
+fn register_host(engine: &mut Engine) {
+    let no_exit =
+        || -> Result<(), Box<EvalAltResult>> { Err(Failure::host("unavailable", "`exit` is not available: use `return`").into()) };
+    engine.register_fn("exit", no_exit);
+    engine.register_fn("exit", move |_: Dynamic| no_exit());
+    time::register(engine);
+    throwing::register(engine);
+    view::register(engine);
+    patch_handle::register(engine);
+    transforms::register(engine);
+    memo::register(engine);
+    logger::register(engine);
+    subhandlers::register(engine);
+    functions::register(engine);
+}

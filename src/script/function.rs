@@ -1,0 +1,168 @@
+//! Compiled code that can be called: a function of a file, a body or an expression of the manifest, or a closure.
+
+use std::rc::Rc;
+
+use rhai::{
+    AST, ASTNode, Caches, Dynamic, Engine, EvalAltResult, EvalContext, Expr, Expression as Tree, FnPtr, GlobalRuntimeState,
+    ImmutableString, Module, Scope, ScriptFuncDef, Shared, Stmt, StmtBlock,
+};
+
+use super::context::Context;
+
+/// Code with named parameters.
+pub struct Function {
+    /// The name, for messages.
+    pub title: String,
+    /// The names of what it wants.
+    pub params: Vec<ImmutableString>,
+    /// All names that `kwargs` would contain.
+    pub known: Rc<[&'static str]>,
+    body: Expr,
+    /// What the top level of its file has left: constants, imports, functions.
+    pub global: Rc<GlobalRuntimeState>,
+}
+
+impl Function {
+    /// Returns a function that runs these statements.
+    pub fn new(
+        title: String,
+        params: Vec<ImmutableString>,
+        known: Rc<[&'static str]>,
+        body: StmtBlock,
+        global: Rc<GlobalRuntimeState>,
+    ) -> Self {
+        Self { title, params, known, body: Expr::Stmt(Box::new(body)), global }
+    }
+
+    /// Returns the function that a script has defined.
+    pub fn of_script(definition: &Shared<ScriptFuncDef>, known: Rc<[&'static str]>, global: Rc<GlobalRuntimeState>) -> Self {
+        let (start, end) = (definition.body.start_position(), definition.body.end_position());
+        let body = StmtBlock::new(statements_of(definition), start, end);
+        Self::new(definition.name.to_string(), definition.params.to_vec(), known, body, global)
+    }
+
+    /// Runs it, and tells how it came to its end. Every parameter must have a value.
+    ///
+    /// # Errors
+    /// Whatever the script throws.
+    pub fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
+        self.run_within(&self.global, engine, context, values)
+    }
+
+    /// Runs it within another state than that of its file.
+    ///
+    /// # Errors
+    /// Whatever the script throws.
+    pub fn run_within(
+        &self,
+        global: &GlobalRuntimeState,
+        engine: &Engine,
+        context: &Context,
+        values: Vec<Dynamic>,
+    ) -> Result<Ended, Box<EvalAltResult>> {
+        let mut global = global.clone();
+        global.tag = context.tag();
+        global.level = 0;
+        let mut scope = Scope::with_capacity(self.params.len() + 8);
+        for (param, value) in self.params.iter().zip(values) {
+            scope.push_dynamic(param.as_str(), value);
+        }
+        let mut caches = Caches::new();
+        let mut evaluation = EvalContext::new(engine, &mut global, &mut caches, &mut scope, None);
+        match evaluation.eval_expression_tree(&Tree::from(&self.body)) {
+            Ok(value) => Ok(Ended::Fallen(value)),
+            Err(error) => match *error {
+                EvalAltResult::Return(value, _) => Ok(Ended::Returned(value)),
+                error => Err(error.into()),
+            },
+        }
+    }
+}
+
+/// The type of a function's body has no public name, but the tree of a module that has no other function shows its statements.
+fn statements_of(definition: &Shared<ScriptFuncDef>) -> Vec<Stmt> {
+    let mut module = Module::new();
+    module.set_script_fn(Shared::clone(definition));
+    let mut statements = Vec::new();
+    AST::new_from_module(module).walk(&mut |nodes| {
+        if let [ASTNode::Stmt(statement)] = nodes {
+            statements.push((*statement).clone());
+        }
+        true
+    });
+    statements
+}
+
+/// How a function came to its end.
+pub enum Ended {
+    /// By a `return`, with a value or `()`.
+    Returned(Dynamic),
+    /// Behind its last statement, which has this value.
+    Fallen(Dynamic),
+}
+
+impl Ended {
+    /// Returns what was returned explicitly. A last statement has a value in Rhai whether or not that was meant.
+    pub fn result(self) -> Dynamic {
+        match self {
+            Self::Returned(value) => value,
+            Self::Fallen(_) => Dynamic::UNIT,
+        }
+    }
+
+    /// Returns the value, however it came about.
+    pub fn value(self) -> Dynamic {
+        match self {
+            Self::Returned(value) | Self::Fallen(value) => value,
+        }
+    }
+}
+
+/// A closure, or a function by name, that a script has handed over, to be called later.
+#[derive(Clone)]
+pub struct Closure {
+    /// The code.
+    pub function: Rc<Function>,
+    /// The values of the first parameters: what the closure has captured.
+    pub captured: Vec<Dynamic>,
+    /// What was visible where it was handed over. A closure of an imported module is unknown anywhere else.
+    pub global: Rc<GlobalRuntimeState>,
+}
+
+impl Closure {
+    /// Returns the code that a pointer means where it is handed over.
+    ///
+    /// # Errors
+    /// If there is no such function in the script.
+    pub fn of(pointer: &FnPtr, global: &GlobalRuntimeState, known: Rc<[&'static str]>) -> Result<Self, String> {
+        let captured: Vec<Dynamic> = pointer.curry().to_vec();
+        let name = pointer.fn_name();
+        let definitions = global.lib.iter().rev().flat_map(|module| module.iter_script_fn_info());
+        let mut found = definitions.filter(|(_, _, found, count, _)| *found == name && *count >= captured.len());
+        let Some((.., definition)) = found.next() else {
+            return Err(format!("there is no function `{name}` in this file; a function of an imported file needs a closure around it"));
+        };
+        if found.next().is_some() && captured.is_empty() {
+            return Err(format!("there are several functions `{name}`, with different parameters"));
+        }
+        let mut global = global.clone();
+        global.tag = Dynamic::UNIT;
+        let global = Rc::new(global);
+        let function = Rc::new(Function::of_script(definition, known, Rc::clone(&global)));
+        Ok(Self { function, captured, global })
+    }
+
+    /// Returns the names of the parameters that are not captured.
+    pub fn params(&self) -> &[ImmutableString] {
+        &self.function.params[self.captured.len()..]
+    }
+
+    /// Runs it with values for the parameters that are not captured.
+    ///
+    /// # Errors
+    /// Whatever the script throws.
+    pub fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
+        let values = self.captured.iter().cloned().chain(values).collect();
+        self.function.run_within(&self.global, engine, context, values)
+    }
+}

@@ -1,0 +1,37 @@
+//! Host functions: what scripts can call besides the language itself.
+//!
+//! They return errors and never panic, take each number as integer or float, and wait through `context::wait_in` only.
+
+mod adopting;
+mod chances;
+mod environment;
+mod k8s;
+mod moments;
+mod options;
+mod regexp;
+pub mod sleep;
+mod targets;
+mod templates;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use rhai::Engine;
+
+/// Registers all host functions.
+pub fn register(engine: &mut Engine) {
+    for register in [
+        sleep::register,
+        adopting::register,
+        chances::register,
+        environment::register,
+        k8s::register,
+        moments::register,
+        regexp::register,
+        templates::register,
+        text::register,
+    ] {
+        register(engine);
+    }
+}

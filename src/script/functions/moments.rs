@@ -1,0 +1,39 @@
+//! Time: `now()`, `time(text)`, and `duration(text)`. What can be done with times stands beside their type.
+
+use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
+
+use super::options::text;
+use crate::script::context::Context;
+use crate::script::throwing::Failure;
+use crate::script::time::{self, Time};
+
+type Thrown = Box<EvalAltResult>;
+
+/// Registers the functions.
+pub fn register(engine: &mut Engine) {
+    engine.register_fn("now", |native: NativeCallContext<'_>| now(&native));
+    engine.register_fn("time", |given: Dynamic| parse(&given));
+    engine.register_fn("duration", |given: Dynamic| duration(&given));
+}
+
+/// `now()`: the current time. Not available in expressions.
+fn now(native: &NativeCallContext<'_>) -> Result<Time, Thrown> {
+    let context = Context::of(native)?;
+    context.varies("now")?;
+    Ok(Time(context.clock().now()))
+}
+
+/// `time(text)`: the moment that an RFC 3339 text means, such as a `creationTimestamp`. A time is returned as it is.
+fn parse(given: &Dynamic) -> Result<Time, Thrown> {
+    if let Some(time) = given.read_lock::<Time>() {
+        return Ok(*time);
+    }
+    let text = text("time", "the time", given)?;
+    let moment = text.parse().map_err(|_| Failure::argument(format!("{text:?} is no time: write it like \"2020-01-01T00:00:00Z\"")))?;
+    Ok(Time(moment))
+}
+
+/// `duration(text)`: the seconds of a text such as `"1h30m"` or `"500ms"`, as a float; numbers are seconds already.
+fn duration(given: &Dynamic) -> Result<f64, Thrown> {
+    Ok(time::seconds(given)?)
+}

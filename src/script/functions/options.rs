@@ -1,0 +1,104 @@
+//! The map of options that many host functions take last: read by name, and nothing in it may be left over.
+
+use rhai::{Dynamic, EvalAltResult, NativeCallContext};
+use serde_json::{Map, Value};
+
+use crate::script::convert;
+use crate::script::throwing::Failure;
+
+type Thrown = Box<EvalAltResult>;
+
+/// The options of one call of a host function.
+pub struct Options {
+    function: &'static str,
+    known: &'static [&'static str],
+    entries: Map<String, Value>,
+}
+
+impl Options {
+    /// Returns the options of a call; nothing given means none.
+    ///
+    /// # Errors
+    /// If it is no map, or has a key that is no option of the function.
+    pub fn read(function: &'static str, known: &'static [&'static str], given: Option<&Dynamic>) -> Result<Self, Thrown> {
+        let entries = match given.map(|given| json(function, given)).transpose()? {
+            None | Some(Value::Null) => Map::new(),
+            Some(Value::Object(entries)) => entries,
+            Some(_) => return Err(Failure::argument(format!("the options of `{function}` must be a map")).into()),
+        };
+        match entries.keys().find(|key| !known.contains(&key.as_str())) {
+            None => Ok(Self { function, known, entries }),
+            Some(unknown) => {
+                let known = known.join(", ");
+                Err(Failure::argument(format!("`{function}` has no option `{unknown}`: there are {known}")).into())
+            }
+        }
+    }
+
+    /// Returns an option as it is; a given `()` is null, which differs from nothing given.
+    pub fn value(&self, key: &str) -> Option<&Value> {
+        debug_assert!(self.known.contains(&key), "{key} is an option");
+        self.entries.get(key)
+    }
+
+    /// Returns an option that is a switch.
+    ///
+    /// # Errors
+    /// If it is no boolean.
+    pub fn switch(&self, key: &str, default: bool) -> Result<bool, Thrown> {
+        match self.value(key) {
+            None | Some(Value::Null) => Ok(default),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(_) => Err(self.wrong(key, "a boolean")),
+        }
+    }
+
+    /// Returns an option that is a text.
+    ///
+    /// # Errors
+    /// If it is no text.
+    pub fn text(&self, key: &str) -> Result<Option<&str>, Thrown> {
+        match self.value(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(self.wrong(key, "a text")),
+        }
+    }
+
+    /// Returns the error about an option of a wrong type.
+    pub fn wrong(&self, key: &str, expected: &str) -> Thrown {
+        Failure::argument(format!("the option `{key}` of `{}` must be {expected}", self.function)).into()
+    }
+}
+
+/// Puts the place of the call into an error that has none: the interpreter does so for functions outside of modules only.
+///
+/// # Errors
+/// The one that is given.
+pub fn placed<T>(native: &NativeCallContext<'_>, result: Result<T, Thrown>) -> Result<T, Thrown> {
+    result.map_err(|mut error| {
+        if error.position().is_none() {
+            error.set_position(native.call_position());
+        }
+        error
+    })
+}
+
+/// Returns the JSON form of an argument.
+///
+/// # Errors
+/// If it has none.
+pub fn json(function: &str, value: &Dynamic) -> Result<Value, Thrown> {
+    convert::to_json(value).map_err(|error| Failure::argument(format!("`{function}`: {error}")).into())
+}
+
+/// Returns an argument that is a text.
+///
+/// # Errors
+/// If it is none.
+pub fn text(function: &str, what: &str, value: &Dynamic) -> Result<String, Thrown> {
+    match value.as_immutable_string_ref() {
+        Ok(text) => Ok(text.to_string()),
+        Err(_) => Err(Failure::argument(format!("`{function}`: {what} must be a text, not {}", convert::shown(value))).into()),
+    }
+}

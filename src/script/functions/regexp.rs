@@ -1,0 +1,89 @@
+//! `regex::`: regular expressions that take linear time, whatever the pattern. The first argument is the pattern.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use regex::{Regex, RegexBuilder};
+use rhai::{Array, Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
+
+use super::options::{placed, text};
+use crate::script::throwing::Failure;
+
+type Thrown = Box<EvalAltResult>;
+
+/// The compiled patterns that an interpreter keeps. Beyond that, patterns are made by the script itself, and keeping them is useless.
+const CACHED: usize = 256;
+
+/// The bytes of one compiled pattern, the default being ten times that.
+const MAX_SIZE: usize = 1 << 20;
+
+/// Registers the module.
+pub fn register(engine: &mut Engine) {
+    let patterns = Patterns::default();
+    let mut module = Module::new();
+    let two: [(&str, Function<2>); 3] = [("is_match", is_match), ("find", find), ("find_all", find_all)];
+    for (name, function) in two {
+        let patterns = patterns.clone();
+        let call = move |native: NativeCallContext<'_>, a: Dynamic, b: Dynamic| placed(&native, function(&patterns, [a, b]));
+        FuncRegistration::new(name).set_into_module(&mut module, call);
+    }
+    let call = move |native: NativeCallContext<'_>, a: Dynamic, b: Dynamic, c: Dynamic| placed(&native, replace(&patterns, [a, b, c]));
+    FuncRegistration::new("replace").set_into_module(&mut module, call);
+    engine.register_static_module("regex", module.into());
+}
+
+type Function<const N: usize> = fn(&Patterns, [Dynamic; N]) -> Result<Dynamic, Thrown>;
+
+/// `regex::is_match(pattern, text)`: whether the pattern matches anywhere in the text.
+fn is_match(patterns: &Patterns, [pattern, given]: [Dynamic; 2]) -> Result<Dynamic, Thrown> {
+    let regex = patterns.compiled("regex::is_match", &pattern)?;
+    Ok(regex.is_match(&text("regex::is_match", "the second argument", &given)?).into())
+}
+
+/// `regex::find(pattern, text)`: the first part of the text that matches; `()` if there is none.
+fn find(patterns: &Patterns, [pattern, given]: [Dynamic; 2]) -> Result<Dynamic, Thrown> {
+    let regex = patterns.compiled("regex::find", &pattern)?;
+    let text = text("regex::find", "the second argument", &given)?;
+    Ok(regex.find(&text).map_or(Dynamic::UNIT, |found| found.as_str().into()))
+}
+
+/// `regex::find_all(pattern, text)`: an array of all parts of the text that match, which do not overlap.
+fn find_all(patterns: &Patterns, [pattern, given]: [Dynamic; 2]) -> Result<Dynamic, Thrown> {
+    let regex = patterns.compiled("regex::find_all", &pattern)?;
+    let text = text("regex::find_all", "the second argument", &given)?;
+    Ok(regex.find_iter(&text).map(|found| found.as_str().into()).collect::<Array>().into())
+}
+
+/// `regex::replace(pattern, text, with)`: the text with every match replaced; `$1` and `${name}` mean groups, `$$` a dollar.
+fn replace(patterns: &Patterns, [pattern, given, with]: [Dynamic; 3]) -> Result<Dynamic, Thrown> {
+    let regex = patterns.compiled("regex::replace", &pattern)?;
+    let with = text("regex::replace", "the replacement", &with)?;
+    Ok(regex.replace_all(&text("regex::replace", "the second argument", &given)?, with.as_str()).into_owned().into())
+}
+
+/// The compiled patterns.
+#[derive(Clone, Default)]
+struct Patterns(Rc<RefCell<HashMap<String, Regex>>>);
+
+impl Patterns {
+    fn compiled(&self, function: &str, pattern: &Dynamic) -> Result<Regex, Thrown> {
+        let pattern = text(function, "the pattern", pattern)?;
+        if let Some(regex) = self.0.borrow().get(&pattern) {
+            return Ok(regex.clone());
+        }
+        let regex = RegexBuilder::new(&pattern).size_limit(MAX_SIZE).dfa_size_limit(MAX_SIZE).nest_limit(50).build();
+        let regex = regex.map_err(|error| {
+            // The parser draws the pattern over several lines; the last one says what is wrong.
+            let text = error.to_string();
+            let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            Failure::argument(format!("`{function}`: {pattern:?} is no regular expression: {last}"))
+        })?;
+        let mut cache = self.0.borrow_mut();
+        if cache.len() >= CACHED {
+            cache.clear();
+        }
+        cache.insert(pattern, regex.clone());
+        Ok(regex)
+    }
+}

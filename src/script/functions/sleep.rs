@@ -1,0 +1,30 @@
+//! `sleep(seconds)`: suspends the script, and holds no thread.
+
+use std::time::Duration;
+
+use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
+
+use crate::script::context::{Context, wait_in};
+use crate::script::time;
+
+/// Registers `sleep` for integers, floats and texts with units.
+pub fn register(engine: &mut Engine) {
+    engine.register_fn("sleep", |native: NativeCallContext<'_>, seconds: i64| sleep(&native, &seconds.into()));
+    engine.register_fn("sleep", |native: NativeCallContext<'_>, seconds: f64| sleep(&native, &seconds.into()));
+    engine.register_fn("sleep", |native: NativeCallContext<'_>, seconds: Dynamic| sleep(&native, &seconds));
+}
+
+fn sleep(native: &NativeCallContext<'_>, seconds: &Dynamic) -> Result<(), Box<EvalAltResult>> {
+    let context = Context::of(native)?;
+    context.acts("sleep")?;
+    let seconds = time::seconds(seconds)?;
+    // What is too long for the timer ends with the call's own deadline, if not with the process.
+    let duration = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    let until = tokio::time::Instant::now().checked_add(duration);
+    wait_in(&context, async move {
+        match until {
+            Some(until) => tokio::time::sleep_until(until).await,
+            None => std::future::pending().await,
+        }
+    })
+}

@@ -1,0 +1,132 @@
+//! What a call of `k8s::` is about: which kind, in which namespace, and under which name.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rhai::EvalAltResult;
+use serde_json::Value;
+
+use super::options::Options;
+use crate::object::selector::Criterion;
+use crate::object::{Resource, Selector};
+use crate::script::api::ApiError;
+use crate::script::context::{Context, wait_in};
+use crate::script::throwing::Failure;
+
+type Thrown = Box<EvalAltResult>;
+
+/// A kind, and maybe a namespace and a name in it.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The kind.
+    pub resource: Arc<Resource>,
+    /// The namespace; none for cluster-scoped objects, and for all namespaces.
+    pub namespace: Option<String>,
+    name: String,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.resource)?;
+        match (&self.namespace, self.name.as_str()) {
+            (None, "") => Ok(()),
+            (None, name) => write!(formatter, " {name}"),
+            (Some(namespace), "") => write!(formatter, " in {namespace}"),
+            (Some(namespace), name) => write!(formatter, " {namespace}/{name}"),
+        }
+    }
+}
+
+impl Target {
+    fn new(resource: Arc<Resource>) -> Self {
+        Self { resource, namespace: None, name: String::new() }
+    }
+
+    /// Returns the target with a name, for messages.
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+
+    /// Returns the target in a namespace: the given one, else that of the handled object.
+    ///
+    /// # Errors
+    /// If there is no namespace though the kind has them, or the other way round.
+    pub fn within(self, context: &Context, function: &str, given: Option<String>) -> Result<Self, Thrown> {
+        let kind = &self.resource.kind;
+        match (self.resource.namespaced, given) {
+            (false, None) => Ok(self),
+            (false, Some(_)) => Err(Failure::argument(format!("`{function}`: objects of the kind {kind} have no namespace")).into()),
+            (true, given) => {
+                let namespace = given.or_else(|| context.namespace().map(str::to_owned)).filter(|namespace| !namespace.is_empty());
+                let missing = || Failure::argument(format!("`{function}`: objects of the kind {kind} need a namespace"));
+                Ok(Self { namespace: Some(namespace.ok_or_else(missing)?), ..self })
+            }
+        }
+    }
+}
+
+/// Returns the target that a kind means, in no namespace yet.
+///
+/// # Errors
+/// If the text is no selector of one kind, or the cluster has no such kind.
+pub fn of_kind(context: &Context, function: &str, kind: &str) -> Result<Target, Thrown> {
+    let selector = Selector::parse(kind).map_err(|error| Failure::argument(format!("`{function}`: {kind:?} is no kind: {error}")))?;
+    if !selector.is_specific() {
+        return Err(Failure::argument(format!("`{function}`: {kind:?} means more than one kind")).into());
+    }
+    resolve(context, function, selector, kind)
+}
+
+/// Returns the target of an object: its own kind, and its own namespace or that of the handled object.
+///
+/// # Errors
+/// If the object does not tell its kind, or the cluster has no such kind.
+pub fn of_object(context: &Context, function: &str, object: &Value) -> Result<Target, Thrown> {
+    let field = |key: &str| {
+        let missing = || Failure::argument(format!("`{function}`: the object has no {key}"));
+        object.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).ok_or_else(missing)
+    };
+    let (api_version, kind) = (field("apiVersion")?, field("kind")?);
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let name = Criterion::Kind(kind.to_owned());
+    let selector = Selector { group: Some(group.to_owned()), version: Some(version.to_owned()), name };
+    let target = resolve(context, function, selector, &format!("{api_version}/{kind}"))?;
+    if !target.resource.namespaced {
+        // A namespace that stands there by mistake, as a forced adoption leaves it, is for the server to refuse.
+        return Ok(target);
+    }
+    let own = object["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty());
+    target.within(context, function, own.map(str::to_owned))
+}
+
+fn resolve(context: &Context, function: &str, selector: Selector, shown: &str) -> Result<Target, Thrown> {
+    let api = context.cluster(function)?;
+    let resolved = wait_in(context, async move { api.resolve(selector).await })?;
+    let failed = |error: ApiError| Failure::from(ApiError { message: format!("{function} {shown}: {}", error.message), ..error });
+    Ok(Target::new(resolved.map_err(failed)?))
+}
+
+/// Returns a selector of labels or fields: a text as it is, or a map of what must be equal.
+///
+/// # Errors
+/// If it is something else.
+pub fn selector(options: &Options, key: &str) -> Result<Option<String>, Thrown> {
+    match options.value(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(Value::Object(pairs)) => {
+            let pairs = pairs.iter().map(|(name, value)| match value {
+                Value::String(text) => Ok(format!("{name}={text}")),
+                Value::Bool(_) | Value::Number(_) => Ok(format!("{name}={value}")),
+                _ => Err(options.wrong(key, "a text, or a map of texts")),
+            });
+            Ok(Some(pairs.collect::<Result<Vec<_>, _>>()?.join(",")))
+        }
+        Some(_) => Err(options.wrong(key, "a text, or a map of texts")),
+    }
+}
+
+/// Returns the error about an answer that the API cannot give.
+pub fn unexpected(message: &str) -> ApiError {
+    ApiError { message: message.to_owned(), status: None, reason: None, details: None }
+}

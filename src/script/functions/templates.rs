@@ -1,0 +1,94 @@
+//! `template(file, map)`: a file with Jinja syntax, rendered, and read as YAML.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
+use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
+use serde_json::Value;
+
+use super::options::{json, text};
+use crate::object::yaml;
+use crate::script::context::Context;
+use crate::script::convert;
+use crate::script::files;
+use crate::script::throwing::Failure;
+
+/// The steps of one rendering. A template that needs more is a loop that was not meant.
+const FUEL: u64 = 5_000_000;
+/// The nesting of includes and macros: each takes native stack.
+const RECURSION: usize = 30;
+
+/// Registers the function.
+pub fn register(engine: &mut Engine) {
+    engine.register_fn("template", |native: NativeCallContext<'_>, file: Dynamic, values: Dynamic| template(&native, &file, &values));
+    engine.register_fn("template", |native: NativeCallContext<'_>, file: Dynamic| template(&native, &file, &Dynamic::UNIT));
+}
+
+/// `template(file, map)`: the objects of a template below the folder of scripts. One document gives its object, several give an array;
+/// empty documents are dropped, and nothing else gives `()`.
+///
+/// The map's keys are the variables. Undefined ones are errors, nothing is escaped, `{{ x | tojson }}` quotes safely. Includes are
+/// found like the file itself.
+fn template(native: &NativeCallContext<'_>, file: &Dynamic, values: &Dynamic) -> Result<Dynamic, Box<EvalAltResult>> {
+    let context = Context::of(native)?;
+    let file = text("template", "the file", file)?;
+    let values = match json("template", values)? {
+        Value::Null => Value::Object(serde_json::Map::new()),
+        values @ Value::Object(_) => values,
+        _ => return Err(Failure::argument("`template`: the values must be a map").into()),
+    };
+    let rendered = render(context.root(), &file, &values).map_err(|message| Failure::host("template", message))?;
+    let documents = yaml::parse(&rendered)
+        .map_err(|error| Failure::host("template", format!("the text that {file} was rendered to is not YAML: {error}")))?;
+    Ok(match documents.as_slice() {
+        [] => Dynamic::UNIT,
+        [one] => convert::to_dynamic(one),
+        several => several.iter().map(convert::to_dynamic).collect::<rhai::Array>().into(),
+    })
+}
+
+fn render(root: &Path, file: &str, values: &Value) -> Result<String, String> {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_fuel(Some(FUEL));
+    environment.set_recursion_limit(RECURSION);
+    let root = root.to_owned();
+    environment.set_loader(move |name| {
+        files::read(&root, "template", name).map(Some).map_err(|error| Error::new(ErrorKind::InvalidOperation, error.message))
+    });
+    let rendered = environment.get_template(file).and_then(|template| template.render(template_value(values)));
+    rendered.map_err(|error| explain(file, &error))
+}
+
+fn template_value(value: &Value) -> minijinja::Value {
+    match value {
+        Value::Null => ().into(),
+        Value::Bool(flag) => (*flag).into(),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(integer), _) => integer.into(),
+            (None, Some(integer)) => integer.into(),
+            (None, None) => number.as_f64().unwrap_or(f64::NAN).into(),
+        },
+        Value::String(text) => text.into(),
+        Value::Array(items) => items.iter().map(template_value).collect(),
+        Value::Object(entries) => {
+            entries.iter().map(|(key, value)| (key.clone(), template_value(value))).collect::<BTreeMap<_, _>>().into()
+        }
+    }
+}
+
+/// The engine's own text repeats the kind of the error; a reader wants the place, and what is wrong.
+fn explain(file: &str, error: &Error) -> String {
+    let what = match (error.kind(), error.detail()) {
+        (ErrorKind::OutOfFuel, _) => "the template takes too many steps".to_owned(),
+        (_, Some(detail)) if error.kind() == ErrorKind::InvalidOperation => detail.to_owned(),
+        (kind, Some(detail)) => format!("{kind}: {detail}"),
+        (kind, None) => kind.to_string(),
+    };
+    match (error.name(), error.line()) {
+        (name, Some(line)) => format!("{}:{line}: {what}", name.unwrap_or(file)),
+        _ => what,
+    }
+}

@@ -1,0 +1,106 @@
+//! Texts in other forms: `yaml::`, `json::`, `base64::`, `sha256`, and `quantity`.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rhai::{Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
+use sha2::{Digest, Sha256};
+
+use super::options::{json, placed, text};
+use crate::object::quantity::Quantity;
+use crate::object::yaml;
+use crate::script::convert;
+use crate::script::throwing::Failure;
+
+type Thrown = Box<EvalAltResult>;
+
+/// Registers the functions.
+pub fn register(engine: &mut Engine) {
+    module(engine, "yaml", [("parse", yaml_parse as Function), ("parse_all", yaml_parse_all), ("dump", yaml_dump)]);
+    module(engine, "json", [("parse", json_parse as Function), ("dump", json_dump)]);
+    module(engine, "base64", [("encode", base64_encode as Function), ("decode", base64_decode)]);
+    engine.register_fn("sha256", |text: Dynamic| sha256(&text));
+    engine.register_fn("quantity", |text: Dynamic| quantity(&text));
+}
+
+type Function = fn(&Dynamic) -> Result<Dynamic, Thrown>;
+
+fn module<const N: usize>(engine: &mut Engine, name: &str, functions: [(&str, Function); N]) {
+    let mut module = Module::new();
+    for (name, function) in functions {
+        FuncRegistration::new(name)
+            .set_into_module(&mut module, move |native: NativeCallContext<'_>, value: Dynamic| placed(&native, function(&value)));
+    }
+    engine.register_static_module(name, module.into());
+}
+
+/// `yaml::parse(text)`: the value of the one document; `()` for an empty text. Several documents, and what is no YAML, are errors.
+fn yaml_parse(given: &Dynamic) -> Result<Dynamic, Thrown> {
+    let values = read_yaml("yaml::parse", given)?;
+    match values.as_slice() {
+        [] => Ok(Dynamic::UNIT),
+        [value] => Ok(convert::to_dynamic(value)),
+        more => {
+            let count = more.len();
+            Err(Failure::argument(format!("`yaml::parse`: there are {count} documents, use `yaml::parse_all`")).into())
+        }
+    }
+}
+
+/// `yaml::parse_all(text)`: an array of the values of all documents; empty ones are dropped.
+fn yaml_parse_all(given: &Dynamic) -> Result<Dynamic, Thrown> {
+    let values = read_yaml("yaml::parse_all", given)?;
+    Ok(values.iter().map(convert::to_dynamic).collect::<rhai::Array>().into())
+}
+
+fn read_yaml(function: &str, given: &Dynamic) -> Result<Vec<serde_json::Value>, Thrown> {
+    yaml::parse(&text(function, "the YAML", given)?).map_err(|error| Failure::host("parse", format!("`{function}`: {error}")).into())
+}
+
+/// `yaml::dump(value)`: the value as one document. What has no JSON form is an error.
+fn yaml_dump(value: &Dynamic) -> Result<Dynamic, Thrown> {
+    let dumped = yaml::dump(&json("yaml::dump", value)?);
+    dumped.map(Into::into).map_err(|error| Failure::argument(format!("`yaml::dump`: {error}")).into())
+}
+
+/// `json::parse(text)`: the value. What is no JSON is an error with line and column.
+fn json_parse(given: &Dynamic) -> Result<Dynamic, Thrown> {
+    let parsed: Result<serde_json::Value, _> = serde_json::from_str(&text("json::parse", "the JSON", given)?);
+    parsed.map(|value| convert::to_dynamic(&value)).map_err(|error| Failure::host("parse", format!("`json::parse`: {error}")).into())
+}
+
+/// `json::dump(value)`: the value on one line. What has no JSON form is an error.
+fn json_dump(value: &Dynamic) -> Result<Dynamic, Thrown> {
+    Ok(json("json::dump", value)?.to_string().into())
+}
+
+/// `base64::encode(text)`: the bytes of the text in the standard alphabet, with padding, as Secrets have them.
+fn base64_encode(given: &Dynamic) -> Result<Dynamic, Thrown> {
+    Ok(STANDARD.encode(text("base64::encode", "the value", given)?).into())
+}
+
+/// `base64::decode(text)`: the text. What is no base64, or no UTF-8 text inside of it, is an error.
+fn base64_decode(given: &Dynamic) -> Result<Dynamic, Thrown> {
+    let encoded = text("base64::decode", "the value", given)?;
+    let wrong = |why: String| Thrown::from(Failure::host("parse", format!("`base64::decode`: {why}")));
+    let bytes = STANDARD.decode(encoded.trim()).map_err(|error| wrong(error.to_string()))?;
+    String::from_utf8(bytes).map(Into::into).map_err(|_| wrong("the bytes are not UTF-8 text".to_owned()))
+}
+
+/// `sha256(text)`: the digest of the text's bytes, as 64 hexadecimal digits.
+fn sha256(given: &Dynamic) -> Result<String, Thrown> {
+    let digest = Sha256::digest(text("sha256", "the value", given)?.as_bytes());
+    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// `quantity(text)`: the number that a quantity such as `500Mi` or `100m` means; an integer if it is one, else a float.
+/// Numbers are returned as they are. Other values are errors.
+fn quantity(given: &Dynamic) -> Result<Dynamic, Thrown> {
+    if given.is_int() || given.is_float() {
+        return Ok(given.clone());
+    }
+    match Quantity::parse(&text("quantity", "the quantity", given)?) {
+        Ok(Quantity::Whole(number)) => Ok(number.into()),
+        Ok(Quantity::Fraction(number)) => Ok(number.into()),
+        Err(error) => Err(Failure::argument(error.to_string()).into()),
+    }
+}

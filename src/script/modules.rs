@@ -1,0 +1,153 @@
+//! Imports: which file a script means, and what it got when that file was run.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use rhai::{AST, Engine, EvalAltResult, GlobalRuntimeState, Module, Position, Scope, Shared};
+
+use super::context::Context;
+
+/// The extension of scripts, which imports may leave out.
+const EXTENSION: &str = ".rhai";
+
+/// Where the modules that ship in the binary are found.
+pub const LIBRARY_PREFIX: &str = "kopf/";
+
+/// The modules that ship in the binary, by name.
+const LIBRARY: &[(&str, &str)] = &[];
+
+/// Returns the text of a module that ships in the binary.
+pub fn library(name: &str) -> Option<&'static str> {
+    LIBRARY.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// Returns the file that an import means: `./x` next to the importing file, otherwise from the root of scripts.
+///
+/// # Errors
+/// If the path leads out of the root, or is absolute.
+pub fn target(importer: &str, path: &str) -> Result<String, String> {
+    if path.starts_with('/') || path.contains('\\') || path.contains(':') {
+        return Err(format!("cannot import \"{path}\": the path must be relative to the scripts, with slashes"));
+    }
+    let folder = importer.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let is_relative = path.starts_with("./") || path.starts_with("../");
+    let mut parts: Vec<&str> = if is_relative { folder.split('/').filter(|part| !part.is_empty()).collect() } else { Vec::new() };
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => return Err(format!("cannot import \"{path}\": `..` is not allowed in imports")),
+            part => parts.push(part),
+        }
+    }
+    let mut file = parts.join("/");
+    if !file.ends_with(EXTENSION) {
+        file.push_str(EXTENSION);
+    }
+    Ok(file)
+}
+
+/// The files of one generation on one thread, and what running them gave.
+#[derive(Default)]
+pub struct Modules {
+    files: BTreeMap<String, AST>,
+    loaded: RefCell<BTreeMap<String, Shared<Module>>>,
+    /// Those that are being run, the outermost first.
+    loading: RefCell<Vec<String>>,
+}
+
+impl Modules {
+    /// Returns the modules of these compiled files.
+    pub fn new(files: BTreeMap<String, AST>) -> Self {
+        Self { files, ..Self::default() }
+    }
+
+    /// Returns a compiled file.
+    pub fn file(&self, name: &str) -> Option<&AST> {
+        self.files.get(name)
+    }
+
+    /// Marks a file as being run, so that importing it in turn is noticed.
+    pub fn begin(self: &Modules, name: &str) {
+        self.loading.borrow_mut().push(name.to_owned());
+    }
+
+    /// Marks the file that was begun last as done.
+    pub fn end(&self) {
+        self.loading.borrow_mut().pop();
+    }
+
+    fn import(&self, engine: &Engine, context: &Context, request: &Request<'_>) -> Result<Shared<Module>, String> {
+        let name = target(request.importer, request.path)?;
+        if let Some(module) = self.loaded.borrow().get(&name) {
+            return Ok(Shared::clone(module));
+        }
+        if self.loading.borrow().contains(&name) {
+            let mut way = self.loading.borrow().clone();
+            way.push(request.path.to_owned());
+            return Err(format!("the imports go round in a circle: {}", way.join(" -> ")));
+        }
+        let file = self.files.get(&name).ok_or_else(|| format!("cannot import \"{}\": there is no {name}", request.path))?;
+        self.begin(&name);
+        let mut global = engine.new_global_runtime_state();
+        global.tag = context.tag();
+        global.level = request.level;
+        let module = Module::eval_ast_as_new_raw(engine, &mut Scope::new(), &mut global, file);
+        self.end();
+        let mut module = module.map_err(|error| format!("cannot import \"{}\": {error}", request.path))?;
+        module.set_id(name.clone());
+        module.build_index();
+        let module = Shared::new(module);
+        self.loaded.borrow_mut().insert(name, Rc::clone(&module));
+        Ok(module)
+    }
+}
+
+struct Request<'a> {
+    importer: &'a str,
+    path: &'a str,
+    level: usize,
+}
+
+/// The interpreter's door to the modules of the call that imports.
+pub struct Resolver;
+
+impl rhai::ModuleResolver for Resolver {
+    fn resolve(&self, _: &Engine, _: Option<&str>, path: &str, position: Position) -> Result<Shared<Module>, Box<EvalAltResult>> {
+        Err(EvalAltResult::ErrorModuleNotFound(path.to_owned(), position).into())
+    }
+
+    fn resolve_raw(
+        &self,
+        engine: &Engine,
+        global: &mut GlobalRuntimeState,
+        _: &mut Scope<'_>,
+        path: &str,
+        position: Position,
+    ) -> Result<Shared<Module>, Box<EvalAltResult>> {
+        let context = global.tag.read_lock::<Context>().map(|context| context.clone());
+        let Some(context) = context else {
+            return Err(EvalAltResult::ErrorModuleNotFound(path.to_owned(), position).into());
+        };
+        let request = Request { importer: global.source().unwrap_or_default(), path, level: global.level };
+        let imported = context.environment().modules.import(engine, &context, &request);
+        // The call may have come to its end meanwhile, which is no fault of the module.
+        context.budget().check()?;
+        imported.map_err(|text| EvalAltResult::ErrorRuntime(text.into(), position).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::target;
+
+    #[test]
+    fn imports_stay_within_the_scripts() {
+        assert_eq!(target("a/b.rhai", "./c").unwrap(), "a/c.rhai");
+        assert_eq!(target("a/b.rhai", "lib/c").unwrap(), "lib/c.rhai");
+        assert_eq!(target("b.rhai", "./lib/./c.rhai").unwrap(), "lib/c.rhai");
+        for wrong in ["../x", "./../x", "a/../x", "/etc/passwd", "c:\\x"] {
+            assert!(target("a/b.rhai", wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! One call of a function, and of the sub-handlers it registers, on the fiber of the call.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rhai::{Dynamic, Engine, EvalAltResult, ImmutableString};
+use serde_json::Value;
+
+use super::arguments::{Attempt, Offer};
+use super::budget::Budget;
+use super::call::{Arguments, Subhandling};
+use super::context::{Context, Mode};
+use super::function::{Closure, Ended, Function};
+use super::logger;
+use super::scripts::Scripts;
+use super::subhandlers::{self, Registry};
+use super::verdict;
+use crate::handling::{Candidate, Handler, Record, Telling, Verdict};
+use crate::object::Patch;
+
+/// What a handler and all its sub-handlers share in one call.
+pub struct Stage {
+    /// The generation that the call began with, and ends with.
+    pub scripts: Rc<Scripts>,
+    /// The interpreter.
+    pub engine: Rc<Engine>,
+    /// What the call may still use.
+    pub budget: Rc<Budget>,
+    /// The changes of the object.
+    pub patch: Rc<RefCell<Patch>>,
+    /// What sub-handlers need; none where there are none.
+    pub subhandling: Option<Subhandling>,
+    /// The span of the call's log lines.
+    pub span: tracing::Span,
+    /// What code is running.
+    pub mode: Mode,
+    /// What is known of the sub-handlers.
+    pub notes: RefCell<Notes>,
+}
+
+/// What a call has to report besides its verdict and its patch.
+#[derive(Default)]
+pub struct Notes {
+    /// The records to store.
+    pub records: BTreeMap<String, Record>,
+    /// The ids of all sub-handlers of all levels.
+    pub subrefs: Vec<String>,
+    /// What was told.
+    pub tellings: Vec<Telling>,
+}
+
+/// The code of a handler, or of a sub-handler.
+#[derive(Clone)]
+pub enum Code {
+    /// A function of the manifest.
+    Binding(Rc<Function>),
+    /// What a script has handed over.
+    Closure(Closure),
+}
+
+/// One attempt of a handler or sub-handler.
+pub struct Task<'a> {
+    /// The handler, if it may have sub-handlers.
+    pub handler: Option<Arc<Handler>>,
+    /// The code.
+    pub code: &'a Code,
+    /// What the cause gives.
+    pub arguments: Arguments,
+    /// What is passed as is.
+    pub param: &'a Value,
+    /// The attempts made before.
+    pub retry: u64,
+    /// When the handler was selected first.
+    pub started: Timestamp,
+}
+
+impl Code {
+    fn params(&self) -> &[ImmutableString] {
+        match self {
+            Self::Binding(function) => &function.params,
+            Self::Closure(closure) => closure.params(),
+        }
+    }
+
+    /// Returns the function, for messages.
+    pub fn function(&self) -> &Function {
+        match self {
+            Self::Binding(function) => function,
+            Self::Closure(closure) => &closure.function,
+        }
+    }
+
+    fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
+        match self {
+            Self::Binding(function) => function.run(engine, context, values),
+            Self::Closure(closure) => closure.run(engine, context, values),
+        }
+    }
+}
+
+impl Stage {
+    /// Returns the context of a call that belongs to the stage.
+    pub fn context(&self, mode: Mode, arguments: &Arguments) -> Context {
+        let environment = Rc::clone(&self.scripts.environment);
+        Context::new(environment, Rc::clone(&self.budget), mode).about(arguments.clone(), self.span.clone())
+    }
+
+    /// Logs a line about a sub-handler, and keeps it for the report.
+    pub fn tell(&self, telling: Telling) {
+        logger::tell(&self.span, telling.level, &telling.to_string());
+        self.notes.borrow_mut().tellings.push(telling);
+    }
+
+    /// Makes one attempt, with the sub-handlers that it registers. Returns the verdict, and the ids of all below.
+    pub fn attempt(self: &Rc<Self>, task: Task<'_>) -> (Verdict, Vec<String>) {
+        let mut context = self.context(self.mode, &task.arguments);
+        let registry = task
+            .handler
+            .clone()
+            .filter(|_| self.subhandling.is_some())
+            .map(|handler| Rc::new(RefCell::new(Registry::new(Rc::clone(self), handler, task.arguments.clone()))));
+        if let Some(registry) = &registry {
+            context = context.with_registry(Rc::clone(registry));
+        }
+        let ended = task.code.run(&self.engine, &context, self.values(&task));
+        let verdict = match ended {
+            Ok(ended) => self.conclude(ended, registry.as_ref(), task.code),
+            Err(error) => verdict::of_error(error, task.code.function(), &self.scripts, &self.budget),
+        };
+        let subrefs = registry.map(|registry| registry.borrow_mut().take_subrefs()).unwrap_or_default();
+        (verdict, subrefs)
+    }
+
+    fn values(&self, task: &Task<'_>) -> Vec<Dynamic> {
+        let environment = &self.scripts.environment;
+        let now = environment.clock.now();
+        let offer = Offer {
+            arguments: &task.arguments,
+            patch: &self.patch,
+            memos: &environment.memos,
+            is_writable: true,
+            attempt: Some(Attempt { param: task.param, retry: task.retry, started: task.started, now }),
+            candidate: &Candidate::Whole,
+        };
+        let known = &task.code.function().known;
+        task.code.params().iter().map(|param| offer.value(param, known)).collect()
+    }
+
+    /// The sub-handlers that were registered run after the function has returned, unless it has run them itself.
+    fn conclude(&self, ended: Ended, registry: Option<&Rc<RefCell<Registry>>>, code: &Code) -> Verdict {
+        if let Some(ending) = self.budget.ending() {
+            return verdict::of_ending(ending, &self.budget, None);
+        }
+        let verdict = verdict::of_result(&ended.result());
+        let Some(registry) = registry.filter(|_| matches!(verdict, Verdict::Returned(_))) else { return verdict };
+        match subhandlers::run_remaining(registry) {
+            Ok(None) => verdict,
+            Ok(Some(delay)) => Verdict::Unfinished { delay },
+            Err(error) => verdict::of_error(error, code.function(), &self.scripts, &self.budget),
+        }
+    }
+}

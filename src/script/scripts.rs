@@ -1,0 +1,326 @@
+//! The scripts of one operator, compiled and run once on one thread: a generation. Calls keep theirs until they end.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rhai::{AST, Engine, EvalAltResult, EvalContext, Expr, Expression as Tree, FnAccess, GlobalRuntimeState, ImmutableString, Position};
+use rhai::{Caches, Dynamic, Scope, StmtBlock};
+
+use super::arguments;
+use super::budget::Budget;
+use super::context::{Context, Environment, Mode};
+use super::declaration::{Binding, BindingKind, Code, Expression, Limits, Place};
+use super::fiber::Fiber;
+use super::function::Function;
+use super::modules::Modules;
+use super::program::{Problem, Program, name_of};
+use super::trace::{self, Origin};
+use crate::kit::Stop;
+use crate::kit::tasks::panic_text;
+
+/// The seconds that the top level of a file may take.
+const TOP_LEVEL_SECONDS: f64 = 10.0;
+
+/// Compiled scripts.
+pub struct Scripts {
+    /// Where they come from.
+    pub program: Arc<Program>,
+    /// What all calls of them share.
+    pub environment: Rc<Environment>,
+    bindings: Vec<Rc<Function>>,
+    expressions: Vec<Rc<Function>>,
+    conditions: RefCell<HashMap<String, Rc<Function>>>,
+    origins: BTreeMap<String, Origin>,
+}
+
+impl Scripts {
+    /// Compiles all files and inline texts, and runs the top level of the files once.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub async fn compile(
+        program: Arc<Program>,
+        engine: &Rc<Engine>,
+        environment: impl FnOnce(Modules) -> Environment,
+    ) -> Result<Rc<Self>, Vec<Problem>> {
+        let files = compile_files(&program, engine)?;
+        let environment = Rc::new(environment(Modules::new(files)));
+        let mut compiling = Compiling {
+            origins: program.sources.iter().map(|(name, text)| (name.clone(), Origin::file(name, text))).collect(),
+            globals: HashMap::new(),
+            problems: Vec::new(),
+            program: Arc::clone(&program),
+            engine: Rc::clone(engine),
+            environment: Rc::clone(&environment),
+        };
+        compiling.run_files().await;
+        let bindings = program.declaration.bindings.iter().map(|binding| compiling.binding(binding)).collect();
+        let expressions = program.declaration.expressions.iter().map(|expression| compiling.expression(expression)).collect();
+        let Compiling { origins, mut problems, .. } = compiling;
+        if !problems.is_empty() {
+            problems.sort();
+            problems.dedup();
+            return Err(problems);
+        }
+        Ok(Rc::new(Self { program, environment, bindings, expressions, conditions: RefCell::default(), origins }))
+    }
+
+    /// Returns the code of a binding.
+    pub fn binding(&self, number: usize) -> Option<&Rc<Function>> {
+        self.bindings.get(number)
+    }
+
+    /// Returns an expression.
+    pub fn expression(&self, number: usize) -> Option<&Rc<Function>> {
+        self.expressions.get(number)
+    }
+
+    /// Returns the texts behind the names of sources.
+    pub fn origins(&self) -> &BTreeMap<String, Origin> {
+        &self.origins
+    }
+
+    /// Returns a condition that a script has written as a text. It sees the functions of that script.
+    ///
+    /// # Errors
+    /// If it is no expression.
+    pub fn condition(&self, engine: &Engine, text: &str, has_value: bool, global: &GlobalRuntimeState) -> Result<Rc<Function>, String> {
+        let source = global.source().unwrap_or_default();
+        let key = format!("{has_value} {source} {text}");
+        if let Some(function) = self.conditions.borrow().get(&key) {
+            return Ok(Rc::clone(function));
+        }
+        let known: Rc<[&'static str]> = arguments::known_in_expression(BindingKind::Change, has_value).into();
+        let params = mentioned(text, known.iter().copied());
+        let ast = engine.compile_expression_with_scope(&scope_of(&params), text).map_err(|error| error.err_type().to_string())?;
+        let mut global = global.clone();
+        global.tag = Dynamic::UNIT;
+        global.lib.push(ast.shared_lib().clone());
+        let function = Rc::new(Function::new("when".to_owned(), params, known, block_of(&ast), Rc::new(global)));
+        self.conditions.borrow_mut().insert(key, Rc::clone(&function));
+        Ok(function)
+    }
+}
+
+fn compile_files(program: &Program, engine: &Engine) -> Result<BTreeMap<String, AST>, Vec<Problem>> {
+    let mut files = BTreeMap::new();
+    let mut problems = Vec::new();
+    for (name, text) in &program.sources {
+        match engine.compile(&**text) {
+            Ok(mut ast) => {
+                ast.set_source(name.as_str());
+                files.insert(name.clone(), ast);
+            }
+            Err(error) => {
+                let place = Place { file: program.declaration.root.join(name), ..place_of(error.position()) };
+                problems.push(Problem { place, text: error.err_type().to_string() });
+            }
+        }
+    }
+    if problems.is_empty() { Ok(files) } else { Err(problems) }
+}
+
+fn place_of(position: Position) -> Place {
+    Place { line: position.line().unwrap_or(1), column: position.position().unwrap_or(1), ..Place::default() }
+}
+
+struct Compiling {
+    program: Arc<Program>,
+    engine: Rc<Engine>,
+    environment: Rc<Environment>,
+    globals: HashMap<String, Rc<GlobalRuntimeState>>,
+    origins: BTreeMap<String, Origin>,
+    problems: Vec<Problem>,
+}
+
+impl Compiling {
+    /// Runs the top level of all files that bindings and expressions name; what is imported runs where it is imported.
+    async fn run_files(&mut self) {
+        let declaration = &self.program.declaration;
+        let of_bindings = declaration.bindings.iter().filter_map(|binding| match &binding.code {
+            Code::Function { file, .. } => Some(file),
+            Code::Inline { file, .. } => file.as_ref(),
+        });
+        let of_expressions = declaration.expressions.iter().filter_map(|expression| expression.file.as_ref());
+        let mut names: Vec<String> = of_bindings.chain(of_expressions).map(|file| name_of(file)).collect();
+        names.sort();
+        names.dedup();
+        for name in names {
+            match self.run_file(&name).await {
+                Ok(global) => {
+                    self.globals.insert(name, Rc::new(global));
+                }
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+    }
+
+    async fn run_file(&self, name: &str) -> Result<GlobalRuntimeState, Problem> {
+        let limits = Limits { time: Some(TOP_LEVEL_SECONDS), ..Limits::default() };
+        let budget = Rc::new(Budget::new(&limits, Stop::new()));
+        let context = Context::new(Rc::clone(&self.environment), Rc::clone(&budget), Mode::TopLevel);
+        let (engine, environment, file) = (Rc::clone(&self.engine), Rc::clone(&self.environment), name.to_owned());
+        let run = move || {
+            environment.modules.begin(&file);
+            let ran = environment.modules.file(&file).map(|ast| run_top_level(&engine, &context, ast));
+            environment.modules.end();
+            ran
+        };
+        let whole = Place { file: self.program.declaration.root.join(name), line: 1, column: 1 };
+        let problem = |text: String| Problem { place: whole.clone(), text };
+        let fiber = Fiber::new(budget, run).map_err(|error| problem(format!("no memory for running {name}: {error}")))?;
+        match fiber.await {
+            Ok(Some(Ok(global))) => Ok(global),
+            Ok(Some(Err(error))) => Err(self.problem_of(name, error)),
+            Ok(None) => Err(problem(format!("{name} was not read"))),
+            Err(panic) => Err(problem(format!("the interpreter failed on {name}: {}", panic_text(&*panic)))),
+        }
+    }
+
+    fn problem_of(&self, name: &str, error: Box<EvalAltResult>) -> Problem {
+        let told = trace::tell(error, "the top level", name, &self.origins);
+        let place = told.place.map_or_else(|| Place { file: name.into(), line: 1, column: 1 }, |place| place);
+        Problem { place: Place { file: self.program.declaration.root.join(place.file), ..place }, text: told.text }
+    }
+
+    fn global(&self, file: Option<&std::path::Path>) -> Option<Rc<GlobalRuntimeState>> {
+        match file {
+            Some(file) => self.globals.get(&name_of(file)).cloned(),
+            None => Some(Rc::new(self.engine.new_global_runtime_state())),
+        }
+    }
+
+    fn binding(&mut self, binding: &Binding) -> Rc<Function> {
+        let known: Rc<[&'static str]> = arguments::known(binding.kind).into();
+        let compiled = match &binding.code {
+            Code::Function { file, name } => self.function(binding, &name_of(file), name, Rc::clone(&known)),
+            Code::Inline { text, place, file } => {
+                let indexes = self.program.declaration.indexes.clone();
+                let params = mentioned(text, known.iter().copied().chain(indexes.iter().map(String::as_str)));
+                let scope = scope_of(&params);
+                let ast = self.engine.compile_with_scope(&scope, text);
+                self.inline(&binding.id, ast, Inline { text, place, file: file.as_deref(), params, known: Rc::clone(&known) })
+            }
+        };
+        compiled.unwrap_or_else(|| Rc::new(self.nothing(known)))
+    }
+
+    fn expression(&mut self, expression: &Expression) -> Rc<Function> {
+        let known: Rc<[&'static str]> = arguments::known_in_expression(expression.kind, expression.has_value).into();
+        let indexes = self.program.declaration.indexes.clone();
+        let params = mentioned(&expression.text, known.iter().copied().chain(indexes.iter().map(String::as_str)));
+        let ast = self.engine.compile_expression_with_scope(&scope_of(&params), &expression.text);
+        let Expression { text, place, file, .. } = expression;
+        let inline = Inline { text, place, file: file.as_deref(), params, known: Rc::clone(&known) };
+        self.inline("when", ast, inline).unwrap_or_else(|| Rc::new(self.nothing(known)))
+    }
+
+    /// What stands for code that could not be compiled; nobody gets to call it.
+    fn nothing(&self, known: Rc<[&'static str]>) -> Function {
+        let global = Rc::new(self.engine.new_global_runtime_state());
+        Function::new(String::new(), Vec::new(), known, StmtBlock::NONE, global)
+    }
+
+    fn function(&mut self, binding: &Binding, file: &str, name: &str, known: Rc<[&'static str]>) -> Option<Rc<Function>> {
+        let global = self.globals.get(file).cloned()?;
+        let ast = self.environment.modules.file(file)?;
+        let mut found = ast.iter_fn_def().filter(|definition| definition.name == name);
+        let Some(definition) = found.next() else {
+            let text = format!("there is no function `{name}` in {file}");
+            self.problems.push(Problem { place: binding.place.clone(), text });
+            return None;
+        };
+        let position = definition.body.start_position();
+        let mut wrong = Vec::new();
+        if found.next().is_some() {
+            wrong.push(format!("there are several functions `{name}` in {file}, with different parameters"));
+        }
+        if definition.access == FnAccess::Private {
+            wrong.push(format!("the function `{name}` in {file} is private"));
+        }
+        let indexes = &self.program.declaration.indexes;
+        for param in
+            definition.params.iter().filter(|param| !known.contains(&param.as_str()) && !indexes.iter().any(|id| id == param.as_str()))
+        {
+            wrong.push(format!("unknown parameter `{param}` of the function `{name}`; there are {}", known.join(", ")));
+        }
+        let place = Place { file: self.program.declaration.root.join(file), ..place_of(position) };
+        self.problems.extend(wrong.into_iter().map(|text| Problem { place: place.clone(), text }));
+        Some(Rc::new(Function::of_script(definition, known, global)))
+    }
+
+    fn inline(&mut self, id: &str, ast: Result<AST, rhai::ParseError>, inline: Inline<'_>) -> Option<Rc<Function>> {
+        let Inline { text, place, file, params, known } = inline;
+        let origin = Origin::inline(place, text);
+        let mut ast = match ast {
+            Ok(ast) => ast,
+            Err(error) => {
+                let place = origin.place(error.position());
+                self.problems.push(Problem { place, text: error.err_type().to_string() });
+                return None;
+            }
+        };
+        let source = self.source(id, file);
+        ast.set_source(source.as_str());
+        let mut global = (*self.global(file)?).clone();
+        global.lib.push(ast.shared_lib().clone());
+        global.source = Some(source.as_str().into());
+        self.origins.insert(source, origin);
+        Some(Rc::new(Function::new(id.to_owned(), params, known, block_of(&ast), Rc::new(global))))
+    }
+
+    /// Inline code is known by a name of its own, in the folder of its file, so that its imports start from there.
+    fn source(&self, id: &str, file: Option<&std::path::Path>) -> String {
+        let folder = file.map(name_of).and_then(|name| name.rsplit_once('/').map(|(folder, _)| format!("{folder}/"))).unwrap_or_default();
+        let id = id.replace('/', ".");
+        let numbered = (1..).map(|number| format!("{folder}<{id}#{number}>"));
+        numbered.into_iter().find(|source| !self.origins.contains_key(source)).expect("numbers do not run out")
+    }
+}
+
+struct Inline<'a> {
+    text: &'a str,
+    place: &'a Place,
+    file: Option<&'a std::path::Path>,
+    params: Vec<ImmutableString>,
+    known: Rc<[&'static str]>,
+}
+
+fn run_top_level(engine: &Engine, context: &Context, ast: &AST) -> Result<GlobalRuntimeState, Box<EvalAltResult>> {
+    let mut global = engine.new_global_runtime_state();
+    global.tag = context.tag();
+    global.source = ast.source().map(Into::into);
+    global.lib.push(ast.shared_lib().clone());
+    let (mut caches, mut scope) = (Caches::new(), Scope::new());
+    let body = Expr::Stmt(Box::new(block_of(ast)));
+    let mut evaluation = EvalContext::new(engine, &mut global, &mut caches, &mut scope, None);
+    #[expect(deprecated, reason = "only this keeps the constants and imports, and the version is pinned")]
+    let ran = evaluation.eval_expression_tree_raw(&Tree::from(&body), false);
+    match ran {
+        Err(error) if !matches!(*error, EvalAltResult::Return(..)) => Err(error),
+        _ => {
+            global.tag = Dynamic::UNIT;
+            Ok(global)
+        }
+    }
+}
+
+fn block_of(ast: &AST) -> StmtBlock {
+    StmtBlock::new(ast.statements().iter().cloned(), Position::NONE, Position::NONE)
+}
+
+/// Returns the names that occur as words in a text: the others need no value.
+fn mentioned<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Vec<ImmutableString> {
+    let words: std::collections::HashSet<&str> = text.split(|c: char| !(c.is_alphanumeric() || c == '_')).collect();
+    names.filter(|name| words.contains(name)).map(Into::into).collect()
+}
+
+fn scope_of(params: &[ImmutableString]) -> Scope<'static> {
+    let mut scope = Scope::new();
+    for param in params {
+        scope.push_dynamic(param.as_str(), Dynamic::UNIT);
+    }
+    scope
+}

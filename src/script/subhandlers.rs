@@ -1,0 +1,297 @@
+//! Sub-handlers: those that a handler registers while it runs. They run after it, or by `execute()`, on the same fiber.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rhai::{Dynamic, Engine, EvalAltResult, FnPtr, GlobalRuntimeState, ImmutableString, Map, NativeCallContext};
+use serde_json::Value;
+
+use super::arguments::{self, Offer};
+use super::budget::Ending;
+use super::call::Arguments;
+use super::context::{Context, Mode};
+use super::convert;
+use super::declaration::BindingKind;
+use super::function::{Closure, Function};
+use super::running::{Code, Stage, Task};
+use super::suboptions::{Options, Written};
+use super::throwing::Failure;
+use crate::handling::attempt::{self, Outcome};
+use crate::handling::filter::View;
+use crate::handling::subhandling::{self, Pass};
+use crate::handling::{Answers, Candidate, Handler, On, Question, Unsettled, Verdict};
+
+/// The sub-handlers that one call of a function has registered.
+pub struct Registry {
+    stage: Rc<Stage>,
+    parent: Arc<Handler>,
+    arguments: Arguments,
+    handlers: Vec<Handler>,
+    codes: Vec<Code>,
+    conditions: Vec<Condition>,
+    is_executed: bool,
+    subrefs: Vec<String>,
+}
+
+/// A filter that must be evaluated.
+#[derive(Clone)]
+pub enum Condition {
+    /// An expression, written as a text.
+    Expression(Rc<Function>),
+    /// A closure.
+    Closure(Closure),
+}
+
+impl Registry {
+    /// Returns the registry of a call of a handler, with what the call may see.
+    pub fn new(stage: Rc<Stage>, parent: Arc<Handler>, arguments: Arguments) -> Self {
+        let (handlers, codes, conditions, subrefs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { stage, parent, arguments, handlers, codes, conditions, is_executed: false, subrefs }
+    }
+
+    /// Takes the ids of all sub-handlers of all levels below.
+    pub fn take_subrefs(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.subrefs)
+    }
+
+    fn register(&mut self, name: &str, options: Options, code: Code) -> Result<(), Failure> {
+        let id = format!("{}/{name}", self.parent.id);
+        if !is_id(&id) {
+            return Err(Failure::argument(format!(
+                "{name:?} cannot be the id of a sub-handler: it becomes a part of an annotation's name"
+            )));
+        }
+        let handler = Handler {
+            id,
+            function: code.function().title.clone(),
+            // What is called for a sub-handler is not the parent's binding but the code of this number.
+            target: self.codes.len(),
+            on: On::Sub { needs_change: self.parent.on.needs_change() },
+            selectors: Vec::new(),
+            field: options.field,
+            filters: options.filters,
+            policy: options.policy,
+            param: options.param,
+        };
+        self.handlers.push(handler);
+        self.codes.push(code);
+        self.conditions = options.conditions;
+        Ok(())
+    }
+}
+
+/// Ids become names of annotations.
+fn is_id(id: &str) -> bool {
+    let is_edge = |c: char| c.is_ascii_alphanumeric();
+    id.starts_with(is_edge) && id.ends_with(is_edge) && id.chars().all(|c| is_edge(c) || "_./<>-".contains(c))
+}
+
+/// Registers `subhandler` and `execute`.
+pub fn register(engine: &mut Engine) {
+    engine.register_fn("subhandler", |native: NativeCallContext<'_>, id: ImmutableString, function: FnPtr| {
+        subhandler(&native, &id, Map::new(), &function)
+    });
+    engine.register_fn("subhandler", |native: NativeCallContext<'_>, id: ImmutableString, options: Map, function: FnPtr| {
+        subhandler(&native, &id, options, &function)
+    });
+    engine.register_fn("execute", |native: NativeCallContext<'_>| execute(&native));
+}
+
+fn registry_of(context: &Context, function: &str) -> Result<Rc<RefCell<Registry>>, Failure> {
+    let registry = context.registry().cloned();
+    registry
+        .ok_or_else(|| Failure::host("unavailable", format!("`{function}` is for handlers of changes only: only they have sub-handlers")))
+}
+
+fn subhandler(native: &NativeCallContext<'_>, id: &str, options: Map, pointer: &FnPtr) -> Result<(), Box<EvalAltResult>> {
+    let context = Context::of(native)?;
+    let registry = registry_of(&context, "subhandler")?;
+    let global = native.global_runtime_state();
+    let closure = handed_over(pointer, global, arguments::known(BindingKind::Change), "the sub-handler")?;
+    let conditions = registry.borrow().conditions.clone();
+    let stage = Rc::clone(&registry.borrow().stage);
+    let written = Written { options, conditions, compile: &mut |value, has_value| condition(&stage, value, has_value, global) };
+    let options = written.read()?;
+    registry.borrow_mut().register(id, options, Code::Closure(closure))?;
+    Ok(())
+}
+
+/// Returns a function that a script has handed over, if it has no other parameters than there are values for.
+fn handed_over(pointer: &FnPtr, global: &GlobalRuntimeState, known: Vec<&'static str>, what: &str) -> Result<Closure, Failure> {
+    let closure = Closure::of(pointer, global, known.as_slice().into()).map_err(Failure::argument)?;
+    match closure.params().iter().find(|param| !known.contains(&param.as_str())) {
+        Some(param) => Err(Failure::argument(format!("unknown parameter `{param}` of {what}; there are {}", known.join(", ")))),
+        None => Ok(closure),
+    }
+}
+
+/// Returns the filter that a script has written as an expression in a text, or as a closure.
+fn condition(stage: &Stage, value: &Dynamic, has_value: bool, global: &GlobalRuntimeState) -> Result<Condition, Failure> {
+    if let Some(pointer) = value.read_lock::<FnPtr>() {
+        let known = arguments::known_in_expression(BindingKind::Change, has_value);
+        return handed_over(&pointer, global, known, "the filter").map(Condition::Closure);
+    }
+    let Some(text) = value.read_lock::<ImmutableString>() else {
+        return Err(Failure::argument("`when` is an expression in a text, or a closure"));
+    };
+    let compiled = stage.scripts.condition(&stage.engine, &text, has_value, global);
+    compiled.map(Condition::Expression).map_err(|error| Failure::argument(format!("`when` is no expression: {error}")))
+}
+
+/// Runs all that were registered. Returns only if all of them are finished.
+fn execute(native: &NativeCallContext<'_>) -> Result<(), Box<EvalAltResult>> {
+    let context = Context::of(native)?;
+    let registry = registry_of(&context, "execute")?;
+    registry.borrow_mut().is_executed = true;
+    match run_pass(&registry)? {
+        Some(delay) => Err(context.budget().end(Ending::Unfinished(delay))),
+        None => Ok(()),
+    }
+}
+
+/// Runs what was registered, unless the function has run it itself. Returns the seconds until it is to be called again, if it is.
+///
+/// # Errors
+/// Failures of filters, of what is stored on the object, and the end of the call.
+pub fn run_remaining(registry: &Rc<RefCell<Registry>>) -> Result<Option<f64>, Box<EvalAltResult>> {
+    let is_done = registry.borrow().is_executed || registry.borrow().handlers.is_empty();
+    if is_done { Ok(None) } else { run_pass(registry) }
+}
+
+fn run_pass(registry: &Rc<RefCell<Registry>>) -> Result<Option<f64>, Box<EvalAltResult>> {
+    let running = Running::of(&registry.borrow())?;
+    let (delay, subrefs) = running.run()?;
+    registry.borrow_mut().subrefs.extend(subrefs);
+    Ok(delay)
+}
+
+/// One pass over the sub-handlers. The registry is not borrowed meanwhile: they are scripts.
+struct Running {
+    stage: Rc<Stage>,
+    arguments: Arguments,
+    handlers: Vec<Handler>,
+    codes: Vec<Code>,
+    conditions: Vec<Condition>,
+}
+
+impl Running {
+    fn of(registry: &Registry) -> Result<Self, Failure> {
+        let Registry { stage, arguments, handlers, codes, conditions, .. } = registry;
+        Ok(Self {
+            stage: Rc::clone(stage),
+            arguments: arguments.clone(),
+            handlers: handlers.clone(),
+            codes: codes.clone(),
+            conditions: conditions.clone(),
+        })
+    }
+
+    fn run(&self) -> Result<(Option<f64>, Vec<String>), Box<EvalAltResult>> {
+        let subhandling = self.stage.subhandling.as_ref().expect("there is no registry without it");
+        let clock = &self.stage.scripts.environment.clock;
+        let selected = self.select()?;
+        let chance = &mut |count: usize| rand::random_range(0..count.max(1));
+        let pass =
+            Pass::begin(&self.handlers, &selected, &*subhandling.records, subhandling.purpose, subhandling.lifecycle, clock.now(), chance);
+        let pass = pass.map_err(|broken| Failure::host("records", broken.to_string()))?;
+        let mut outcomes: Vec<(String, Outcome)> = Vec::new();
+        for handler in &pass.run {
+            if self.stage.budget.ending().is_some() {
+                break;
+            }
+            let outcome = self.attempt(handler, &pass);
+            outcomes.push((handler.id.clone(), outcome));
+        }
+        let end = pass.end(&outcomes, clock.now());
+        let mut notes = self.stage.notes.borrow_mut();
+        notes.records.extend(end.store);
+        notes.subrefs.extend(end.subrefs.iter().cloned());
+        let mut patch = self.stage.patch.borrow_mut();
+        end.results.into_iter().for_each(|(id, result)| patch.deliver(&id, result));
+        drop((notes, patch));
+        self.stage.budget.check()?;
+        Ok((end.delay, end.subrefs))
+    }
+
+    fn attempt(&self, handler: &Handler, pass: &Pass<'_>) -> Outcome {
+        let subhandling = self.stage.subhandling.as_ref().expect("there is no registry without it");
+        let clock = &self.stage.scripts.environment.clock;
+        let record = pass.record(&handler.id).expect("what is run has a record");
+        self.stage.tell(attempt::announce(handler));
+        if let Some((outcome, telling)) = attempt::check_limits(handler, record, clock.now()) {
+            self.stage.tell(telling);
+            return outcome;
+        }
+        let (verdict, subrefs) = self.call(handler, record.retries, record.started.at);
+        let (mut outcome, telling) = attempt::judge(handler, record, verdict, clock.now(), subhandling.default_backoff);
+        outcome.subrefs = subrefs;
+        self.stage.tell(telling);
+        outcome
+    }
+
+    fn call(&self, handler: &Handler, retry: u64, started: jiff::Timestamp) -> (Verdict, Vec<String>) {
+        let mut arguments = self.arguments.clone();
+        if let Some(field) = &handler.field {
+            arguments.change = Arc::new(arguments.change.reduced_to(field));
+        }
+        let task = Task {
+            handler: Some(Arc::new(handler.clone())),
+            code: &self.codes[handler.target],
+            arguments,
+            param: &handler.param,
+            retry,
+            started,
+        };
+        self.stage.attempt(task)
+    }
+
+    /// Selects those that take part, evaluating what their filters ask.
+    fn select(&self) -> Result<Vec<&Handler>, Box<EvalAltResult>> {
+        let view = View { body: &self.arguments.body, change: Some(&self.arguments.change) };
+        let mut answers = Answers::default();
+        loop {
+            let questions = match subhandling::select(&self.handlers, view, &answers) {
+                Ok(selected) => return Ok(selected),
+                Err(Unsettled::Malformed(text)) => return Err(Failure::host("object", text).into()),
+                Err(Unsettled::Questions(questions)) => questions,
+            };
+            for question in questions {
+                let holds = self.answer(&question)?;
+                answers.keep(question, holds);
+            }
+        }
+    }
+
+    fn answer(&self, question: &Question) -> Result<bool, Box<EvalAltResult>> {
+        let condition = &self.conditions[question.predicate.0];
+        let context = self.stage.context(Mode::Expression, &self.arguments);
+        let offer = Offer {
+            arguments: &self.arguments,
+            patch: &self.stage.patch,
+            memos: &self.stage.scripts.environment.memos,
+            is_writable: false,
+            attempt: None,
+            candidate: &question.candidate,
+        };
+        let values = |params: &[ImmutableString], known: &[&str]| params.iter().map(|param| offer.value(param, known)).collect();
+        let ended = match condition {
+            Condition::Expression(function) => function.run(&self.stage.engine, &context, values(&function.params, &function.known)),
+            Condition::Closure(closure) => closure.run(&self.stage.engine, &context, values(closure.params(), &closure.function.known)),
+        };
+        Ok(is_true(&ended?.value()))
+    }
+}
+
+/// Tells whether a value counts as true, as in kopf: `()`, `false`, `0`, `""`, `[]`, `#{}` do not.
+pub fn is_true(value: &Dynamic) -> bool {
+    match convert::to_json(value) {
+        Ok(Value::Null) => false,
+        Ok(Value::Bool(flag)) => flag,
+        Ok(Value::Number(number)) => number.as_f64() != Some(0.0),
+        Ok(Value::String(text)) => !text.is_empty(),
+        Ok(Value::Array(items)) => !items.is_empty(),
+        Ok(Value::Object(entries)) => !entries.is_empty(),
+        Err(_) => true,
+    }
+}

@@ -1,0 +1,288 @@
+//! One script thread: its interpreters, its generations, and the jobs it is given. Nothing of it ever leaves the thread.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rhai::Engine;
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::task::spawn_local;
+
+use super::api::Api;
+use super::arguments::Offer;
+use super::budget::{Budget, Ending};
+use super::call::{Arguments, Call, Evaluation, Returned};
+use super::chance::Chance;
+use super::context::{Environment, Mode};
+use super::declaration::{BindingKind, Limits};
+use super::engine::{Sizes, build};
+use super::fiber::Fiber;
+use super::memo::{self, Memos};
+use super::program::{Problem, Program};
+use super::running::{Code, Notes, Stage, Task};
+use super::scripts::Scripts;
+use super::transforms::Transforms;
+use super::turns::Turns;
+use super::{subhandlers, trace, verdict};
+use crate::handling::Verdict;
+use crate::kit::tasks::panic_text;
+use crate::kit::{Clock, Stop};
+
+/// The seconds that an expression may take.
+const EXPRESSION_SECONDS: f64 = 1.0;
+
+/// What a script thread is asked to do.
+pub enum Job {
+    /// Compile the scripts of an operator, and keep them under a number.
+    Install {
+        /// The number.
+        generation: u64,
+        /// The scripts.
+        program: Arc<Program>,
+        /// Where the answer goes.
+        reply: oneshot::Sender<Result<(), Vec<Problem>>>,
+    },
+    /// Drop a generation; calls that run keep it until they end.
+    Uninstall(u64),
+    /// Call a function.
+    Call(Box<CallJob>),
+    /// Evaluate an expression.
+    Evaluate(Box<EvaluateJob>),
+    /// Drop the memory of an object.
+    Forget(Arc<str>),
+    /// Change a body.
+    Transform {
+        /// Which transformation.
+        number: u64,
+        /// The body.
+        body: Value,
+        /// Where the answer goes.
+        reply: oneshot::Sender<Result<Value, String>>,
+    },
+    /// Drop a transformation.
+    ForgetTransform(u64),
+}
+
+/// A call, and who waits for it.
+pub struct CallJob {
+    /// The generation.
+    pub generation: u64,
+    /// What is called.
+    pub call: Call,
+    /// Where the answer goes; closing it ends the call.
+    pub reply: oneshot::Sender<Returned>,
+    /// The right to have a fiber.
+    pub permit: OwnedSemaphorePermit,
+}
+
+/// An expression, and who waits for its value.
+pub struct EvaluateJob {
+    /// The generation.
+    pub generation: u64,
+    /// What the expression may see.
+    pub arguments: Arguments,
+    /// Which expression, about what.
+    pub evaluation: Evaluation,
+    /// Where the answer goes.
+    pub reply: oneshot::Sender<Result<bool, String>>,
+    /// The right to have a fiber.
+    pub permit: OwnedSemaphorePermit,
+}
+
+/// What a thread is made of.
+#[derive(Clone)]
+pub struct Ingredients {
+    /// The clock.
+    pub clock: Clock,
+    /// The cluster.
+    pub api: Option<Arc<dyn Api>>,
+    /// The operator's memory.
+    pub memory: memo::Shared,
+}
+
+/// A script thread.
+pub struct Thread {
+    ingredients: Ingredients,
+    engines: RefCell<HashMap<Sizes, Rc<Engine>>>,
+    generations: RefCell<HashMap<u64, Rc<Scripts>>>,
+    memos: Rc<Memos>,
+    transforms: Rc<Transforms>,
+    turns: Rc<Turns>,
+    calls: Cell<u64>,
+}
+
+impl Thread {
+    /// Returns a thread that gets jobs from elsewhere, also by this way.
+    pub fn new(ingredients: Ingredients, jobs: mpsc::WeakUnboundedSender<Job>) -> Rc<Self> {
+        let memos = Rc::new(Memos::new(Arc::clone(&ingredients.memory)));
+        Rc::new(Self {
+            ingredients,
+            engines: RefCell::default(),
+            generations: RefCell::default(),
+            memos,
+            transforms: Rc::new(Transforms::new(jobs)),
+            turns: Rc::default(),
+            calls: Cell::new(0),
+        })
+    }
+
+    /// Does jobs until nobody gives any.
+    pub async fn run(self: Rc<Self>, mut jobs: mpsc::UnboundedReceiver<Job>) {
+        while let Some(job) = jobs.recv().await {
+            self.start(job);
+        }
+    }
+
+    fn start(self: &Rc<Self>, job: Job) {
+        let thread = Rc::clone(self);
+        match job {
+            Job::Call(job) => drop(spawn_local(async move { thread.call(*job).await })),
+            Job::Evaluate(job) => drop(spawn_local(async move { thread.evaluate(*job).await })),
+            Job::Install { generation, program, reply } => drop(spawn_local(async move {
+                let installed = thread.install(generation, program).await;
+                // Whoever has asked may be gone.
+                let _ = reply.send(installed);
+            })),
+            Job::Transform { number, body, reply } => drop(spawn_local(async move {
+                let engine = thread.engine(Sizes::of(&Limits::default()));
+                let _ = reply.send(thread.transforms.apply(number, engine, body).await);
+            })),
+            Job::Uninstall(generation) => drop(self.generations.borrow_mut().remove(&generation)),
+            Job::Forget(name) => self.memos.forget(&name),
+            Job::ForgetTransform(number) => self.transforms.forget(number),
+        }
+    }
+
+    fn engine(&self, sizes: Sizes) -> Rc<Engine> {
+        Rc::clone(self.engines.borrow_mut().entry(sizes).or_insert_with(|| Rc::new(build(sizes))))
+    }
+
+    async fn install(self: &Rc<Self>, generation: u64, program: Arc<Program>) -> Result<(), Vec<Problem>> {
+        let engine = self.engine(Sizes::of(&Limits::default()));
+        let declaration = &program.declaration;
+        let (root, allow, operator) = (declaration.root.clone(), declaration.allow.clone(), declaration.operator.clone());
+        let Ingredients { clock, api, .. } = self.ingredients.clone();
+        let (memos, transforms) = (Rc::clone(&self.memos), Rc::clone(&self.transforms));
+        let environment =
+            |modules| Environment { clock, chance: Chance::default(), api, root, allow, operator, modules, memos, transforms };
+        let scripts = Scripts::compile(Arc::clone(&program), &engine, environment).await?;
+        self.generations.borrow_mut().insert(generation, scripts);
+        Ok(())
+    }
+
+    fn generation(&self, number: u64) -> Option<Rc<Scripts>> {
+        self.generations.borrow().get(&number).cloned()
+    }
+
+    async fn call(self: Rc<Self>, job: CallJob) {
+        let CallJob { generation, call, mut reply, permit } = job;
+        self.calls.set(self.calls.get() + 1);
+        let returned = tokio::select! {
+            biased;
+            // Nobody waits any more: dropping the call ends the script.
+            () = reply.closed() => return,
+            returned = self.run_call(generation, call) => returned,
+        };
+        drop(permit);
+        // Whoever has asked may be gone by now, and the object's own progress tells that nothing was stored.
+        let _ = reply.send(returned);
+    }
+
+    async fn run_call(&self, generation: u64, call: Call) -> Returned {
+        let Some(scripts) = self.generation(generation) else {
+            return Returned::without_call(call.patch, "the scripts of the operator are not there any more");
+        };
+        let declaration = Rc::clone(&scripts);
+        let Some((binding, function)) = declaration.program.declaration.bindings.get(call.target).zip(scripts.binding(call.target)) else {
+            return Returned::without_call(call.patch, format!("the operator has no binding number {}", call.target));
+        };
+        let Call { arguments, patch, retry, started, param, subhandling, stop, span, .. } = call;
+        let budget = Rc::new(Budget::new(&binding.limits, stop));
+        let memo = Arc::clone(&arguments.memo);
+        let stage = Rc::new(Stage {
+            engine: self.engine(Sizes::of(&binding.limits)),
+            budget: Rc::clone(&budget),
+            patch: Rc::new(RefCell::new(patch)),
+            subhandling,
+            span,
+            mode: if binding.kind == BindingKind::Login { Mode::Login } else { Mode::Function },
+            notes: RefCell::default(),
+            scripts: Rc::clone(&scripts),
+        });
+        let code = Code::Binding(Rc::clone(function));
+        let attempt = {
+            let stage = Rc::clone(&stage);
+            move || {
+                let handler = stage.subhandling.as_ref().map(|subhandling| Arc::clone(&subhandling.parent));
+                stage.attempt(Task { handler, code: &code, arguments, param: &param, retry, started }).0
+            }
+        };
+        let verdict = match Fiber::new(Rc::clone(&budget), attempt) {
+            Err(error) => verdict::failed(format!("no memory for running the script: {error}"), None),
+            Ok(fiber) => match self.turns.take_turns(&memo, Rc::clone(&budget), fiber).await {
+                Ok(verdict) => verdict,
+                Err(panic) => verdict::failed(format!("the interpreter failed: {}", panic_text(&*panic)), None),
+            },
+        };
+        let is_cancelled = budget.ending() == Some(Ending::Cancelled);
+        let Notes { records, mut subrefs, tellings } = stage.notes.take();
+        subrefs.sort();
+        subrefs.dedup();
+        let patch = stage.patch.take();
+        Returned { verdict, patch, records, subrefs, tellings, is_cancelled }
+    }
+
+    async fn evaluate(self: Rc<Self>, job: EvaluateJob) {
+        let EvaluateJob { generation, arguments, evaluation, mut reply, permit } = job;
+        let held = tokio::select! {
+            biased;
+            () = reply.closed() => return,
+            held = self.run_expression(generation, arguments, evaluation) => held,
+        };
+        drop(permit);
+        let _ = reply.send(held);
+    }
+
+    async fn run_expression(&self, generation: u64, arguments: Arguments, evaluation: Evaluation) -> Result<bool, String> {
+        let scripts = self.generation(generation).ok_or_else(|| "the scripts of the operator are not there any more".to_owned())?;
+        let number = evaluation.predicate.0;
+        let function = scripts.expression(number).cloned().ok_or_else(|| format!("the operator has no expression number {number}"))?;
+        let limits = Limits { time: Some(EXPRESSION_SECONDS), ..Limits::default() };
+        let budget = Rc::new(Budget::new(&limits, Stop::new()));
+        let engine = self.engine(Sizes::of(&limits));
+        let memos = Rc::clone(&self.memos);
+        let context_budget = Rc::clone(&budget);
+        let run = move || {
+            let environment = Rc::clone(&scripts.environment);
+            let context = super::context::Context::new(environment, context_budget, Mode::Expression);
+            let context = context.about(arguments.clone(), tracing::Span::current());
+            let offer = Offer {
+                arguments: &arguments,
+                patch: &Rc::default(),
+                memos: &memos,
+                is_writable: false,
+                attempt: None,
+                candidate: &evaluation.candidate,
+            };
+            let values = function.params.iter().map(|param| offer.value(param, &function.known)).collect();
+            let ended = function.run(&engine, &context, values);
+            let explained = |error| {
+                let told = trace::tell(error, &function.title, function.global.source().unwrap_or_default(), scripts.origins());
+                format!("{}\n{}", told.text, told.trace)
+            };
+            ended.map(|ended| subhandlers::is_true(&ended.value())).map_err(explained)
+        };
+        let fiber = Fiber::new(budget, run).map_err(|error| format!("no memory for an expression: {error}"))?;
+        fiber.await.unwrap_or_else(|panic| Err(format!("the interpreter failed: {}", panic_text(&*panic))))
+    }
+}
+
+impl Returned {
+    /// Returns what a call comes to that could not be made.
+    pub(super) fn without_call(patch: crate::object::Patch, text: impl Into<String>) -> Self {
+        let verdict: Verdict = verdict::failed(text, None);
+        Self { verdict, patch, records: Default::default(), subrefs: Vec::new(), tellings: Vec::new(), is_cancelled: false }
+    }
+}

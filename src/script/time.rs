@@ -1,0 +1,70 @@
+//! Times and spans of time, as scripts see them: `t1 - t2` is seconds, `t + seconds` is a time, as text they are RFC 3339.
+
+use jiff::{SignedDuration, Timestamp};
+use rhai::{Dynamic, Engine, EvalAltResult};
+
+use super::throwing::Failure;
+use crate::handling::progress::seconds_between;
+use crate::kit::duration;
+
+/// A moment.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Time(pub Timestamp);
+
+impl Time {
+    /// Returns the moment some seconds later, or earlier.
+    ///
+    /// # Errors
+    /// If there is no such moment.
+    pub fn after(self, seconds: f64) -> Result<Self, Failure> {
+        let span = SignedDuration::try_from_secs_f64(seconds).ok();
+        let moment = span.and_then(|span| self.0.checked_add(span).ok());
+        moment.map(Self).ok_or_else(|| Failure::argument(format!("there is no time {seconds} seconds from {self}")))
+    }
+}
+
+impl std::fmt::Display for Time {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// Returns the seconds that a script means: an integer, a float, or a text with units.
+///
+/// # Errors
+/// If it is none of these, or negative.
+pub fn seconds(value: &Dynamic) -> Result<f64, Failure> {
+    let wrong = || Failure::argument(format!("{} is no duration: write seconds, or a text such as \"1h30m\"", shown(value)));
+    let seconds = if let Ok(integer) = value.as_int() {
+        integer as f64
+    } else if let Ok(float) = value.as_float() {
+        float
+    } else {
+        let text = value.as_immutable_string_ref().map_err(|_| wrong())?;
+        duration::parse(&text).ok_or_else(wrong)?
+    };
+    if seconds.is_finite() && seconds >= 0.0 { Ok(seconds) } else { Err(wrong()) }
+}
+
+fn shown(value: &Dynamic) -> String {
+    if value.is_string() || value.is_int() || value.is_float() { format!("{value:?}") } else { format!("a {}", value.type_name()) }
+}
+
+/// Registers the arithmetic of times. The functions that make them are host functions like others.
+pub fn register(engine: &mut Engine) {
+    engine.register_type_with_name::<Time>("Time");
+    engine.register_fn("to_string", |time: &mut Time| time.to_string());
+    engine.register_fn("to_debug", |time: &mut Time| time.to_string());
+    engine.register_fn("to_json", |time: &mut Time| format!("\"{time}\""));
+    engine.register_fn("-", |a: Time, b: Time| seconds_between(b.0, a.0));
+    engine.register_fn("+", |time: Time, seconds: f64| -> Result<Time, Box<EvalAltResult>> { Ok(time.after(seconds)?) });
+    engine.register_fn("+", |time: Time, seconds: i64| -> Result<Time, Box<EvalAltResult>> { Ok(time.after(seconds as f64)?) });
+    engine.register_fn("-", |time: Time, seconds: f64| -> Result<Time, Box<EvalAltResult>> { Ok(time.after(-seconds)?) });
+    engine.register_fn("-", |time: Time, seconds: i64| -> Result<Time, Box<EvalAltResult>> { Ok(time.after(-(seconds as f64))?) });
+    engine.register_fn("==", |a: Time, b: Time| a == b);
+    engine.register_fn("!=", |a: Time, b: Time| a != b);
+    engine.register_fn("<", |a: Time, b: Time| a < b);
+    engine.register_fn("<=", |a: Time, b: Time| a <= b);
+    engine.register_fn(">", |a: Time, b: Time| a > b);
+    engine.register_fn(">=", |a: Time, b: Time| a >= b);
+}

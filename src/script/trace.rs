@@ -1,0 +1,221 @@
+//! Errors of scripts as people read them: what, where, and through which calls.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::mem;
+use std::sync::Arc;
+
+use rhai::{EvalAltResult, Position};
+
+use super::budget::Ending;
+use super::convert;
+use super::declaration::Place;
+use super::throwing::Failure;
+
+/// The calls of a stack that are shown; a runaway recursion has many more.
+const MAX_FRAMES: usize = 12;
+
+/// The text behind the name of a source.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    file: String,
+    text: Arc<str>,
+    /// What is before the text in its file: the lines, and the columns of each line.
+    lines: usize,
+    columns: usize,
+}
+
+impl Origin {
+    /// Returns the origin of a whole file.
+    pub fn file(name: &str, text: &Arc<str>) -> Self {
+        Self { file: name.to_owned(), text: Arc::clone(text), lines: 0, columns: 0 }
+    }
+
+    /// Returns the origin of a text within another file, all of whose lines are indented like the first one.
+    pub fn inline(place: &Place, text: &str) -> Self {
+        let (lines, columns) = (place.line.saturating_sub(1), place.column.saturating_sub(1));
+        Self { file: place.file.to_string_lossy().into_owned(), text: text.into(), lines, columns }
+    }
+
+    /// Returns the place of a position in the text.
+    pub fn place(&self, position: Position) -> Place {
+        let line = self.lines + position.line().unwrap_or(1);
+        let column = self.columns + position.position().unwrap_or(1);
+        Place { file: self.file.as_str().into(), line, column }
+    }
+
+    fn line(&self, position: Position) -> Option<&str> {
+        self.text.lines().nth(position.line()?.checked_sub(1)?)
+    }
+}
+
+/// What can be told of an error.
+#[derive(Debug)]
+pub struct Told {
+    /// What the script threw, if it did.
+    pub thrown: Option<Failure>,
+    /// Why the call must end, if it must.
+    pub ending: Option<Ending>,
+    /// The text for records and for whoever looks at the object.
+    pub text: String,
+    /// Where it happened.
+    pub place: Option<Place>,
+    /// Where it happened, with the line and the calls that led there, in several lines.
+    pub trace: String,
+}
+
+struct Frame {
+    function: String,
+    source: String,
+    position: Position,
+}
+
+/// Returns what can be told of an error that came out of a function of a source.
+pub fn tell(error: Box<EvalAltResult>, function: &str, source: &str, origins: &BTreeMap<String, Origin>) -> Told {
+    let (frames, leaf) = unwind(*error, function, source);
+    let innermost = frames.last().expect("there is a frame at least for the function that was called");
+    let place = origins.get(&innermost.source).filter(|_| !innermost.position.is_none()).map(|origin| origin.place(innermost.position));
+    let trace = render(&frames, origins);
+    let (thrown, ending, text) = match leaf {
+        EvalAltResult::ErrorRuntime(value, _) => {
+            (value.read_lock::<Failure>().map(|failure| failure.clone()), None, convert::text_of(&value))
+        }
+        EvalAltResult::ErrorTerminated(token, _) => match token.try_cast::<Ending>() {
+            Some(Ending::Overrun(text)) => (None, Some(Ending::Overrun(text.clone())), text),
+            Some(ending) => (None, Some(ending), "the call was cancelled".to_owned()),
+            None => (None, None, "the call was ended".to_owned()),
+        },
+        leaf => (None, None, humanise(leaf)),
+    };
+    Told { thrown, ending, text, place, trace }
+}
+
+/// Takes the errors of calls apart, the outermost first.
+fn unwind(mut error: EvalAltResult, function: &str, source: &str) -> (Vec<Frame>, EvalAltResult) {
+    let mut frames = Vec::new();
+    let (mut function, mut source) = (function.to_owned(), source.to_owned());
+    loop {
+        match error {
+            EvalAltResult::ErrorInFunctionCall(callee, origin, inner, position) => {
+                frames.push(Frame { function: mem::replace(&mut function, pretty(&callee)), source: source.clone(), position });
+                if !origin.is_empty() {
+                    source = origin;
+                }
+                error = *inner;
+            }
+            EvalAltResult::ErrorInModule(module, inner, position) => {
+                let callee = format!("module {module}");
+                frames.push(Frame { function: mem::replace(&mut function, callee), source: mem::replace(&mut source, module), position });
+                error = *inner;
+            }
+            leaf => {
+                frames.push(Frame { function, source, position: leaf.position() });
+                return (frames, leaf);
+            }
+        }
+    }
+}
+
+fn pretty(name: &str) -> String {
+    if name.starts_with("anon$") { "closure".to_owned() } else { name.to_owned() }
+}
+
+fn render(frames: &[Frame], origins: &BTreeMap<String, Origin>) -> String {
+    let mut text = String::new();
+    for (depth, frame) in frames.iter().rev().enumerate().take(MAX_FRAMES) {
+        let lead = if depth == 0 { "  --> " } else { "  called from " };
+        let _ = writeln!(text, "{lead}{}{}", frame.function, shown_place(frame, origins));
+        if depth == 0 {
+            text.push_str(&snippet(frame, origins));
+        }
+    }
+    if frames.len() > MAX_FRAMES {
+        let _ = writeln!(text, "  … and {} more calls", frames.len() - MAX_FRAMES);
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn shown_place(frame: &Frame, origins: &BTreeMap<String, Origin>) -> String {
+    match origins.get(&frame.source) {
+        Some(origin) if !frame.position.is_none() => {
+            let place = origin.place(frame.position);
+            format!(" ({}:{}:{})", place.file.display(), place.line, place.column)
+        }
+        Some(origin) => format!(" ({})", origin.file),
+        None if frame.source.is_empty() => String::new(),
+        None => format!(" ({})", frame.source),
+    }
+}
+
+fn snippet(frame: &Frame, origins: &BTreeMap<String, Origin>) -> String {
+    let Some(origin) = origins.get(&frame.source) else { return String::new() };
+    let Some(line) = origin.line(frame.position) else { return String::new() };
+    let number = origin.place(frame.position).line.to_string();
+    let gap = " ".repeat(number.len());
+    let before: String = line.chars().take(frame.position.position().unwrap_or(1).saturating_sub(1)).collect();
+    let before: String = before.chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
+    format!("  {number} | {line}\n  {gap} | {before}^\n")
+}
+
+/// Returns an error of the interpreter in the words of this project.
+fn humanise(error: EvalAltResult) -> String {
+    match error {
+        EvalAltResult::ErrorVariableNotFound(name, _) => format!("there is no variable `{name}`"),
+        EvalAltResult::ErrorFunctionNotFound(signature, _) => no_function(&signature),
+        EvalAltResult::ErrorDotExpr(text, _) => no_property(&text),
+        EvalAltResult::ErrorDataTooLarge(what, _) => format!("the call has used up its budget: {} is too large", what.to_lowercase()),
+        EvalAltResult::ErrorStackOverflow(_) => "the call has used up its budget: too many nested calls (limits.depth)".to_owned(),
+        EvalAltResult::ErrorArithmetic(text, _) => text,
+        EvalAltResult::ErrorMismatchDataType(wanted, actual, _) => {
+            format!("{} is needed here, not {}", type_title(&wanted), type_title(&actual))
+        }
+        EvalAltResult::ErrorDataRace(name, _) => format!("`{name}` is used by a closure that is still running"),
+        mut error => {
+            error.set_position(Position::NONE);
+            let text = error.to_string();
+            let mut chars = text.chars();
+            chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+        }
+    }
+}
+
+fn no_function(signature: &str) -> String {
+    let Some((name, types)) = signature.split_once(" (").map(|(name, types)| (name, types.trim_end_matches(')'))) else {
+        return format!("there is no function `{signature}`");
+    };
+    let types: Vec<String> = types.split(',').map(str::trim).filter(|name| !name.is_empty()).map(type_title).collect();
+    if types.is_empty() {
+        format!("there is no function `{name}` without arguments")
+    } else {
+        format!("there is no function `{name}` for {}", types.join(" and "))
+    }
+}
+
+/// Rhai's own text is: Unknown property 'oops' - a getter is not registered for type '()'.
+fn no_property(text: &str) -> String {
+    let mut quoted = text.split('\'').skip(1).step_by(2);
+    match (quoted.next(), quoted.next()) {
+        (Some(name), Some("()")) => format!("there is no `{name}` in `()`: what is before it is missing (use `?.` where it may be)"),
+        (Some(name), Some(kind)) => format!("{} has no `{name}`", type_title(kind)),
+        _ => text.to_owned(),
+    }
+}
+
+fn type_title(name: &str) -> String {
+    match name.rsplit("::").next().unwrap_or(name) {
+        "()" => "`()`",
+        "i64" => "an integer",
+        "f64" => "a float",
+        "bool" => "a boolean",
+        "string" | "&str" | "ImmutableString" => "a text",
+        "char" => "a character",
+        "array" => "a list",
+        "map" => "a map",
+        "Fn" | "FnPtr" => "a function",
+        "Object" | "View" => "a part of the object",
+        "Patch" | "PatchHandle" => "the patch",
+        other => return format!("a {other}"),
+    }
+    .to_owned()
+}

@@ -1,0 +1,56 @@
+//! What the end of a call means to its handler.
+
+use rhai::{Dynamic, EvalAltResult};
+use serde_json::Value;
+
+use super::budget::{Budget, Ending};
+use super::convert;
+use super::function::Function;
+use super::scripts::Scripts;
+use super::throwing::Meaning;
+use super::trace;
+use crate::handling::Verdict;
+
+/// Returns what a result means; `()` is none.
+pub fn of_result(result: &Dynamic) -> Verdict {
+    match convert::to_json(result) {
+        Ok(Value::Null) => Verdict::Returned(None),
+        Ok(value) => Verdict::Returned(Some(value)),
+        Err(error) => failed(format!("the result cannot be stored: {error}"), None),
+    }
+}
+
+/// Returns what an error means that came out of a function.
+pub fn of_error(error: Box<EvalAltResult>, function: &Function, scripts: &Scripts, budget: &Budget) -> Verdict {
+    let source = function.global.source().unwrap_or_default();
+    let told = trace::tell(error, &function.title, source, scripts.origins());
+    // What the interpreter swallows, as where it sorts, has ended the call all the same.
+    if let Some(ending) = budget.ending().or(told.ending) {
+        return of_ending(ending, budget, Some(told.trace));
+    }
+    let Some(failure) = told.thrown else { return failed(told.text, Some(told.trace)) };
+    match failure.meaning {
+        Meaning::Temporary(delay) => Verdict::Temporary { text: Some(failure.message).filter(|text| !text.is_empty()), delay },
+        Meaning::Permanent | Meaning::Reject => Verdict::Permanent { text: failure.message },
+        Meaning::Host(_) => failed(failure.message, Some(told.trace)),
+    }
+}
+
+/// Returns what it means that a call had to end.
+pub fn of_ending(ending: Ending, budget: &Budget, trace: Option<String>) -> Verdict {
+    match ending {
+        Ending::Unfinished(delay) => {
+            budget.take_unfinished();
+            Verdict::Unfinished { delay }
+        }
+        Ending::Overrun(text) => failed(text, trace),
+        Ending::Cancelled => failed("the call was cancelled", None),
+    }
+}
+
+/// Returns an arbitrary failure.
+pub fn failed(text: impl Into<String>, trace: Option<String>) -> Verdict {
+    let text = text.into();
+    let representation = if text.is_empty() { "an error without a text".to_owned() } else { text.clone() };
+    Verdict::Failed { text, representation, trace }
+}

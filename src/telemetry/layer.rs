@@ -1,0 +1,121 @@
+//! The layer between the engine's events and the lines on the standard error stream.
+
+use std::io::Write as _;
+
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::kit::Clock;
+
+use super::line::{Format, Line};
+use super::reference::ObjectReference;
+use super::{OBJECTS, Options};
+
+/// Writes each event as one line.
+#[derive(Debug)]
+pub struct Lines {
+    options: Options,
+    clock: Clock,
+}
+
+impl Lines {
+    /// Returns the layer.
+    pub fn new(options: Options, clock: Clock) -> Self {
+        Self { options, clock }
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if attributes.metadata().target() != OBJECTS {
+            return;
+        }
+        let mut reference = ObjectReference::default();
+        attributes.record(&mut reference);
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().insert(reference);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut message = Message::default();
+        event.record(&mut message);
+        let object = context.event_scope(event).and_then(|scope| {
+            let mut spans = scope.filter_map(|span| span.extensions().get::<ObjectReference>().cloned());
+            spans.next()
+        });
+        let line = Line {
+            at: self.clock.now(),
+            level: *event.metadata().level(),
+            logger: event.metadata().target().replace("::", "."),
+            message: message.text,
+            fields: message.fields,
+            object,
+        };
+        let has_prefix = self.options.prefix.unwrap_or(self.options.format != Format::Json);
+        let mut printed = line.print(self.options.format, &self.options.reference_key, has_prefix);
+        printed.push('\n');
+        // There is nobody left to tell that the stream for telling is broken.
+        let _ = std::io::stderr().lock().write_all(printed.as_bytes());
+    }
+}
+
+#[derive(Default)]
+struct Message {
+    text: String,
+    fields: Map<String, Value>,
+}
+
+impl Message {
+    fn keep(&mut self, field: &Field, value: Value) {
+        self.fields.insert(field.name().to_owned(), value);
+    }
+}
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            self.text = format!("{value:?}");
+        } else {
+            self.keep(field, Value::String(format!("{value:?}")));
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            value.clone_into(&mut self.text);
+        } else {
+            self.keep(field, Value::String(value.to_owned()));
+        }
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.keep(field, Value::from(value));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.keep(field, Value::from(value));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.keep(field, Value::from(value));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.keep(field, Value::from(value));
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        let mut text = value.to_string();
+        let mut source = value.source();
+        while let Some(cause) = source {
+            text = format!("{text}: {cause}");
+            source = cause.source();
+        }
+        self.keep(field, Value::String(text));
+    }
+}

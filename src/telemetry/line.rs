@@ -1,0 +1,132 @@
+//! The forms of log lines, which are those of kopf.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value};
+use tracing::Level;
+
+use super::reference::ObjectReference;
+
+/// The form of log lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Format {
+    /// The message alone.
+    Plain,
+    /// Time, logger, level, message.
+    #[default]
+    Full,
+    /// One JSON object a line.
+    Json,
+}
+
+/// One thing to tell.
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// When.
+    pub at: Timestamp,
+    /// How much it matters.
+    pub level: Level,
+    /// Who tells it.
+    pub logger: String,
+    /// The sentence.
+    pub message: String,
+    /// What belongs to it.
+    pub fields: Map<String, Value>,
+    /// Which object it is about.
+    pub object: Option<ObjectReference>,
+}
+
+impl Line {
+    /// Returns the line in a form, without a line break at the end.
+    pub fn print(&self, format: Format, reference_key: &str, has_prefix: bool) -> String {
+        let prefix = self.object.as_ref().filter(|_| has_prefix).map(ObjectReference::prefix).unwrap_or_default();
+        match format {
+            Format::Plain => format!("{prefix}{}{}", self.message, self.printed_fields()),
+            Format::Full => {
+                let time = self.at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string();
+                let milliseconds = self.at.subsec_nanosecond().div_euclid(1_000_000).rem_euclid(1_000);
+                let (logger, level) = (format!("{:<20.20}", self.logger), format!("{:<8.8}", level_name(self.level)));
+                format!("[{time},{milliseconds:03}] {logger} [{level}] {prefix}{}{}", self.message, self.printed_fields())
+            }
+            Format::Json => self.json(reference_key, &prefix),
+        }
+    }
+
+    fn printed_fields(&self) -> String {
+        let print = |(key, value): (&String, &Value)| match value {
+            Value::String(text) => format!(" {key}={text}"),
+            other => format!(" {key}={other}"),
+        };
+        self.fields.iter().map(print).collect()
+    }
+
+    fn json(&self, reference_key: &str, prefix: &str) -> String {
+        let mut map = self.fields.clone();
+        map.insert("message".to_owned(), Value::String(format!("{prefix}{}", self.message)));
+        let timestamp = self.at.strftime("%Y-%m-%dT%H:%M:%S.%6f+00:00").to_string();
+        map.insert("timestamp".to_owned(), Value::String(timestamp));
+        map.entry("severity".to_owned()).or_insert_with(|| Value::String(severity(self.level).to_owned()));
+        if let Some(object) = &self.object {
+            map.insert(reference_key.to_owned(), object.to_json());
+        }
+        Value::Object(map).to_string()
+    }
+}
+
+fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "ERROR",
+        Level::WARN => "WARNING",
+        Level::INFO => "INFO",
+        Level::DEBUG => "DEBUG",
+        Level::TRACE => "TRACE",
+    }
+}
+
+fn severity(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "error",
+        Level::WARN => "warn",
+        Level::INFO => "info",
+        Level::DEBUG | Level::TRACE => "debug",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(object: Option<ObjectReference>) -> Line {
+        Line {
+            at: "2024-02-29T12:34:56.789012Z".parse().unwrap(),
+            level: Level::WARN,
+            logger: "kopfd.objects".to_owned(),
+            message: "Handler 'f' failed.".to_owned(),
+            fields: Map::new(),
+            object,
+        }
+    }
+
+    fn reference() -> ObjectReference {
+        let text = |text: &str| text.to_owned();
+        ObjectReference { api_version: text("v1"), kind: text("Pod"), name: text("p"), uid: None, namespace: Some(text("ns")) }
+    }
+
+    #[test]
+    fn full_lines_have_columns() {
+        let printed = line(Some(reference())).print(Format::Full, "object", true);
+        assert!(printed.ends_with("56,789] kopfd.objects        [WARNING ] [ns/p] Handler 'f' failed."), "{printed}");
+    }
+
+    #[test]
+    fn json_lines_refer_to_the_object() {
+        let printed = line(Some(reference())).print(Format::Json, "k8s", false);
+        let expected = r#"{"k8s":{"apiVersion":"v1","kind":"Pod","name":"p","namespace":"ns","uid":null},"message":"Handler 'f' failed.","severity":"warn","timestamp":"2024-02-29T12:34:56.789012+00:00"}"#;
+        assert_eq!(printed, expected);
+    }
+
+    #[test]
+    fn plain_lines_are_the_message() {
+        assert_eq!(line(None).print(Format::Plain, "object", true), "Handler 'f' failed.");
+    }
+}

@@ -1,0 +1,58 @@
+//! The command `kopfd check` from the outside: its output for programs, its exit codes, and its manners.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn kopfd(arguments: &[&str]) -> Output {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(folder).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn programs_get_one_document_with_all_diagnostics() {
+    let output = kopfd(&["check", "--config", "mistakes/001-unknown-field.yaml", "--output", "json"]);
+    insta::assert_snapshot!(text(&output.stdout));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_manifest_without_mistakes_is_said_to_be_fine() {
+    let output = kopfd(&["check", "--config", "manifests/everything"]);
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("no mistakes in everything\n", Some(0)));
+    let output = kopfd(&["check", "--config", "manifests/everything", "-o", "json"]);
+    assert!(text(&output.stdout).contains("\"errors\": 0"));
+}
+
+#[test]
+fn warnings_do_not_count() {
+    let output = kopfd(&["check", "--config", "manifests/look/operator.yaml"]);
+    assert!(text(&output.stdout).ends_with("1 warning in databases\n"));
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn several_manifests_are_checked_together() {
+    let output = kopfd(&["check", "--config", "manifests/everything", "--config", "manifests/everything/operator.yaml"]);
+    assert!(text(&output.stdout).starts_with("error: the operator `everything` is declared twice"), "{}", text(&output.stdout));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_command_that_is_not_understood_has_an_exit_code_of_its_own() {
+    assert_eq!(kopfd(&["check", "--confg", "x"]).status.code(), Some(2));
+    assert_eq!(kopfd(&["check", "--output", "xml"]).status.code(), Some(2));
+    assert_eq!(kopfd(&[]).status.code(), Some(2));
+    assert_eq!(kopfd(&["--version"]).status.code(), Some(0));
+}
+
+#[test]
+fn there_are_no_colours_but_on_a_terminal() {
+    let output = kopfd(&["check", "--config", "mistakes/001-unknown-field.yaml"]);
+    assert!(!text(&output.stdout).contains('\u{1b}'));
+}

@@ -1,0 +1,24 @@
+//! The cases, by what they are about. Long ones come first, so that no thread is left alone with one at the end.
+
+mod basics;
+mod crashes;
+mod examples;
+mod kinds;
+mod steps;
+mod takeover;
+mod trouble;
+
+use crate::harness::Case;
+
+/// Makes a table of cases from functions whose names are the sentences.
+macro_rules! cases {
+    ($($play:ident),* $(,)?) => {
+        &[$(crate::harness::Case { room: module_path!(), name: stringify!($play), play: $play }),*]
+    };
+}
+pub(crate) use cases;
+
+/// Returns all cases in the order in which they start.
+pub fn all() -> Vec<Case> {
+    [crashes::CASES, steps::CASES, trouble::CASES, takeover::CASES, examples::CASES, kinds::CASES, basics::CASES].concat()
+}

@@ -1,0 +1,219 @@
+//! What goes wrong around an operator: crashes, downtime, servers that die, fall silent or forget, and a burst of objects.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::cases;
+use crate::harness::{Case, Cluster, Controllers, Engine, Handler, Kind, Launch, Scene, has_finalizer, is_handled, last_handled, progress};
+
+pub const CASES: &[Case] = cases![
+    a_server_that_falls_silent_and_dies_is_waited_for,
+    a_server_that_forgets_everything_is_served_anew,
+    a_thousand_objects_in_one_burst_are_all_handled,
+    a_server_that_is_killed_and_restarted_is_served_on,
+    what_changes_during_a_downtime_is_handled_afterwards,
+    a_crash_between_attempts_loses_neither_the_count_nor_the_time,
+    a_deletion_does_not_wait_for_a_retry_of_the_creation,
+    a_deletion_waits_for_a_running_handler_only,
+];
+
+/// Silence is noticed by time-outs, of which kopf has one of 70 seconds.
+const SILENCE: Duration = Duration::from_secs(150);
+
+/// The size of the burst.
+const BURST: usize = 1_000;
+
+fn create_and_update() -> [Handler; 2] {
+    // A note that finds no server is an error of the handler; the usual minute until the next attempt would be long.
+    ["create", "update"].map(|cause| Handler::on(cause, &format!("on_{cause}")).with("backoff", 2))
+}
+
+fn a_crash_between_attempts_loses_neither_the_count_nor_the_time(scene: &Scene<'_>) {
+    let kind = scene.thing();
+    let handlers = [Handler::on("create", "on_create").with("retries", 4)];
+    let first = scene.operator(&kind, &handlers);
+    let step = json!({"temporary": 6});
+    scene.create(&kind, "one", json!({"steps": {"on_create": [step, step]}}));
+    let before = scene.object(&kind, "one", "waits for its second attempt", |object| progress(object, "on_create").is_some());
+    scene.kill(&first);
+    let second = scene.operator(&kind, &handlers);
+    let after = scene.object(&kind, "one", "waits for its third attempt", |object| {
+        progress(object, "on_create").is_some_and(|record| record["retries"] == 2)
+    });
+    let started = |object| progress(object, "on_create").expect("it is in progress")["started"].clone();
+    assert_eq!(started(&before), started(&after), "the start of a handler survives a crash");
+    scene.kill(&second);
+    scene.operator(&kind, &handlers);
+    scene.handled(&kind, "one");
+    scene.expect_no_more_calls("one", &["on_create#0", "on_create#1", "on_create#2"]);
+    let calls = scene.calls();
+    assert!(calls.windows(2).all(|pair| pair[1].at.duration_since(pair[0].at).as_secs_f64() >= 6.0), "no attempt is early: {calls:?}");
+}
+
+fn what_changes_during_a_downtime_is_handled_afterwards(scene: &Scene<'_>) {
+    let kind = scene.thing();
+    let handlers = [
+        Handler::on("create", "on_create"),
+        Handler::on("update", "on_update"),
+        Handler::on("delete", "on_delete"),
+        Handler::on("resume", "on_resume"),
+    ];
+    let first = scene.operator(&kind, &handlers);
+    for name in ["same", "changed", "reverted", "deleted"] {
+        scene.create(&kind, name, json!({"size": 1}));
+    }
+    for name in ["same", "changed", "reverted", "deleted"] {
+        scene.handled(&kind, name);
+    }
+    scene.stop(&first);
+    scene.create(&kind, "created", json!({"size": 1}));
+    scene.merge(&kind, "changed", json!({"spec": {"size": 2}}));
+    scene.merge(&kind, "changed", json!({"spec": {"size": 3}}));
+    scene.merge(&kind, "reverted", json!({"spec": {"size": 2}}));
+    scene.merge(&kind, "reverted", json!({"spec": {"size": 1}}));
+    scene.delete(&kind, "deleted");
+    assert!(has_finalizer(&scene.get(&kind, "deleted").expect("a finalizer holds it")));
+    scene.operator(&kind, &handlers);
+    scene.gone(&kind, "deleted");
+    scene.handled(&kind, "created");
+    scene.handled_again(&kind, "changed");
+    scene.expect_calls("same", &["on_create#0", "on_resume#0"]);
+    scene.expect_calls("reverted", &["on_create#0", "on_resume#0"]);
+    scene.expect_calls("changed", &["on_create#0", "on_update#0", "on_resume#0"]);
+    scene.expect_calls("deleted", &["on_create#0", "on_delete#0"]);
+    scene.expect_no_more_calls("created", &["on_create#0"]);
+    let update = scene.calls().into_iter().find(|call| call.handler == "on_update").expect("the update was noted");
+    assert_eq!(update.change[2], json!([["change", ["spec", "size"], 1, 3]]), "one update from the last handled to the present state");
+    let resumed = scene.calls().into_iter().find(|call| call.handler == "on_resume" && call.object == "changed").expect("it was noted");
+    assert_eq!(resumed.reason, "update", "a resuming handler that is mixed in sees the actual cause");
+}
+
+fn a_deletion_does_not_wait_for_a_retry_of_the_creation(scene: &Scene<'_>) {
+    let kind = scene.thing();
+    scene.operator(&kind, &[Handler::on("create", "on_create"), Handler::on("delete", "on_delete")]);
+    scene.create(&kind, "one", json!({"steps": {"on_create": [{"temporary": 600}]}}));
+    scene.object(&kind, "one", "waits for its second attempt", |object| {
+        progress(object, "on_create").is_some_and(|record| record["retries"] == 1)
+    });
+    scene.delete(&kind, "one");
+    scene.gone(&kind, "one");
+    scene.expect_no_more_calls("one", &["on_create#0", "on_delete#0"]);
+}
+
+fn a_deletion_waits_for_a_running_handler_only(scene: &Scene<'_>) {
+    let kind = scene.thing();
+    scene.operator(&kind, &[Handler::on("create", "first"), Handler::on("create", "second"), Handler::on("delete", "on_delete")]);
+    scene.create(&kind, "one", json!({"steps": {"first": [{"sleep": 5}]}}));
+    scene.expect_calls("one", &["first#0"]);
+    scene.delete(&kind, "one");
+    scene.expect_no_more_calls("one", &["first#0"]);
+    assert!(scene.get(&kind, "one").is_some(), "the handler sleeps, and the object is still there");
+    scene.gone(&kind, "one");
+    scene.expect_no_more_calls("one", &["first#0", "on_delete#0"]);
+}
+
+fn a_thousand_objects_in_one_burst_are_all_handled(scene: &Scene<'_>) {
+    let kind = scene.thing();
+    let operator = scene.operator(&kind, &[Handler::on("create", "on_create")]);
+    for number in 0..BURST {
+        scene.create(&kind, &format!("burst-{number:04}"), json!({"size": number, "quiet": true}));
+    }
+    let all = scene.eventually_within(Duration::from_mins(4), "all objects of the burst are handled", || {
+        let objects = scene.client().list(&kind.collection(&scene.namespace));
+        let ready = objects.iter().all(|object| is_handled(object) && object["status"].is_object());
+        (objects.len() == BURST && ready).then_some(objects)
+    });
+    for object in &all {
+        assert_eq!(object["status"]["on_create"]["size"], object["spec"]["size"], "every object has its own result: {object}");
+        assert_eq!(last_handled(object).expect("it is handled")["spec"], object["spec"]);
+    }
+    let successes = operator.log().matches("Handler 'on_create' succeeded").count();
+    assert_eq!(successes, BURST, "every object is handled once");
+}
+
+fn a_server_that_is_killed_and_restarted_is_served_on(scene: &Scene<'_>) {
+    let kind = scene.thing();
+    let mut server = scene.api_server();
+    let launch = scene.launch(Engine::under_test(), std::slice::from_ref(&kind), &create_and_update());
+    scene.start(&Launch { kubeconfig: server.kubeconfig(), ..launch });
+    scene.create(&kind, "before", json!({"size": 1}));
+    scene.create(&kind, "retried", json!({"steps": {"on_create": [{"temporary": 5}]}}));
+    scene.handled(&kind, "before");
+    scene.object(&kind, "retried", "waits for its second attempt", |object| progress(object, "on_create").is_some());
+    server.kill();
+    // The operator is cut off; its user is not.
+    scene.create(&kind, "meanwhile", json!({}));
+    scene.merge(&kind, "before", json!({"spec": {"size": 2}}));
+    std::thread::sleep(Duration::from_secs(6));
+    server.restart();
+    server.wait_until_ready(&scene.cluster().client_of(&server));
+    scene.handled(&kind, "meanwhile");
+    scene.handled_again(&kind, "before");
+    scene.handled(&kind, "retried");
+    scene.create(&kind, "after", json!({}));
+    scene.handled(&kind, "after");
+    scene.expect_no_more_calls("before", &["on_create#0", "on_update#0"]);
+    for name in ["meanwhile", "after"] {
+        assert_eq!(scene.calls_of(name), ["on_create#0"]);
+    }
+    // Notes go through the same server: an attempt whose note was refused failed before it was counted by anybody.
+    let retried = scene.calls_of("retried");
+    assert_eq!(retried.first().map(String::as_str), Some("on_create#0"), "{retried:?}");
+}
+
+fn a_server_that_falls_silent_and_dies_is_waited_for(scene: &Scene<'_>) {
+    let kind = scene.thing();
+    let mut server = scene.api_server();
+    let launch = scene.launch(Engine::under_test(), std::slice::from_ref(&kind), &create_and_update());
+    scene.start(&Launch { kubeconfig: server.kubeconfig(), ..launch });
+    scene.wait_for_operator(&kind);
+    server.silence();
+    scene.create(&kind, "in-silence", json!({}));
+    std::thread::sleep(Duration::from_secs(10));
+    server.revive();
+    let handled = |name: &str| {
+        scene.eventually_within(SILENCE, &format!("{name} is handled"), || scene.get(&kind, name).filter(is_handled));
+    };
+    handled("in-silence");
+    server.silence();
+    scene.create(&kind, "in-the-long-silence", json!({}));
+    std::thread::sleep(Duration::from_secs(10));
+    server.kill();
+    server.restart();
+    server.wait_until_ready(&scene.cluster().client_of(&server));
+    handled("in-the-long-silence");
+    scene.create(&kind, "afterwards", json!({}));
+    handled("afterwards");
+    for name in ["in-silence", "in-the-long-silence", "afterwards"] {
+        scene.expect_calls(name, &["on_create#0"]);
+    }
+}
+
+fn a_server_that_forgets_everything_is_served_anew(scene: &Scene<'_>) {
+    // kopf itself sees nothing of the new life, at least not within this time.
+    if Engine::under_test() == Engine::Kopf {
+        return;
+    }
+    let kind = Kind::of_group("forgotten.kopfd.test");
+    let mut cluster = Cluster::start(&scene.directory().join("cluster"), scene.cluster().tools(), Controllers::Absent);
+    let launch = scene.launch(Engine::under_test(), std::slice::from_ref(&kind), &[Handler::on("create", "on_create")]);
+    let launch = Launch { kubeconfig: cluster.api_server().kubeconfig(), namespaces: Vec::new(), ..launch };
+    {
+        let own = Scene::new(&cluster, "before", &scene.directory().join("before"));
+        own.install(&kind);
+        // The operator belongs to the outer scene: it lives on when the cluster starts over.
+        scene.start(&launch);
+        // Raises the revision above everything that the next life of the store will reach soon.
+        for number in 0..200 {
+            own.create(&kind, &format!("old-{number}"), json!({"quiet": true}));
+        }
+        own.handled(&kind, "old-199");
+    }
+    cluster.start_over();
+    let own = Scene::new(&cluster, "after", &scene.directory().join("after"));
+    own.install(&kind);
+    own.create(&kind, "new", json!({"size": 7, "quiet": true}));
+    let object = scene.eventually_within(SILENCE, "an object of the new life is handled", || own.get(&kind, "new").filter(is_handled));
+    assert_eq!(object["status"]["on_create"]["size"], 7);
+}

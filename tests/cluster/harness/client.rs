@@ -1,0 +1,164 @@
+//! A small client of the API server: paths and JSON, without a model of Kubernetes that could share a mistake with the engine.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::AsyncBufReadExt;
+use futures::TryStreamExt;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+/// Why the API server did not do what was asked.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// The HTTP status; 0 if there was no answer.
+    pub status: u16,
+    /// The words of the server or of the connection.
+    pub message: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} ({})", self.message, self.status)
+    }
+}
+
+impl Failure {
+    fn of(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self { status: status.code, message: status.message.clone() },
+            other => Self { status: 0, message: other.to_string() },
+        }
+    }
+}
+
+/// Talks to one API server; may be used from many threads.
+#[derive(Clone)]
+pub struct Client {
+    runtime: Arc<Runtime>,
+    client: kube::Client,
+}
+
+impl Client {
+    /// Connects to the server of a kubeconfig.
+    pub fn new(runtime: Arc<Runtime>, kubeconfig: &str) -> Self {
+        let client = runtime.block_on(async {
+            let parsed = Kubeconfig::from_yaml(kubeconfig).expect("our own kubeconfig is well-formed");
+            let mut config =
+                kube::Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await.expect("our own kubeconfig is complete");
+            config.read_timeout = None;
+            kube::Client::try_from(config).expect("a client for our own kubeconfig")
+        });
+        Self { runtime, client }
+    }
+
+    /// Returns the connection itself and the runtime it lives on.
+    pub fn parts(&self) -> (kube::Client, Arc<Runtime>) {
+        (self.client.clone(), Arc::clone(&self.runtime))
+    }
+
+    /// Sends one request and waits for the answer, for at most half a minute.
+    pub fn request(&self, method: &str, path: &str, kind: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        let bytes = body.map(|body| serde_json::to_vec(body).expect("JSON can be written")).unwrap_or_default();
+        let request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", kind)
+            .body(bytes)
+            .expect("a request from well-formed parts");
+        self.runtime.block_on(async {
+            match tokio::time::timeout(Duration::from_secs(30), self.client.request::<Value>(request)).await {
+                Ok(answer) => answer.map_err(Failure::of),
+                Err(_) => Err(Failure { status: 0, message: "no answer in 30 seconds".into() }),
+            }
+        })
+    }
+
+    /// Returns an object, or nothing if there is none.
+    pub fn get(&self, path: &str) -> Option<Value> {
+        match self.request("GET", path, "application/json", None) {
+            Ok(object) => Some(object),
+            Err(failure) if failure.status == 404 => None,
+            Err(failure) => panic!("GET {path}: {failure}"),
+        }
+    }
+
+    /// Returns the items of a list.
+    pub fn list(&self, path: &str) -> Vec<Value> {
+        let mut list = self.request("GET", path, "application/json", None).unwrap_or_else(|failure| panic!("GET {path}: {failure}"));
+        match list["items"].take() {
+            Value::Array(items) => items,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Creates an object in a collection.
+    pub fn create(&self, path: &str, object: &Value) -> Value {
+        self.request("POST", path, "application/json", Some(object)).unwrap_or_else(|failure| panic!("POST {path}: {failure}"))
+    }
+
+    /// Creates an object unless it is already there.
+    pub fn ensure(&self, path: &str, object: &Value) {
+        match self.request("POST", path, "application/json", Some(object)) {
+            Ok(_) => {}
+            Err(failure) if failure.status == 409 => {}
+            Err(failure) => panic!("POST {path}: {failure}"),
+        }
+    }
+
+    /// Applies a merge patch.
+    pub fn merge(&self, path: &str, patch: &Value) -> Value {
+        self.request("PATCH", path, "application/merge-patch+json", Some(patch)).unwrap_or_else(|failure| panic!("PATCH {path}: {failure}"))
+    }
+
+    /// Deletes an object; nothing happens if it is not there.
+    pub fn delete(&self, path: &str) {
+        match self.request("DELETE", path, "application/json", None) {
+            Ok(_) => {}
+            Err(failure) if failure.status == 404 => {}
+            Err(failure) => panic!("DELETE {path}: {failure}"),
+        }
+    }
+
+    /// Begins to collect the watch events of a collection from a revision on, until the result is dropped.
+    pub fn watch(&self, path: &str, revision: &str) -> Watch {
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let (client, collected) = (self.client.clone(), Arc::clone(&events));
+        let uri = format!("{path}?watch=1&resourceVersion={revision}");
+        let tasks = tokio_util::task::TaskTracker::new();
+        let task = tasks.spawn_on(
+            async move {
+                let request = http::Request::get(uri).body(Vec::new()).expect("a request from well-formed parts");
+                let stream = client.request_stream(request).await.expect("the watch begins");
+                let mut lines = std::pin::pin!(stream.lines());
+                while let Ok(Some(line)) = lines.try_next().await {
+                    let event: Value = serde_json::from_str(&line).expect("a watch event is JSON");
+                    collected.lock().expect("nobody panics while holding the events").push(event);
+                }
+            },
+            self.runtime.handle(),
+        );
+        Watch { events, task: task.abort_handle() }
+    }
+}
+
+/// The events of a running watch.
+pub struct Watch {
+    events: Arc<Mutex<Vec<Value>>>,
+    task: tokio::task::AbortHandle,
+}
+
+impl Watch {
+    /// Returns what has come so far.
+    pub fn events(&self) -> Vec<Value> {
+        self.events.lock().expect("nobody panics while holding the events").clone()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

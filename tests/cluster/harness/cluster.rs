@@ -1,0 +1,326 @@
+//! A cluster without nodes: etcd, the API server and the controllers, as processes of this machine.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use super::client::Client;
+use super::process::Process;
+use super::wait::eventually;
+
+/// The administrator's token. The servers listen on loopback only and live for one run.
+const TOKEN: &str = "admin-of-the-suite";
+/// The token of a user who may do nothing but what a case allows.
+pub const GUEST_TOKEN: &str = "guest-of-the-suite";
+/// The name of that user.
+pub const GUEST: &str = "guest";
+
+const CONTROLLERS: &[&str] = &[
+    "garbage-collector-controller",
+    "namespace-controller",
+    "deployment-controller",
+    "replicaset-controller",
+    "statefulset-controller",
+    "job-controller",
+    "cronjob-controller",
+    // Admission puts a finalizer on every claim, and only this controller takes it off.
+    "persistentvolumeclaim-protection-controller",
+];
+
+/// The programs that the suite runs.
+#[derive(Clone)]
+pub struct Tools {
+    /// etcd, the API server, the controllers and kubectl in one binary.
+    pub kubernetes: PathBuf,
+    /// The operator engine under test.
+    pub kopfd: PathBuf,
+    /// The command `kopf` of a virtual environment.
+    pub kopf: PathBuf,
+}
+
+/// Whether a cluster has controllers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Controllers {
+    /// Owner references cascade, namespaces end, workloads make pods.
+    Running,
+    /// Only the API server: quick to start, and nothing moves by itself.
+    Absent,
+}
+
+/// A running cluster. Everything ends when it is dropped.
+pub struct Cluster {
+    // Fields are dropped in this order: clients of etcd before etcd.
+    controllers: Option<Process>,
+    api_server: ApiServer,
+    etcd: Etcd,
+    directory: PathBuf,
+    tools: Tools,
+    runtime: Arc<Runtime>,
+    client: Client,
+}
+
+// A `Process` is only touched by the thread that owns it; the shared cluster is read.
+struct Etcd {
+    process: Process,
+    port: u16,
+    peers: u16,
+    data: PathBuf,
+    log: PathBuf,
+}
+
+impl Cluster {
+    /// Starts a cluster whose files are in `directory`, and waits until it answers.
+    pub fn start(directory: &Path, tools: &Tools, controllers: Controllers) -> Self {
+        if directory.exists() {
+            fs::remove_dir_all(directory).expect("the files of an earlier run can be removed");
+        }
+        fs::create_dir_all(directory).expect("the directory of the cluster can be made");
+        write_credentials(directory);
+        let runtime =
+            Arc::new(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime for the client"));
+        let etcd = Etcd::start(directory, tools);
+        let api_server = ApiServer::start(directory, tools, etcd.port, "api-server");
+        let client = Client::new(Arc::clone(&runtime), &api_server.kubeconfig_text(TOKEN));
+        api_server.wait_until_ready(&client);
+        let controllers = (controllers == Controllers::Running).then(|| start_controllers(directory, tools, &api_server));
+        Self { controllers, api_server, etcd, directory: directory.to_owned(), tools: tools.clone(), runtime, client }
+    }
+
+    /// Returns a client with all rights.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns the programs of this run.
+    pub fn tools(&self) -> &Tools {
+        &self.tools
+    }
+
+    /// Returns the API server that everything uses if a case does not say otherwise.
+    pub fn api_server(&self) -> &ApiServer {
+        &self.api_server
+    }
+
+    /// Starts one more API server on the same etcd, for a case that wants to disturb it.
+    pub fn another_api_server(&self, title: &str) -> ApiServer {
+        let server = ApiServer::start(&self.directory, &self.tools, self.etcd.port, title);
+        server.wait_until_ready(&self.client_of(&server));
+        server
+    }
+
+    /// Returns a client of another server of this cluster.
+    pub fn client_of(&self, server: &ApiServer) -> Client {
+        Client::new(Arc::clone(&self.runtime), &server.kubeconfig_text(TOKEN))
+    }
+
+    /// Forgets everything: the servers come back on their ports with an empty store, whose revisions begin anew.
+    pub fn start_over(&mut self) {
+        assert!(self.controllers.is_none(), "only a cluster without controllers can start over");
+        self.api_server.kill();
+        self.etcd.start_over(&self.tools);
+        self.api_server.restart();
+        let client = self.client.clone();
+        self.api_server.wait_until_ready(&client);
+    }
+
+    /// Runs kubectl as the administrator.
+    pub fn kubectl(&self, arguments: &[&str]) -> Output {
+        Command::new(&self.tools.kubernetes)
+            .arg("kubectl")
+            .arg("--kubeconfig")
+            .arg(self.api_server.kubeconfig())
+            .args(arguments)
+            .output()
+            .expect("kubectl can be started")
+    }
+
+    /// Runs kubectl, which must succeed, and returns what it printed.
+    pub fn kubectl_ok(&self, arguments: &[&str]) -> String {
+        let output = self.kubectl(arguments);
+        assert!(output.status.success(), "kubectl {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+impl Etcd {
+    fn start(directory: &Path, tools: &Tools) -> Self {
+        let (port, peers) = (free_port(), free_port());
+        let (data, log) = (directory.join("etcd"), directory.join("etcd.log"));
+        let process = Self::spawn(tools, port, peers, &data, &log);
+        Self { process, port, peers, data, log }
+    }
+
+    fn spawn(tools: &Tools, port: u16, peers: u16, data: &Path, log: &Path) -> Process {
+        let mut command = Command::new(&tools.kubernetes);
+        command
+            .arg("etcd")
+            .arg(format!("--data-dir={}", data.display()))
+            .arg(format!("--client-url=http://127.0.0.1:{port}"))
+            .arg(format!("--peer-url=http://127.0.0.1:{peers}"));
+        Process::start("etcd", &mut command, log)
+    }
+
+    fn start_over(&mut self, tools: &Tools) {
+        self.process.kill();
+        fs::remove_dir_all(&self.data).expect("the data of etcd can be removed");
+        self.process = Self::spawn(tools, self.port, self.peers, &self.data, &self.log);
+    }
+}
+
+/// One API server process, which may be killed, silenced and started again at the same address.
+pub struct ApiServer {
+    process: Option<Process>,
+    directory: PathBuf,
+    title: String,
+    port: u16,
+    etcd: u16,
+    program: PathBuf,
+}
+
+impl ApiServer {
+    fn start(directory: &Path, tools: &Tools, etcd: u16, title: &str) -> Self {
+        let mut server = Self {
+            process: None,
+            directory: directory.to_owned(),
+            title: title.to_owned(),
+            port: free_port(),
+            etcd,
+            program: tools.kubernetes.clone(),
+        };
+        server.restart();
+        write_private(&server.kubeconfig(), &server.kubeconfig_text(TOKEN));
+        server
+    }
+
+    /// Starts the server (again). It takes some seconds until it answers.
+    pub fn restart(&mut self) {
+        let file = |name: &str| self.directory.join(name).display().to_string();
+        let mut command = Command::new(&self.program);
+        command
+            .arg("kube-apiserver")
+            .arg(format!("--etcd-servers=http://127.0.0.1:{}", self.etcd))
+            .arg(format!("--cert-dir={}", file(&format!("{}-certificates", self.title))))
+            .arg(format!("--secure-port={}", self.port))
+            .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--authorization-mode=RBAC"])
+            .arg(format!("--token-auth-file={}", file("tokens.csv")))
+            .args(["--service-cluster-ip-range=10.0.0.0/24", "--service-account-issuer=https://kopfd.test"])
+            .arg(format!("--service-account-key-file={}", file("service-accounts.pem")))
+            .arg(format!("--service-account-signing-key-file={}", file("service-accounts.pem")))
+            .args(["--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none", "--profiling=false"]);
+        let log = self.directory.join(format!("{}.log", self.title));
+        self.process = Some(Process::start(&self.title, &mut command, &log));
+    }
+
+    /// Waits until the server answers that it is ready.
+    pub fn wait_until_ready(&self, client: &Client) {
+        eventually(&format!("{} is ready", self.title), Duration::from_mins(2), || {
+            self.running().must_run();
+            let (client, runtime) = client.parts();
+            let request = http::Request::get("/readyz").body(Vec::new()).expect("a request from well-formed parts");
+            let answer = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(5), client.request_text(request)).await });
+            matches!(answer, Ok(Ok(text)) if text == "ok").then_some(())
+        });
+    }
+
+    /// Ends the server as a crash would.
+    pub fn kill(&self) {
+        self.running().kill();
+    }
+
+    /// Makes the server silent: connections stay open and nothing is answered.
+    pub fn silence(&self) {
+        self.running().signal("STOP");
+    }
+
+    /// Lets a silenced server go on.
+    pub fn revive(&self) {
+        self.running().signal("CONT");
+    }
+
+    /// Returns the address.
+    pub fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
+    /// Returns the file with the administrator's access to this server.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.directory.join(format!("{}.kubeconfig", self.title))
+    }
+
+    /// Writes a kubeconfig for the user who may do nothing.
+    pub fn guest_kubeconfig(&self) -> PathBuf {
+        let path = self.directory.join(format!("{}-guest.kubeconfig", self.title));
+        write_private(&path, &self.kubeconfig_text(GUEST_TOKEN));
+        path
+    }
+
+    fn kubeconfig_text(&self, token: &str) -> String {
+        kubeconfig(&self.url(), token)
+    }
+
+    fn running(&self) -> &Process {
+        self.process.as_ref().expect("an API server has a process from its start on")
+    }
+}
+
+/// Returns the text of a kubeconfig for a server of this suite.
+pub fn kubeconfig(url: &str, token: &str) -> String {
+    serde_json::to_string_pretty(&serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "suite",
+        "clusters": [{"name": "suite", "cluster": {"server": url, "insecure-skip-tls-verify": true}}],
+        "users": [{"name": "suite", "user": {"token": token}}],
+        "contexts": [{"name": "suite", "context": {"cluster": "suite", "user": "suite", "namespace": "default"}}],
+    }))
+    .expect("JSON can be written")
+}
+
+/// Returns the administrator's token.
+pub fn admin_token() -> &'static str {
+    TOKEN
+}
+
+fn start_controllers(directory: &Path, tools: &Tools, server: &ApiServer) -> Process {
+    let mut command = Command::new(&tools.kubernetes);
+    command
+        .arg("kube-controller-manager")
+        .arg(format!("--kubeconfig={}", server.kubeconfig().display()))
+        .arg(format!("--controllers={}", CONTROLLERS.join(",")))
+        .args(["--leader-elect=false", "--secure-port=0", "--kube-api-qps=200", "--kube-api-burst=400"])
+        // A namespace or an owner of a kind that appeared a moment ago must not wait for the usual half minute.
+        .args(["--concurrent-gc-syncs=4", "--concurrent-namespace-syncs=4"]);
+    Process::start("the controllers", &mut command, &directory.join("controllers.log"))
+}
+
+fn write_credentials(directory: &Path) {
+    let tokens = format!("{TOKEN},admin,admin,\"system:masters\"\n{GUEST_TOKEN},{GUEST},{GUEST},\"guests\"\n");
+    write_private(&directory.join("tokens.csv"), &tokens);
+    let key = directory.join("service-accounts.pem");
+    let made = Command::new("openssl").args(["genrsa", "-out"]).arg(&key).arg("2048").output().expect("the command `openssl` is there");
+    assert!(made.status.success(), "openssl: {}", String::from_utf8_lossy(&made.stderr));
+}
+
+fn write_private(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::write(path, text).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("the mode of our own file can be set");
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port on loopback").port()
+}
+
+/// Returns the revision of an object or a list as a number. Within one etcd they order everything that happens.
+pub fn revision(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"]
+        .as_str()
+        .and_then(|text| text.parse().ok())
+        .expect("objects of a real server have numeric revisions")
+}

@@ -1,0 +1,106 @@
+//! A kind of objects: one that a case defines for itself, or one that every cluster has.
+
+use serde_json::{Value, json};
+
+/// Where the objects of a kind are found.
+#[derive(Debug, Clone)]
+pub struct Kind {
+    /// The API group; empty for the core.
+    pub group: String,
+    /// The version that is served.
+    pub version: String,
+    /// The plural name, as in paths.
+    pub plural: String,
+    /// The name of the kind, as in objects.
+    pub name: String,
+    /// Whether objects are in namespaces.
+    pub namespaced: bool,
+    /// Whether the status is written through a path of its own.
+    pub status_subresource: bool,
+}
+
+impl Kind {
+    /// A kind of a case's own: namespaced, with a status subresource, and with any fields.
+    pub fn of_group(group: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            version: "v1".into(),
+            plural: "things".into(),
+            name: "Thing".into(),
+            namespaced: true,
+            status_subresource: true,
+        }
+    }
+
+    /// The same with another name.
+    pub fn named(self, name: &str, plural: &str) -> Self {
+        Self { name: name.to_owned(), plural: plural.to_owned(), ..self }
+    }
+
+    /// The same without a status subresource.
+    pub fn with_plain_status(mut self) -> Self {
+        self.status_subresource = false;
+        self
+    }
+
+    /// The same outside of namespaces.
+    pub fn cluster_scoped(mut self) -> Self {
+        self.namespaced = false;
+        self
+    }
+
+    /// A namespaced kind of the core.
+    pub fn core(name: &str, plural: &str, status_subresource: bool) -> Self {
+        Self { status_subresource, ..Self { group: String::new(), ..Self::of_group("") }.named(name, plural) }
+    }
+
+    /// Returns the definition to install, and the path of its collection.
+    pub fn definition(&self) -> (&'static str, Value) {
+        let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let mut version = json!({
+            "name": self.version, "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": anything, "status": anything}}},
+        });
+        if self.status_subresource {
+            version["subresources"] = json!({"status": {}});
+        }
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": self.selector()},
+            "spec": {
+                "group": self.group,
+                "scope": if self.namespaced { "Namespaced" } else { "Cluster" },
+                "names": {"plural": self.plural, "singular": self.name.to_lowercase(), "kind": self.name},
+                "versions": [version],
+            },
+        });
+        ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    }
+
+    /// Returns the path of the definition.
+    pub fn definition_path(&self) -> String {
+        format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}", self.selector())
+    }
+
+    /// Returns the name that a manifest and kubectl use.
+    pub fn selector(&self) -> String {
+        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// Returns the value of `apiVersion` in objects.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// Returns the path of the collection in a namespace.
+    pub fn collection(&self, namespace: &str) -> String {
+        let root = if self.group.is_empty() { format!("/api/{}", self.version) } else { format!("/apis/{}", self.api_version()) };
+        if self.namespaced { format!("{root}/namespaces/{namespace}/{}", self.plural) } else { format!("{root}/{}", self.plural) }
+    }
+
+    /// Returns the path of an object.
+    pub fn path(&self, namespace: &str, name: &str) -> String {
+        format!("{}/{name}", self.collection(namespace))
+    }
+}

@@ -1,0 +1,19 @@
+//! What the cases stand on: processes of a cluster, a client, operators to run, and a scene for each case.
+
+mod client;
+mod cluster;
+mod gate;
+mod kind;
+mod operator;
+mod process;
+mod runner;
+mod scene;
+mod twins;
+mod wait;
+
+pub use cluster::{Cluster, Controllers};
+pub use kind::Kind;
+pub use operator::{Engine, Launch, Operator};
+pub use runner::{Case, Options, run};
+pub use scene::{Call, Scene, Version, has_finalizer, is_handled, last_handled, progress};
+pub use twins::Handler;

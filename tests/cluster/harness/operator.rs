@@ -1,0 +1,116 @@
+//! A running operator: the binary under test, or Python kopf with the twin of its handlers.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use super::cluster::Tools;
+use super::process::Process;
+
+/// Which engine runs the handlers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// The binary under test.
+    Kopfd,
+    /// Python kopf 1.44.6.
+    Kopf,
+}
+
+impl Engine {
+    /// Returns the engine that plays the part of the engine under test.
+    ///
+    /// `KOPFD_CLUSTER_ENGINE=kopf` gives the part to Python kopf: cases that then fail expect what kopf does not do.
+    pub fn under_test() -> Self {
+        match std::env::var("KOPFD_CLUSTER_ENGINE").as_deref() {
+            Ok("kopf") => Self::Kopf,
+            _ => Self::Kopfd,
+        }
+    }
+}
+
+/// How an operator is started.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// Which program runs.
+    pub engine: Engine,
+    /// The directory with `operator.yaml`, or the Python file.
+    pub source: PathBuf,
+    /// The access to the cluster.
+    pub kubeconfig: PathBuf,
+    /// Names or patterns of namespaces; none means the whole cluster.
+    pub namespaces: Vec<String>,
+    /// Where its output goes.
+    pub log: PathBuf,
+}
+
+/// A started operator. It is killed when this is dropped.
+pub struct Operator {
+    process: Process,
+    engine: Engine,
+}
+
+impl Operator {
+    /// Starts an operator, and does not wait for anything.
+    pub fn start(tools: &Tools, launch: &Launch) -> Self {
+        let mut command = match launch.engine {
+            Engine::Kopfd => kopfd(&tools.kopfd, &launch.source),
+            Engine::Kopf => kopf(&tools.kopf, &launch.source),
+        };
+        if launch.namespaces.is_empty() {
+            command.arg("-A");
+        }
+        for namespace in &launch.namespaces {
+            command.args(["-n", namespace]);
+        }
+        // A developer's own settings must not leak into the cases.
+        command.env_clear();
+        for kept in ["PATH", "HOME", "LANG", "RUST_BACKTRACE", "LD_LIBRARY_PATH"] {
+            if let Some(value) = std::env::var_os(kept) {
+                command.env(kept, value);
+            }
+        }
+        command.env("KUBECONFIG", &launch.kubeconfig);
+        let title = match launch.engine {
+            Engine::Kopfd => "kopfd",
+            Engine::Kopf => "kopf",
+        };
+        Self { process: Process::start(title, &mut command, &launch.log), engine: launch.engine }
+    }
+
+    /// Ends the operator as a crash would.
+    pub fn kill(&self) {
+        self.process.kill();
+    }
+
+    /// Asks the operator to end, and waits for it.
+    pub fn stop(&self) -> ExitStatus {
+        self.process.stop(Duration::from_secs(30))
+    }
+
+    /// Returns everything that the operators of this log have written.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// Fails the case if the operator has ended by itself.
+    pub fn must_run(&self) {
+        self.process.must_run();
+    }
+
+    /// Returns which program this is.
+    pub fn engine(&self) -> Engine {
+        self.engine
+    }
+}
+
+fn kopfd(program: &Path, directory: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.arg("--config").arg(directory);
+    command
+}
+
+fn kopf(program: &Path, file: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.args(["run", "--standalone", "--log-format=full"]).arg(file);
+    command
+}

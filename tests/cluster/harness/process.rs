@@ -1,0 +1,86 @@
+//! A child process with its output in a file, which does not outlive its owner.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use super::wait::eventually;
+
+/// A started program. It is killed when this is dropped.
+pub struct Process {
+    child: Mutex<Child>,
+    log: PathBuf,
+    title: String,
+}
+
+impl Process {
+    /// Starts a program that writes both of its streams to the end of a file.
+    pub fn start(title: &str, command: &mut Command, log: &Path) -> Self {
+        let output: File = OpenOptions::new().create(true).append(true).open(log).expect("the log can be written");
+        let errors = output.try_clone().expect("the log can be written twice");
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {title} ({}): {error}", command.get_program().display()));
+        Self { child: Mutex::new(child), log: log.to_owned(), title: title.to_owned() }
+    }
+
+    /// Returns how the program ended, if it did.
+    pub fn ended(&self) -> Option<ExitStatus> {
+        self.child().try_wait().expect("the state of a child can be asked for")
+    }
+
+    /// Ends the program as a crash would: at once and without its knowledge.
+    pub fn kill(&self) {
+        let mut child = self.child();
+        // A program that has ended by itself cannot be killed, and need not be.
+        let _ = child.kill();
+        child.wait().expect("a killed child ends");
+    }
+
+    /// Sends a signal by its name, such as `TERM`, `STOP` or `CONT`.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child().id().to_string();
+        let status = Command::new("kill").args([&format!("-{name}"), &pid]).status().expect("the command `kill` is there");
+        assert!(status.success(), "signal {name} did not reach {}", self.title);
+    }
+
+    /// Asks the program to end, and waits for it.
+    pub fn stop(&self, within: Duration) -> ExitStatus {
+        self.signal("TERM");
+        eventually(&format!("{} ends after SIGTERM", self.title), within, || self.ended())
+    }
+
+    /// Returns everything that the program has written.
+    pub fn log(&self) -> String {
+        fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// Fails the case if the program has ended, and shows its last words.
+    pub fn must_run(&self) {
+        if let Some(status) = self.ended() {
+            panic!("{} has ended ({status}); its last words:\n{}", self.title, self.last_words());
+        }
+    }
+
+    /// Returns the last lines of the log.
+    pub fn last_words(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(30)..].join("\n")
+    }
+
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().expect("nobody panics while holding a child")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,128 @@
+//! Runs the cases on a few threads and tells how it goes.
+
+use std::cell::RefCell;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::cluster::{Cluster, Tools};
+use super::scene::Scene;
+
+/// One case: what it shows, and how.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// The module that it stands in.
+    pub room: &'static str,
+    /// The sentence that it proves.
+    pub name: &'static str,
+    /// Plays the case, and panics if it goes wrong.
+    pub play: fn(&Scene<'_>),
+}
+
+/// What a run is to do.
+pub struct Options {
+    /// Parts of names; a case runs if its name contains one of them, or if there are none.
+    filters: Vec<String>,
+    /// Only print the names.
+    pub list: bool,
+    /// How many cases run side by side.
+    threads: usize,
+    /// Where all files go.
+    pub directory: PathBuf,
+    /// The programs.
+    pub tools: Tools,
+}
+
+impl Options {
+    /// Reads the arguments after the program's name, and the environment that `tests/cluster/run` sets.
+    pub fn read(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let (mut filters, mut list) = (Vec::new(), false);
+        for argument in arguments {
+            match argument.as_str() {
+                "--list" => list = true,
+                flag if flag.starts_with('-') => return Err(format!("unknown option {flag}; known: --list and parts of names")),
+                _ => filters.push(argument),
+            }
+        }
+        let program = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
+        let needed = |variable: &str| program(variable).ok_or(format!("{variable} is not set; start the suite by tests/cluster/run"));
+        let tools = if list {
+            Tools { kubernetes: PathBuf::new(), kopfd: PathBuf::new(), kopf: PathBuf::new() }
+        } else {
+            Tools {
+                kubernetes: needed("KOPFD_CLUSTER_KUBERNETES")?,
+                kopfd: program("KOPFD_CLUSTER_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_kopfd").into()),
+                kopf: needed("KOPFD_CLUSTER_KOPF")?,
+            }
+        };
+        let threads = std::env::var("KOPFD_CLUSTER_THREADS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cluster");
+        Ok(Self { filters, list, threads, directory, tools })
+    }
+
+    /// Tells whether a case is to run.
+    pub fn selects(&self, name: &str) -> bool {
+        self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
+    }
+}
+
+impl Case {
+    /// Returns the name by which a user selects the case.
+    pub fn title(&self) -> String {
+        format!("{}::{}", self.room.rsplit("::").next().unwrap_or_default(), self.name)
+    }
+}
+
+thread_local! {
+    static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Runs all cases, prints a line for each and what went wrong at the end, and tells whether all went well.
+pub fn run(cases: &[Case], cluster: &Cluster, options: &Options) -> bool {
+    panic::set_hook(Box::new(|panic| LAST_PANIC.with(|last| *last.borrow_mut() = panic.to_string())));
+    let started = Instant::now();
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    println!("{} cases, {} at a time", cases.len(), options.threads.min(cases.len()));
+    std::thread::scope(|scope| {
+        for _ in 0..options.threads.min(cases.len()) {
+            scope.spawn(|| {
+                while let Some((number, case)) = take(&next, cases) {
+                    let began = Instant::now();
+                    let outcome = play(case, number, cluster, &options.directory);
+                    tell(case, &outcome, began.elapsed());
+                    if let Err(story) = outcome {
+                        failures.lock().expect("nobody panics while holding the failures").push((case.title(), story));
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().expect("nobody panics while holding the failures");
+    for (name, story) in &failures {
+        println!("\n==== {name}\n{story}");
+    }
+    println!("\n{} of {} cases pass, {} s", cases.len() - failures.len(), cases.len(), started.elapsed().as_secs());
+    failures.is_empty()
+}
+
+fn take<'a>(next: &AtomicUsize, cases: &'a [Case]) -> Option<(usize, &'a Case)> {
+    let number = next.fetch_add(1, Ordering::Relaxed);
+    cases.get(number).map(|case| (number, case))
+}
+
+fn play(case: &Case, number: usize, cluster: &Cluster, directory: &Path) -> Result<(), String> {
+    let name = format!("c{number:02}");
+    let scene = caught(|| Scene::new(cluster, &name, &directory.join(&name)))?;
+    caught(|| (case.play)(&scene)).map_err(|story| format!("{story}\n{}", scene.last_words()))
+}
+
+fn caught<T>(action: impl FnOnce() -> T) -> Result<T, String> {
+    panic::catch_unwind(AssertUnwindSafe(action)).map_err(|_| LAST_PANIC.with(|last| last.borrow().clone()))
+}
+
+fn tell(case: &Case, outcome: &Result<(), String>, elapsed: Duration) {
+    let verdict = if outcome.is_ok() { "ok    " } else { "FAILED" };
+    println!("{verdict} {:>4} s  {}", elapsed.as_secs(), case.title());
+}

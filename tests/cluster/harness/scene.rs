@@ -1,0 +1,451 @@
+//! What one case works with: its namespaces, its kinds, its operators, and a record of the calls that its handlers got.
+
+use std::cell::{Cell, RefCell};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::client::{Client, Watch};
+use super::cluster::{ApiServer, Cluster, admin_token, revision};
+use super::gate::Gate;
+use super::kind::Kind;
+use super::operator::{Engine, Launch, Operator};
+use super::twins::{self, Handler, Notes};
+use super::wait::{PATIENCE, eventually};
+
+/// The stage of one case.
+pub struct Scene<'c> {
+    cluster: &'c Cluster,
+    /// The namespace of the case; also the first part of its API group.
+    pub namespace: String,
+    notes: String,
+    directory: PathBuf,
+    kinds: RefCell<Vec<Kind>>,
+    operators: RefCell<Vec<Rc<Operator>>>,
+    launched: Cell<usize>,
+    /// The object that was waited for last, to be shown if that was in vain.
+    last_seen: RefCell<Option<Value>>,
+    /// An operator behind a gate that is crashed and started again when the gate shuts.
+    crashing: RefCell<Option<Crashing>>,
+}
+
+struct Crashing {
+    gate: Gate,
+    launch: Launch,
+    operator: Rc<Operator>,
+    has_crashed: bool,
+}
+
+/// One call of a handler, as it was noted down.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// When it was noted, in the order of everything that happens in the cluster.
+    pub revision: u64,
+    /// The moment in the operator's own clock.
+    pub at: jiff::Timestamp,
+    /// The handler's id.
+    pub handler: String,
+    /// The object's name.
+    pub object: String,
+    /// The object's namespace; empty if there is none.
+    pub namespace: String,
+    /// Which engine made the call: `kopfd` or `kopf`.
+    pub engine: String,
+    /// The number of earlier attempts; 0 for events.
+    pub retry: u64,
+    /// The cause; for events the type of the event.
+    pub reason: String,
+    /// The old state, the new state, and the difference between them.
+    pub change: [Value; 3],
+}
+
+/// One version of an object, as a watch showed it.
+#[derive(Debug, Clone)]
+pub struct Version {
+    /// When it was written.
+    pub revision: u64,
+    /// The object; nothing if this is its end.
+    pub object: Option<Value>,
+}
+
+impl<'c> Scene<'c> {
+    /// Sets the stage: a namespace, a namespace for notes, and an empty directory.
+    pub fn new(cluster: &'c Cluster, name: &str, directory: &Path) -> Self {
+        let scene = Self {
+            cluster,
+            namespace: name.to_owned(),
+            notes: format!("notes-of-{name}"),
+            directory: directory.to_owned(),
+            kinds: RefCell::default(),
+            operators: RefCell::default(),
+            launched: Cell::new(0),
+            last_seen: RefCell::default(),
+            crashing: RefCell::default(),
+        };
+        if directory.exists() {
+            fs::remove_dir_all(directory).expect("the files of an earlier run can be removed");
+        }
+        fs::create_dir_all(directory).expect("the directory of the case can be made");
+        scene.make_namespace(&scene.namespace);
+        scene.make_namespace(&scene.notes);
+        scene
+    }
+
+    /// Returns the cluster that all cases share.
+    pub fn cluster(&self) -> &'c Cluster {
+        self.cluster
+    }
+
+    /// Returns the client with all rights.
+    pub fn client(&self) -> &'c Client {
+        self.cluster.client()
+    }
+
+    /// Returns the directory of the case.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Makes a namespace.
+    pub fn make_namespace(&self, name: &str) {
+        self.client().ensure("/api/v1/namespaces", &json!({"metadata": {"name": name}}));
+    }
+
+    /// Returns a namespaced kind with a status subresource in the group of the case, not installed yet.
+    pub fn own_kind(&self) -> Kind {
+        Kind::of_group(&format!("{}.kopfd.test", self.namespace))
+    }
+
+    /// Installs the usual kind.
+    pub fn thing(&self) -> Kind {
+        let kind = self.own_kind();
+        self.install(&kind);
+        kind
+    }
+
+    /// Installs a kind and waits until objects can be made.
+    pub fn install(&self, kind: &Kind) {
+        let (path, definition) = kind.definition();
+        self.client().ensure(path, &definition);
+        eventually(&format!("{} is served", kind.selector()), PATIENCE, || {
+            self.client().request("GET", &kind.collection(&self.namespace), "application/json", None).ok()
+        });
+        self.kinds.borrow_mut().push(kind.clone());
+    }
+
+    /// Starts the engine under test with handlers for a kind, in the namespace of the case.
+    pub fn operator(&self, kind: &Kind, handlers: &[Handler]) -> Rc<Operator> {
+        self.operator_of(Engine::under_test(), kind, handlers)
+    }
+
+    /// Starts a certain engine with handlers for a kind, in the namespace of the case.
+    pub fn operator_of(&self, engine: Engine, kind: &Kind, handlers: &[Handler]) -> Rc<Operator> {
+        let launch = self.launch(engine, std::slice::from_ref(kind), handlers);
+        self.start(&launch)
+    }
+
+    /// Writes the files of an operator, and returns how to start it in the namespace of the case.
+    pub fn launch(&self, engine: Engine, kinds: &[Kind], handlers: &[Handler]) -> Launch {
+        let url = self.cluster.api_server().url();
+        let notes = Notes { namespace: &self.notes, url: &url, token: admin_token() };
+        let number = self.launched.replace(self.launched.get() + 1);
+        let directory = self.directory.join(format!("operator-{number}"));
+        fs::create_dir_all(&directory).expect("the directory of an operator can be made");
+        write(&directory.join("operator.yaml"), &twins::manifest(&self.namespace, kinds, handlers));
+        write(&directory.join("twin.rhai"), &twins::script(&notes));
+        write(&directory.join("twin.py"), &twins::python(kinds, handlers, &notes));
+        Launch {
+            engine,
+            source: if engine == Engine::Kopf { directory.join("twin.py") } else { directory },
+            kubeconfig: self.cluster.api_server().kubeconfig(),
+            namespaces: vec![self.namespace.clone()],
+            log: self.log_path(engine),
+        }
+    }
+
+    /// Returns how to start kopfd with a manifest that is not of the suite's making, in the namespace of the case.
+    pub fn launch_source(&self, manifest: &Path) -> Launch {
+        Launch {
+            engine: Engine::Kopfd,
+            source: manifest.to_owned(),
+            kubeconfig: self.cluster.api_server().kubeconfig(),
+            namespaces: vec![self.namespace.clone()],
+            log: self.log_path(Engine::Kopfd),
+        }
+    }
+
+    /// Starts an operator. If it ends by itself, the next wait of the case fails at once.
+    pub fn start(&self, launch: &Launch) -> Rc<Operator> {
+        let operator = Rc::new(Operator::start(self.cluster.tools(), launch));
+        self.operators.borrow_mut().push(Rc::clone(&operator));
+        operator
+    }
+
+    /// Ends an operator as a crash would. Gives the server a moment to finish what the operator had already sent.
+    pub fn kill(&self, operator: &Rc<Operator>) {
+        operator.kill();
+        self.operators.borrow_mut().retain(|other| !Rc::ptr_eq(other, operator));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+
+    /// Starts an operator that is crashed as soon as the server has done its n-th write, and then started again.
+    ///
+    /// The crash happens while the case waits for something, whatever that is.
+    pub fn start_and_crash_after(&self, launch: &Launch, writes: usize) {
+        let gate = Gate::open(self.client(), writes);
+        let launch = Launch { kubeconfig: gate.kubeconfig(&self.directory), ..launch.clone() };
+        let operator = self.start(&launch);
+        self.crashing.replace(Some(Crashing { gate, launch, operator, has_crashed: false }));
+    }
+
+    /// Ends that operator, and tells whether it came to the crash.
+    pub fn end_crashing(&self) -> bool {
+        let crashing = self.crashing.take().expect("an operator was started to be crashed");
+        self.kill(&crashing.operator);
+        crashing.has_crashed
+    }
+
+    fn crash_if_due(&self) {
+        let mut crashing = self.crashing.borrow_mut();
+        let Some(crashing) = crashing.as_mut().filter(|crashing| crashing.gate.is_shut()) else { return };
+        self.kill(&crashing.operator);
+        crashing.gate.reopen();
+        crashing.operator = self.start(&crashing.launch);
+        crashing.has_crashed = true;
+    }
+
+    /// Ends an operator as its user would.
+    pub fn stop(&self, operator: &Rc<Operator>) {
+        operator.must_run();
+        let status = operator.stop();
+        self.operators.borrow_mut().retain(|other| !Rc::ptr_eq(other, operator));
+        assert!(status.success(), "{:?} stops without an error on SIGTERM, not with {status}", operator.engine());
+    }
+
+    /// Waits until something is so, and fails early if an operator has ended by itself.
+    pub fn eventually<T>(&self, what: &str, probe: impl FnMut() -> Option<T>) -> T {
+        self.eventually_within(PATIENCE, what, probe)
+    }
+
+    /// The same with another limit.
+    pub fn eventually_within<T>(&self, within: Duration, what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+        eventually(what, within, || {
+            self.crash_if_due();
+            self.operators.borrow().iter().for_each(|operator| operator.must_run());
+            probe()
+        })
+    }
+
+    /// Creates an object with a spec.
+    pub fn create(&self, kind: &Kind, name: &str, spec: Value) -> Value {
+        self.create_in(&self.namespace, kind, name, spec)
+    }
+
+    /// Creates an object in a certain namespace.
+    pub fn create_in(&self, namespace: &str, kind: &Kind, name: &str, spec: Value) -> Value {
+        let object = json!({"apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"name": name}, "spec": spec});
+        self.client().create(&kind.collection(namespace), &object)
+    }
+
+    /// Returns an object, or nothing.
+    pub fn get(&self, kind: &Kind, name: &str) -> Option<Value> {
+        self.client().get(&kind.path(&self.namespace, name))
+    }
+
+    /// Changes an object by a merge patch.
+    pub fn merge(&self, kind: &Kind, name: &str, patch: Value) -> Value {
+        self.client().merge(&kind.path(&self.namespace, name), &patch)
+    }
+
+    /// Asks for the deletion of an object.
+    pub fn delete(&self, kind: &Kind, name: &str) {
+        self.client().delete(&kind.path(&self.namespace, name));
+    }
+
+    /// Waits until an object fulfils a condition, and returns it.
+    pub fn object(&self, kind: &Kind, name: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        self.eventually(&format!("{name} {what}"), || {
+            let object = self.get(kind, name);
+            self.last_seen.replace(object.clone());
+            object.filter(&condition)
+        })
+    }
+
+    /// Waits until an object is handled: its last-handled state is stored, and no progress is left on it.
+    pub fn handled(&self, kind: &Kind, name: &str) -> Value {
+        self.object(kind, name, "is handled", is_handled);
+        self.at_rest(kind, name)
+    }
+
+    /// Waits until an object is handled with its present spec.
+    pub fn handled_again(&self, kind: &Kind, name: &str) -> Value {
+        self.object(kind, name, "is handled with its newest spec", |object| {
+            is_handled(object) && last_handled(object).is_some_and(|essence| essence["spec"] == object["spec"])
+        });
+        self.at_rest(kind, name)
+    }
+
+    /// Returns an object that nobody has changed for a moment: the status is written after the rest.
+    fn at_rest(&self, kind: &Kind, name: &str) -> Value {
+        let last = Cell::new(0);
+        self.eventually(&format!("{name} is at rest"), || {
+            let object = self.get(kind, name)?;
+            (last.replace(revision(&object)) == revision(&object)).then_some(object)
+        })
+    }
+
+    /// Waits until an object is gone.
+    pub fn gone(&self, kind: &Kind, name: &str) {
+        self.eventually(&format!("{name} is gone"), || self.get(kind, name).is_none().then_some(()));
+    }
+
+    /// Returns all calls so far, in their order.
+    pub fn calls(&self) -> Vec<Call> {
+        let mut calls: Vec<Call> =
+            self.client().list(&format!("/api/v1/namespaces/{}/configmaps", self.notes)).iter().map(Call::of).collect();
+        calls.sort_by_key(|call| call.revision);
+        calls
+    }
+
+    /// Returns the calls for one object as `handler#retry`, in their order.
+    pub fn calls_of(&self, object: &str) -> Vec<String> {
+        self.calls().iter().filter(|call| call.object == object).map(Call::short).collect()
+    }
+
+    /// Waits until the calls for an object are exactly these, and fails at once if there are others.
+    pub fn expect_calls(&self, object: &str, expected: &[&str]) {
+        self.eventually(&format!("the calls for {object} are {expected:?}"), || {
+            let calls = self.calls_of(object);
+            let begin_alike = calls.len() <= expected.len() && calls.iter().zip(expected).all(|(call, expected)| call == expected);
+            assert!(begin_alike, "the calls for {object} are {calls:?}, not {expected:?}");
+            (calls.len() == expected.len()).then_some(())
+        });
+    }
+
+    /// Waits a while in which nothing may happen, and checks that the calls for an object are still these.
+    pub fn expect_no_more_calls(&self, object: &str, expected: &[&str]) {
+        std::thread::sleep(Duration::from_secs(2));
+        assert_eq!(self.calls_of(object), expected, "the calls for {object} after a while");
+    }
+
+    /// Makes an object and waits until it is handled: from then on the operator works and sees what happens.
+    pub fn wait_for_operator(&self, kind: &Kind) {
+        let name = format!("beacon-{}", self.launched.get());
+        self.create(kind, &name, json!({}));
+        self.eventually("the operator handles its first object", || (!self.calls_of(&name).is_empty()).then_some(()));
+    }
+
+    /// Begins to collect the versions of all objects of a kind in the namespace of the case.
+    pub fn record(&self, kind: &Kind) -> Record {
+        let collection = kind.collection(&self.namespace);
+        let list = self.client().request("GET", &collection, "application/json", None).expect("the kind can be listed");
+        Record { watch: self.client().watch(&collection, &revision(&list).to_string()) }
+    }
+
+    /// Returns the object that was waited for last, and the last lines of every operator of the case.
+    pub fn last_words(&self) -> String {
+        let object = self.last_seen.borrow().as_ref().map(|object| format!("--- the last object\n{object}"));
+        let files = fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path());
+        let logs = files.filter(|path| path.extension().is_some_and(|extension| extension == "log")).map(|path| {
+            let log = fs::read_to_string(&path).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            format!("--- the end of {}\n{}", path.display(), lines[lines.len().saturating_sub(15)..].join("\n"))
+        });
+        object.into_iter().chain(logs).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Returns an API server of the case's own on the shared etcd.
+    pub fn api_server(&self) -> ApiServer {
+        self.cluster.another_api_server(&format!("api-server-of-{}", self.namespace))
+    }
+
+    fn log_path(&self, engine: Engine) -> PathBuf {
+        self.directory.join(match engine {
+            Engine::Kopfd => "kopfd.log",
+            Engine::Kopf => "kopf.log",
+        })
+    }
+}
+
+impl Drop for Scene<'_> {
+    // The operators end with the case. The namespaces end with the cluster; only kinds cost the servers something.
+    fn drop(&mut self) {
+        self.operators.borrow().iter().for_each(|operator| operator.kill());
+    }
+}
+
+/// The versions of objects, collected by a watch.
+pub struct Record {
+    watch: Watch,
+}
+
+impl Record {
+    /// Returns the versions of one object so far, in their order.
+    pub fn versions(&self, name: &str) -> Vec<Version> {
+        let is_named = |event: &&Value| event["object"]["metadata"]["name"] == name;
+        self.watch.events().iter().filter(is_named).map(Version::of).collect()
+    }
+}
+
+impl Version {
+    fn of(event: &Value) -> Self {
+        let object = &event["object"];
+        Self { revision: revision(object), object: (event["type"] != "DELETED").then(|| object.clone()) }
+    }
+}
+
+impl Call {
+    /// Returns the handler and the number of earlier attempts.
+    pub fn short(&self) -> String {
+        format!("{}#{}", self.handler, self.retry)
+    }
+
+    fn of(config_map: &Value) -> Self {
+        let text = |key: &str| config_map["data"][key].as_str().unwrap_or_default().to_owned();
+        let parsed = |key: &str| serde_json::from_str(&text(key)).unwrap_or(Value::Null);
+        Self {
+            revision: revision(config_map),
+            at: text("at").parse().unwrap_or_else(|error| panic!("the time of a call {:?}: {error}", text("at"))),
+            handler: text("handler"),
+            object: text("object"),
+            namespace: text("namespace"),
+            engine: text("engine"),
+            retry: text("retry").parse().unwrap_or(0),
+            reason: if text("reason").is_empty() { text("type") } else { text("reason") },
+            change: [parsed("old"), parsed("new"), parsed("diff")],
+        }
+    }
+}
+
+/// Returns the last-handled state that is stored on an object.
+pub fn last_handled(object: &Value) -> Option<Value> {
+    let text = object["metadata"]["annotations"]["kopf.zalando.org/last-handled-configuration"].as_str()?;
+    Some(serde_json::from_str(text).expect("the stored state is JSON"))
+}
+
+/// Returns the progress of a handler that is stored on an object.
+pub fn progress(object: &Value, handler: &str) -> Option<Value> {
+    let text = object["metadata"]["annotations"][format!("kopf.zalando.org/{handler}")].as_str()?;
+    Some(serde_json::from_str(text).expect("the stored progress is JSON"))
+}
+
+/// Tells whether the last-handled state is stored and no other annotation of the engine is left.
+pub fn is_handled(object: &Value) -> bool {
+    let Some(annotations) = object["metadata"]["annotations"].as_object() else { return false };
+    let mut ours = annotations.keys().filter_map(|key| key.strip_prefix("kopf.zalando.org/"));
+    let stored = annotations.contains_key("kopf.zalando.org/last-handled-configuration");
+    stored && ours.all(|key| key == "last-handled-configuration" || key == "kopf-managed" || key == "touch-dummy")
+}
+
+/// Tells whether the engine's finalizer is on an object.
+pub fn has_finalizer(object: &Value) -> bool {
+    let ours = "kopf.zalando.org/KopfFinalizerMarker";
+    object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == ours))
+}
+
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+}

@@ -1,0 +1,158 @@
+//! The client over a real connection: credentials, plug-ins, broken streams, and a server that is not there.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use kopfd::cluster::{Client, Error, LoginError, Networking, Options, Repeat, Request, Seen, Sink, Watcher, Watching};
+use kopfd::kit::{Clock, Stop, Tasks};
+use kopfd::object::Resource;
+use parking_lot::Mutex;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+/// Takes only the token `good`, and writes down what it is asked.
+#[derive(Clone, Default)]
+struct Server {
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    /// Serves as long as the tasks live, and returns the address.
+    async fn start(&self, tasks: &mut Tasks<()>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(Self::answer).with_state(self.clone());
+        tasks.spawn("server", async move { axum::serve(listener, router).await.unwrap() });
+        address
+    }
+
+    #[expect(clippy::unused_async, reason = "handlers are asynchronous")]
+    async fn answer(State(server): State<Self>, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
+        let header = |name: &str| headers.get(name).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
+        if header("authorization") != "Bearer good" {
+            return StatusCode::UNAUTHORIZED.into_response();
+        }
+        let query = query.unwrap_or_default();
+        server.asked.lock().push(format!("{} {} {query}", header("user-agent"), header("accept-encoding")));
+        if !query.contains("watch=true") {
+            return r#"{"metadata":{"resourceVersion":"10"},"items":[{"metadata":{"name":"a","uid":"a"}}]}"#.into_response();
+        }
+        let name = if query.contains("resourceVersion=10") { "b" } else { "c" };
+        let event = format!(r#"{{"type":"ADDED","object":{{"metadata":{{"name":"{name}","uid":"{name}","resourceVersion":"11"}}}}}}"#);
+        let chunks = [Ok(event + "\n{\"type\":\"ADD"), Err(std::io::Error::other("broken"))];
+        let chunks = futures::stream::iter(chunks).then(|chunk| async {
+            // The server sends what it has when there is nothing more at the moment.
+            tokio::task::yield_now().await;
+            chunk
+        });
+        Body::from_stream(chunks).into_response()
+    }
+}
+
+/// Writes a kubeconfig whose user has these credentials.
+fn kubeconfig(directory: &TempDir, server: &str, user: &str) -> Options {
+    let path = directory.path().join("config");
+    let text = format!(
+        "{{current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], clusters: [{{name: c, cluster: {{server: '{server}'}}}}], users: [{{name: u, user: {user}}}]}}"
+    );
+    std::fs::write(&path, text).unwrap();
+    let networking = Networking { error_backoffs: vec![Duration::from_millis(10)], ..Networking::default() };
+    Options { kubeconfig: Some(path), networking, ..Options::default() }
+}
+
+fn token_file(directory: &TempDir, token: &str) -> String {
+    let path = directory.path().join("token");
+    std::fs::write(&path, token).unwrap();
+    format!("{{tokenFile: '{}'}}", Path::new(&path).display())
+}
+
+async fn client(options: Options) -> Client {
+    Client::connect(options, Clock::system()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_token_that_was_rotated_is_read_again() {
+    let (server, mut tasks, directory) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
+    let address = server.start(&mut tasks).await;
+    let user = token_file(&directory, "old");
+    let client = client(kubeconfig(&directory, &address, &user)).await;
+    assert!(matches!(client.request(&Request::get("/api")).await, Err(Error::Login(LoginError::Refused))));
+    token_file(&directory, "good");
+    // The failed login is not tried again at once, so a new client stands for a later time.
+    let client = self::client(kubeconfig(&directory, &address, &user)).await;
+    token_file(&directory, "old");
+    assert_eq!(client.request(&Request::get("/api?x=1")).await.unwrap().status, 200);
+    assert_eq!(*server.asked.lock(), [format!("kopfd/{}  x=1", env!("CARGO_PKG_VERSION"))]);
+}
+
+#[tokio::test]
+async fn refused_credentials_are_replaced_at_once() {
+    let (server, mut tasks, directory) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
+    let address = server.start(&mut tasks).await;
+    let user = token_file(&directory, "old");
+    let client = client(kubeconfig(&directory, &address, &user)).await;
+    token_file(&directory, "good");
+    assert_eq!(client.request(&Request::get("/api")).await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_plug_in_brings_the_token() {
+    let (server, mut tasks, directory) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
+    let address = server.start(&mut tasks).await;
+    let script = r#"echo '{\"status\": {\"token\": \"good\"}}'"#;
+    let user =
+        format!("{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: [-c, \"{script}\"], interactiveMode: Never}}}}");
+    let client = client(kubeconfig(&directory, &address, &user)).await;
+    assert_eq!(client.request(&Request::get("/api")).await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_was_surely_not_reached() {
+    let directory = TempDir::new().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let client = client(kubeconfig(&directory, &address, "{token: good}")).await;
+    let request = Request::new(http::Method::POST, "/api").repeated(Repeat::Unreached);
+    assert!(matches!(client.request(&request).await, Err(Error::Connect(_))));
+}
+
+struct Names(mpsc::Sender<String>);
+
+impl Sink for Names {
+    async fn seen(&mut self, seen: Seen<'_>) {
+        let _ = self.0.send(seen.head.name().to_owned()).await;
+    }
+
+    async fn listed(&mut self) {}
+}
+
+#[tokio::test]
+async fn a_broken_watch_goes_on_from_where_it_was() {
+    let (server, mut tasks, directory) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
+    let address = server.start(&mut tasks).await;
+    let options = Options { watching: Watching::default(), ..kubeconfig(&directory, &address, "{token: good}") };
+    let resource = Resource { version: "v1".into(), plural: "pods".into(), kind: "Pod".into(), namespaced: true, ..Resource::default() };
+    let mut watcher = Watcher::new(client(options).await, resource, None).unwrap();
+    let (sender, mut names) = mpsc::channel(1);
+    tasks.spawn("watcher", async move { watcher.run(&mut Names(sender), &Stop::new()).await });
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        let name = tokio::time::timeout(Duration::from_secs(10), names.recv()).await.unwrap();
+        seen.push(name.unwrap());
+    }
+    assert_eq!(seen, ["a", "b", "c"]);
+    let asked = server.asked.lock();
+    assert!(asked[1].contains(" identity watch=true"), "{}", asked[1]);
+    assert!(asked[2].ends_with("resourceVersion=11"), "{}", asked[2]);
+}

@@ -1,0 +1,64 @@
+//! What is told before anything runs.
+
+use kopfd::script::{Limits, Threads};
+
+use crate::endings::returned;
+use crate::world::{Operator, in_virtual_time};
+
+fn problems(operator: Operator) -> Vec<String> {
+    let started = in_virtual_time(async { operator.start_on(Threads::Current).await.err() });
+    started.expect("there is something wrong").into_iter().map(|problem| problem.text).collect()
+}
+
+#[test]
+fn wrong_scripts_are_not_installed() {
+    for (operator, part) in [
+        (Operator::new("fn f(nmae) {}").binds("f", Limits::default()), "unknown parameter `nmae`"),
+        (Operator::new("fn g() {}").binds("f", Limits::default()), "no function `f`"),
+        (Operator::new("private fn f() {}").binds("f", Limits::default()), "private"),
+        (Operator::new("fn f() {} fn f(name) {}").binds("f", Limits::default()), "several functions"),
+        (Operator::new("fn f( {}").binds("f", Limits::default()), ""),
+        (Operator::new("").runs("let x = ;"), ""),
+        (Operator::new("").asks("let x = 1", false), ""),
+        (Operator::new("import \"missing\" as m;").runs("1"), "missing"),
+        (Operator::new("import \"../up\" as m;").runs("1"), "`..`"),
+        (Operator::new("loop {}").runs("1"), "operations"),
+        (Operator::new("sleep(1);").runs("1"), "not available in the top level"),
+        (Operator::new("throw \"no\";").runs("1"), "no"),
+    ] {
+        let told = problems(operator);
+        assert!(told.iter().any(|text| text.contains(part)), "{part}: {told:?}");
+    }
+}
+
+#[test]
+fn a_circle_of_imports_is_shown() {
+    let operator = Operator::new("import \"lib/b\" as b;")
+        .with_file("lib/b.rhai", "import \"./c\" as c;")
+        .with_file("lib/c.rhai", "import \"main\" as m;");
+    let told = problems(operator.runs("1")).join("\n");
+    assert!(told.contains("main.rhai -> lib/b.rhai -> lib/c.rhai -> main"), "{told}");
+}
+
+#[test]
+fn files_see_their_constants_and_imports() {
+    in_virtual_time(async {
+        let main = "import \"lib/util\" as util; const BASE = 10; fn f(spec) { return util::plus(BASE, spec.size); }";
+        let util = "import \"./more\" as more; const ONE = 1; fn plus(a, b) { a + b + ONE + more::two() }";
+        let operator = Operator::new(main).with_file("lib/util.rhai", util).with_file("lib/more.rhai", "fn two() { 2 }");
+        let world = operator.binds("f", Limits::default()).runs("return BASE + util::plus(1, 1);").start().await;
+        assert_eq!(returned(world.call(0).await), 16);
+        assert_eq!(returned(world.call(1).await), 15);
+    });
+}
+
+#[test]
+fn kwargs_are_everything() {
+    in_virtual_time(async {
+        let world = Operator::new("fn f(kwargs) { return [kwargs.name, kwargs.spec.size, kwargs.retry]; }")
+            .binds("f", Limits::default())
+            .start()
+            .await;
+        assert_eq!(returned(world.call(0).await), serde_json::json!(["obj", 3, 0]));
+    });
+}

@@ -1,0 +1,210 @@
+//! A small world for scripts: one operator, one object, a host in virtual time.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kopfd::handling::progress::BrokenRecord;
+use kopfd::handling::{Candidate, Change, Filters, Handler, Lifecycle, On, Policy, Predicate, Reason, Record, Records, Verdict};
+use kopfd::kit::{Clock, Stop};
+use kopfd::object::{Body, Patch, Resource, Sighting};
+use kopfd::script::declaration::Place;
+use kopfd::script::{
+    Arguments, Binding, BindingKind, Call, Code, Declaration, Evaluation, Expression, Host, Installed, Limits, Options, Problem, Program,
+    Returned, Subhandling, Threads,
+};
+use serde_json::{Value, json};
+use tokio::task::LocalSet;
+
+pub const START: &str = "2020-01-01T00:00:00Z";
+
+/// An operator that is being written.
+pub struct Operator {
+    folder: tempfile::TempDir,
+    pub declaration: Declaration,
+}
+
+impl Operator {
+    /// Returns an operator whose `main.rhai` has this text.
+    pub fn new(main: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let declaration = Declaration { root: folder.path().to_owned(), operator: "kopfd".into(), ..Declaration::default() };
+        Self { folder, declaration }.with_file("main.rhai", main)
+    }
+
+    pub fn with_file(self, name: &str, text: &str) -> Self {
+        let path: PathBuf = self.folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+        self
+    }
+
+    /// Binds a function of `main.rhai`, with these limits.
+    pub fn binds(mut self, name: &str, limits: Limits) -> Self {
+        let code = Code::Function { file: "main.rhai".into(), name: name.into() };
+        self.declaration.bindings.push(binding(name, code, limits));
+        self
+    }
+
+    /// Binds a text of the manifest, which begins at line 10, column 8.
+    pub fn runs(mut self, text: &str) -> Self {
+        let place = Place { file: "operator.yaml".into(), line: 10, column: 8 };
+        let code = Code::Inline { text: text.into(), place, file: Some("main.rhai".into()) };
+        self.declaration.bindings.push(binding("inline", code, Limits::default()));
+        self
+    }
+
+    pub fn asks(mut self, text: &str, has_value: bool) -> Self {
+        let place = Place { file: "operator.yaml".into(), line: 20, column: 12 };
+        let (kind, file) = (BindingKind::Change, Some("main.rhai".into()));
+        self.declaration.expressions.push(Expression { text: text.into(), place, kind, has_value, file, is_delay: false });
+        self
+    }
+
+    pub async fn start(self) -> World {
+        self.start_on(Threads::Current).await.unwrap()
+    }
+
+    pub async fn start_on(self, threads: Threads) -> Result<World, Vec<Problem>> {
+        let clock = Clock::starting_at(START.parse().unwrap());
+        let host = Host::start(Options { threads, clock: clock.clone(), ..Options::default() }).unwrap();
+        let program = Program::load(self.declaration.clone())?;
+        let installed = host.install(Arc::new(program)).await?;
+        Ok(World {
+            host: Arc::new(host),
+            installed: Arc::new(installed),
+            clock,
+            records: Arc::default(),
+            body: object(),
+            _folder: self.folder,
+        })
+    }
+}
+
+fn binding(id: &str, code: Code, limits: Limits) -> Binding {
+    Binding { id: id.into(), code, kind: BindingKind::Change, limits, place: Place::default(), param: Value::Null }
+}
+
+/// The object that is handled.
+pub fn object() -> Value {
+    json!({
+        "apiVersion": "example.com/v1", "kind": "Example",
+        "metadata": {"name": "obj", "namespace": "ns", "uid": "u-1", "labels": {"app": "web", "tier": "db"}},
+        "spec": {"size": 3, "name": "x", "none": null, "list": [1, 2, {"a": "b"}], "nested": {"deep": {"leaf": true}}},
+    })
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Stored(pub BTreeMap<String, Record>);
+
+impl Records for Stored {
+    fn record(&self, id: &str) -> Result<Option<Record>, BrokenRecord> {
+        Ok(self.0.get(id).cloned())
+    }
+}
+
+pub struct World {
+    pub host: Arc<Host>,
+    pub installed: Arc<Installed>,
+    pub clock: Clock,
+    pub records: Arc<Stored>,
+    pub body: Value,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    pub fn arguments(&self) -> Arguments {
+        let essence = json!({"spec": self.body["spec"]});
+        Arguments {
+            resource: Arc::new(Resource {
+                group: "example.com".into(),
+                version: "v1".into(),
+                plural: "examples".into(),
+                ..Resource::default()
+            }),
+            body: Body::from(self.body.clone()),
+            sighting: Sighting::Added,
+            reason: Some(Reason::Create),
+            change: Arc::new(Change::between(None, Some(essence))),
+            memo: "u-1".into(),
+        }
+    }
+
+    pub fn a_call(&self, target: usize) -> Call {
+        let started: Timestamp = START.parse().unwrap();
+        Call {
+            target,
+            arguments: self.arguments(),
+            patch: Patch::default(),
+            retry: 0,
+            started,
+            param: Value::Null,
+            subhandling: Some(Subhandling {
+                parent: Arc::new(handler("parent")),
+                records: Arc::clone(&self.records) as Arc<dyn Records>,
+                purpose: Reason::Create,
+                lifecycle: Lifecycle::AllAtOnce,
+                default_backoff: 60.0,
+            }),
+            stop: Stop::new(),
+            span: tracing::Span::none(),
+        }
+    }
+
+    pub async fn call(&self, target: usize) -> Returned {
+        self.host.call(&self.installed, self.a_call(target)).await
+    }
+
+    pub async fn ask(&self, number: usize, candidate: Candidate) -> Result<bool, String> {
+        self.host.evaluate(&self.installed, &self.arguments(), Evaluation { predicate: Predicate(number), candidate }).await
+    }
+}
+
+pub fn handler(id: &str) -> Handler {
+    Handler {
+        id: id.into(),
+        function: id.into(),
+        target: 0,
+        on: On::Create,
+        selectors: Vec::new(),
+        field: None,
+        filters: Filters::default(),
+        policy: Policy::default(),
+        param: Value::Null,
+    }
+}
+
+/// Runs something in virtual time, with a place for scripts.
+pub fn in_virtual_time<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    LocalSet::new().block_on(&runtime, test)
+}
+
+/// Runs the body of a handler, and returns what came of it.
+pub fn run(text: &str) -> Returned {
+    in_virtual_time(async { Operator::new("const LIMIT = 5; fn double(x) { x * 2 }").runs(text).start().await.call(0).await })
+}
+
+/// Runs the body of a handler, and returns its result.
+pub fn result(text: &str) -> Value {
+    match run(text).verdict {
+        Verdict::Returned(result) => result.unwrap_or_default(),
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+/// Runs the body of a handler, and returns the patch.
+pub fn patch(text: &str) -> Value {
+    let returned = run(text);
+    assert!(matches!(returned.verdict, Verdict::Returned(_)), "{text}: {:?}", returned.verdict);
+    Value::Object(returned.patch.merge)
+}
+
+/// Runs the body of a handler, and returns the text of its failure.
+pub fn failure(text: &str) -> String {
+    match run(text).verdict {
+        Verdict::Failed { text, .. } => text,
+        other => panic!("{text}: {other:?}"),
+    }
+}
