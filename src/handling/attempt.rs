@@ -178,3 +178,67 @@ impl LookAhead<'_> {
         timeout.or_else(|| policy.retries.filter(|retries| self.record.retries + 1 >= *retries).map(Limit::Retries))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handling::{On, Policy};
+
+    /// The outcome of a verdict, one attempt and ten seconds after the start.
+    fn judged(on: On, policy: Policy, verdict: Verdict) -> (Outcome, String) {
+        let handler = Handler { policy, ..Handler::simple("fn", on) };
+        let record = Record { retries: 1, ..Record::fresh(Timestamp::UNIX_EPOCH, None) };
+        let (outcome, telling) = judge(&handler, &record, verdict, Timestamp::from_second(10).unwrap(), 60.0);
+        (outcome, telling.text)
+    }
+
+    fn failed() -> Verdict {
+        Verdict::Failed { text: "boom".into(), representation: "Error('boom')".into(), trace: None }
+    }
+
+    #[test]
+    fn an_ignored_error_is_a_success_without_a_message() {
+        let (outcome, text) = judged(On::Event, Policy::default(), failed());
+        assert_eq!(outcome, Outcome { is_final: true, ..Outcome::default() });
+        assert_eq!(text, "Handler 'fn' failed with an exception and will ignore it: boom");
+    }
+
+    #[test]
+    fn the_next_attempt_is_foreseen_by_time_before_retries() {
+        let policy = Policy { retries: Some(2), timeout: Some(70.0), ..Policy::default() };
+        let (outcome, text) = judged(On::Create, policy.clone(), failed());
+        assert!(outcome.is_final && text.contains("would time out in 70 seconds"), "{text}");
+        let (_, text) = judged(On::Create, Policy { timeout: None, ..policy }, failed());
+        assert!(text.contains("would exceed 2 retries"), "{text}");
+    }
+
+    #[test]
+    fn a_parent_waits_for_its_sub_handlers_whatever_its_limits() {
+        let policy = Policy { retries: Some(2), timeout: Some(10.0), ..Policy::default() };
+        let (outcome, _) = judged(On::Create, policy, Verdict::Unfinished { delay: 0.0 });
+        assert_eq!(outcome, Outcome { delay: Some(0.0), error: Some("None".into()), ..Outcome::default() });
+    }
+
+    #[test]
+    fn what_happens_next_is_told_beside_kopfs_own_words() {
+        let handler = Handler::simple("fn", On::Create);
+        let record = Record::fresh(Timestamp::UNIX_EPOCH, None);
+        let verdict = Verdict::Temporary { text: Some("not there yet".into()), delay: Some(10.0) };
+        let (_, telling) = judge(&handler, &record, verdict, Timestamp::UNIX_EPOCH, 60.0);
+        assert_eq!(telling.to_string(), "Handler 'fn' failed temporarily: not there yet. Will retry in 10 seconds.");
+    }
+
+    #[test]
+    fn neither_zero_retries_nor_zero_time_allow_any_call() {
+        let check = |policy| {
+            check_limits(
+                &Handler { policy, ..Handler::simple("fn", On::Create) },
+                &Record::fresh(Timestamp::UNIX_EPOCH, None),
+                Timestamp::UNIX_EPOCH,
+            )
+        };
+        assert!(check(Policy { retries: Some(0), ..Policy::default() }).is_some());
+        assert!(check(Policy { timeout: Some(0.0), ..Policy::default() }).is_some());
+        assert!(check(Policy { retries: Some(1), timeout: Some(1.0), ..Policy::default() }).is_none());
+    }
+}

@@ -85,3 +85,112 @@ fn essence_to_store(change: &Change) -> Option<Value> {
     let is_stored = change.old.as_ref().is_some_and(|old| equality::equal(old, new));
     (!is_stored).then(|| new.clone())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handling::progress::{BrokenRecord, Records};
+    use crate::handling::{Answers, Cause, Handler, Lifecycle, On, Reason, plan};
+    use crate::object::Body;
+    use serde_json::json;
+
+    /// What is stored, by ids.
+    #[derive(Default)]
+    struct Stored(Vec<(&'static str, Record)>);
+
+    impl Records for Stored {
+        fn record(&self, id: &str) -> Result<Option<Record>, BrokenRecord> {
+            Ok(self.0.iter().find(|(stored, _)| *stored == id).map(|(_, record)| record.clone()))
+        }
+    }
+
+    fn success(result: Option<Value>) -> Outcome {
+        Outcome { is_final: true, result, ..Outcome::default() }
+    }
+
+    fn failure() -> Outcome {
+        Outcome { is_final: true, error: Some("no".into()), ..Outcome::default() }
+    }
+
+    fn retry(delay: f64) -> Outcome {
+        Outcome { delay: Some(delay), error: Some("wait".into()), ..Outcome::default() }
+    }
+
+    fn record(purpose: Reason) -> Record {
+        Record::fresh(Timestamp::UNIX_EPOCH, Some(purpose))
+    }
+
+    /// What follows for a creation, with all handlers selected, from these outcomes.
+    fn concluded(handlers: &[Handler], stored: Stored, outcomes: &[(&str, Outcome)]) -> Decision {
+        let body = Body::from(json!({"spec": {}}));
+        let change = Change::between(None, Some(json!({"spec": {}})));
+        let cause = Cause { reason: Reason::Create, initial: false, change };
+        let handlers: Vec<&Handler> = handlers.iter().collect();
+        let (records, lifecycle, now) = (&stored as &dyn Records, Lifecycle::AllAtOnce, Timestamp::UNIX_EPOCH);
+        let situation = plan::Situation { handlers: &handlers, body: &body, cause: &cause, records, lifecycle, now };
+        let plan = plan::plan(&situation, &Answers::default(), &mut |_| 0).unwrap();
+        let outcomes: Vec<_> = outcomes.iter().map(|(id, outcome)| ((*id).to_owned(), outcome.clone())).collect();
+        let owned: Vec<&str> = handlers.iter().map(|handler| handler.id.as_str()).collect();
+        conclude(plan, &outcomes, &owned, &cause.change, now)
+    }
+
+    fn creating(ids: &[&str]) -> Vec<Handler> {
+        ids.iter().map(|id| Handler::simple(id, On::Create)).collect()
+    }
+
+    #[test]
+    fn the_first_cycle_stores_the_records_of_all_who_take_part() {
+        let decision = concluded(&creating(&["a", "b"]), Stored::default(), &[("a", success(None))]);
+        let stored: Vec<&str> = decision.store.iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(stored, ["a", "b"]);
+        assert!(!decision.is_handled && decision.essence.is_none());
+        assert_eq!(decision.delays, [0.0]);
+    }
+
+    #[test]
+    fn records_that_have_not_changed_are_not_stored_again() {
+        let sleeping = Record { delayed: Some(crate::handling::Moment::after(Timestamp::UNIX_EPOCH, 30.0)), ..record(Reason::Create) };
+        let decision = concluded(&creating(&["a"]), Stored(vec![("a", sleeping)]), &[]);
+        assert!(decision.store.is_empty());
+        assert_eq!(decision.delays, [30.0]);
+    }
+
+    #[test]
+    fn failures_finish_a_cause_and_its_essence_is_stored() {
+        let decision = concluded(&creating(&["a", "b"]), Stored::default(), &[("a", failure()), ("b", success(Some(json!(0))))]);
+        assert!(decision.is_handled);
+        assert_eq!(decision.essence, Some(json!({"spec": {}})));
+        assert_eq!(decision.results, [("b".to_owned(), json!(0))]);
+        assert_eq!(decision.tellings[0].text, "Creation is processed: 1 succeeded; 1 failed.");
+    }
+
+    #[test]
+    fn a_cause_without_handlers_is_handled_and_its_essence_is_stored() {
+        let decision = concluded(&[Handler::simple("u", On::Update)], Stored::default(), &[]);
+        assert!(decision.is_handled && decision.essence.is_some() && decision.tellings.is_empty());
+    }
+
+    #[test]
+    fn of_two_handlers_with_one_id_the_last_outcome_counts_once() {
+        let handlers = [Handler::simple("a", On::Create), Handler { function: "other".into(), ..Handler::simple("a", On::Create) }];
+        let decision = concluded(&handlers, Stored::default(), &[("a", success(Some(json!(1)))), ("a", retry(5.0))]);
+        let [(_, stored)] = &decision.store[..] else { panic!("there is one record") };
+        assert_eq!((stored.retries, stored.success, decision.delays.as_slice()), (1, false, &[5.0][..]));
+        assert!(decision.results.is_empty());
+    }
+
+    #[test]
+    fn a_null_against_an_absent_key_is_no_difference_but_another_essence() {
+        let change = |old: Value, new: Value| Change::between(Some(old), Some(new));
+        assert_eq!(essence_to_store(&change(json!({"a": 1}), json!({"a": true}))), None);
+        let nulled = change(json!({}), json!({"a": null}));
+        assert!(nulled.diff.is_empty() && essence_to_store(&nulled).is_some());
+    }
+
+    #[test]
+    fn everything_below_a_handler_is_purged_with_it() {
+        let parent = Record { subrefs: vec!["a/s".into(), "a/s/t".into()], ..record(Reason::Create) };
+        let decision = concluded(&creating(&["a"]), Stored(vec![("a", parent)]), &[("a", success(None))]);
+        assert!(["a", "a/s", "a/s/t"].iter().all(|id| decision.purge.iter().any(|purged| purged == id)));
+    }
+}

@@ -218,3 +218,84 @@ fn passes_change(handler: &Handler, view: View<'_>, predicates: &dyn Predicates)
 fn passes_when(handler: &Handler, predicates: &dyn Predicates) -> Result<bool, Unsettled> {
     handler.filters.when.map_or(Ok(true), |predicate| ask(predicates, predicate, Candidate::Whole))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handling::{Filters, On};
+    use serde_json::json;
+
+    /// Returns a handler with a field, and filters.
+    fn handler(on: On, filters: Filters) -> Handler {
+        Handler { field: Some(FieldPath::dotted("spec.x")), filters, ..Handler::simple("fn", on) }
+    }
+
+    /// Whether a handler matches a change of `spec.x`; an absent side has no spec.
+    fn matched(handler: &Handler, old: Option<Value>, new: Option<Value>, answers: &Answers) -> Result<bool, Unsettled> {
+        let essence = |side: Option<Value>| side.map_or_else(|| json!({}), |x| json!({"spec": {"x": x}}));
+        let body = Body::from(json!({"metadata": {"labels": {"a": "1"}}, "spec": {"x": 0}}));
+        let change = Change::between(Some(essence(old)), Some(essence(new)));
+        matches(handler, View { body: &body, change: Some(&change) }, answers)
+    }
+
+    fn settled(handler: &Handler, old: Option<Value>, new: Option<Value>) -> bool {
+        matched(handler, old, new, &Answers::default()).unwrap()
+    }
+
+    #[test]
+    fn null_is_absent_in_differences_but_not_in_filters() {
+        let present = handler(On::Create, Filters { value: Some(Matcher::Present), ..Filters::default() });
+        assert!(settled(&present, None, Some(Value::Null)));
+        let changed = handler(On::Update, Filters::default());
+        assert!(settled(&changed, None, Some(Value::Null)), "absent differs from everything");
+        assert!(!settled(&changed, Some(json!(1)), Some(json!(true))), "loosely equal values have not changed");
+    }
+
+    #[test]
+    fn a_value_on_either_side_is_enough_but_sides_are_strict() {
+        let value = |matcher| handler(On::Update, Filters { value: Some(matcher), ..Filters::default() });
+        assert!(settled(&value(Matcher::Equals(json!(1))), Some(json!(1)), Some(json!(2))));
+        assert!(settled(&value(Matcher::Equals(json!(2))), Some(json!(1)), Some(json!(2))));
+        let old = handler(On::Update, Filters { old: Some(Matcher::Equals(json!(2))), ..Filters::default() });
+        assert!(!settled(&old, Some(json!(1)), Some(json!(2))));
+    }
+
+    #[test]
+    fn matchers_beyond_kopf_look_at_present_values_first() {
+        let unless_two = handler(On::Update, Filters { value: Some(Matcher::NotIn(vec![json!(2)])), ..Filters::default() });
+        assert!(!settled(&unless_two, None, Some(json!(2))), "the absent side does not count beside a present one");
+        assert!(settled(&unless_two, Some(json!(2)), Some(json!(3))));
+    }
+
+    #[test]
+    fn expressions_are_asked_only_after_everything_before_them_has_passed() {
+        let filters = |label: &str| Filters {
+            labels: vec![("a".into(), Matcher::Equals(json!(label)))],
+            value: Some(Matcher::When(Predicate(7))),
+            when: Some(Predicate(8)),
+            ..Filters::default()
+        };
+        let mut answers = Answers::default();
+        assert_eq!(matched(&handler(On::Create, filters("2")), None, None, &answers), Ok(false));
+        let passing = handler(On::Create, filters("1"));
+        let asked = |answers: &Answers| matched(&passing, None, Some(json!(5)), answers);
+        let question = |number, candidate| Question { predicate: Predicate(number), candidate };
+        let of_value = question(7, Candidate::Value(json!(5)));
+        assert_eq!(asked(&answers), Err(Unsettled::Questions(vec![of_value.clone()])));
+        answers.keep(of_value, true);
+        let of_all = question(8, Candidate::Whole);
+        assert_eq!(asked(&answers), Err(Unsettled::Questions(vec![of_all.clone()])));
+        answers.keep(of_all, false);
+        assert_eq!(asked(&answers), Ok(false));
+    }
+
+    #[test]
+    fn a_prematch_does_not_care_whether_anything_has_changed() {
+        let body = Body::from(json!({"spec": {"x": 1}}));
+        let same = Change::between(Some(json!({"spec": {"x": 1}})), Some(json!({"spec": {"x": 1}})));
+        let view = View { body: &body, change: Some(&same) };
+        let update = handler(On::Update, Filters::default());
+        assert_eq!(prematches(&update, view, &Answers::default()), Ok(true));
+        assert_eq!(matches(&update, view, &Answers::default()), Ok(false));
+    }
+}

@@ -57,3 +57,31 @@ pub fn is_demanded_by_deletion<'a>(
 pub fn is_released(sighting: Sighting, body: &Body, finalizer: &str, has_delays: bool) -> bool {
     sighting != Sighting::Deleted && body.is_deleting() && body.has_finalizer(finalizer) && !has_delays
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn body(is_blocked: bool, is_deleting: bool) -> Body {
+        let finalizers = if is_blocked { json!(["foreign", "ours"]) } else { json!(["foreign"]) };
+        let deletion = is_deleting.then_some("now");
+        Body::from(json!({"metadata": {"finalizers": finalizers, "deletionTimestamp": deletion}}))
+    }
+
+    #[test]
+    fn it_comes_only_before_a_deletion_and_goes_as_soon_as_nobody_needs_it() {
+        assert_eq!(adjust(true, &body(false, false), "ours"), Adjustment::Add);
+        assert_eq!(adjust(true, &body(false, true), "ours"), Adjustment::None);
+        assert_eq!(adjust(false, &body(true, true), "ours"), Adjustment::Remove);
+        assert_eq!(adjust(true, &body(true, true), "ours"), Adjustment::None);
+    }
+
+    #[test]
+    fn an_object_is_released_when_nothing_is_left_to_wait_for() {
+        assert!(is_released(Sighting::Modified, &body(true, true), "ours", false));
+        assert!(!is_released(Sighting::Modified, &body(true, true), "ours", true));
+        assert!(!is_released(Sighting::Deleted, &body(true, true), "ours", false));
+        assert!(!is_released(Sighting::Modified, &body(true, false), "ours", false));
+    }
+}

@@ -46,3 +46,43 @@ impl Lifecycle {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handling::progress::{BrokenRecord, Record, Records};
+    use jiff::Timestamp;
+
+    /// The ids that end with a digit were called so many times.
+    struct Called;
+
+    impl Records for Called {
+        fn record(&self, id: &str) -> Result<Option<Record>, BrokenRecord> {
+            let retries = id.chars().last().and_then(|digit| digit.to_digit(10)).unwrap_or(0).into();
+            Ok(Some(Record { retries, ..Record::fresh(Timestamp::UNIX_EPOCH, None) }))
+        }
+    }
+
+    /// Those chosen of the ready ones; chance always takes the first.
+    fn chosen(lifecycle: Lifecycle, ready: &[&'static str]) -> Vec<&'static str> {
+        let mut state = State::default();
+        for id in ready {
+            state.load(id, &Called).unwrap();
+        }
+        lifecycle.choose(ready.to_vec(), |id| id, &state, &mut |_| 0)
+    }
+
+    #[test]
+    fn the_least_retried_one_goes_first_and_of_equals_the_first_declared() {
+        assert_eq!(chosen(Lifecycle::Asap, &["a2", "b1", "c1"]), ["b1"]);
+        assert_eq!(chosen(Lifecycle::OneByOne, &["a2", "b1", "c1"]), ["a2"]);
+        assert_eq!(chosen(Lifecycle::AllAtOnce, &["a2", "b1"]), ["a2", "b1"]);
+    }
+
+    #[test]
+    fn chance_takes_one_or_mixes_all() {
+        assert_eq!(chosen(Lifecycle::Randomized, &["a", "b"]), ["a"]);
+        assert_eq!(chosen(Lifecycle::Shuffled, &["a", "b", "c"]), ["b", "c", "a"]);
+        assert!(chosen(Lifecycle::Randomized, &[]).is_empty());
+    }
+}

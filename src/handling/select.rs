@@ -114,3 +114,38 @@ pub fn deduplicated<'a>(handlers: impl IntoIterator<Item = &'a Handler>) -> Vec<
     let mut seen = BTreeSet::new();
     handlers.into_iter().filter(|handler| seen.insert((&handler.function, &handler.id))).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handling::{Answers, Change, Reason};
+    use crate::object::Body;
+    use serde_json::json;
+
+    /// The ids of the handlers that a cause is for.
+    fn selected(handlers: &[Handler], reason: Reason, initial: bool) -> Vec<String> {
+        let metadata = if reason == Reason::Delete { json!({"deletionTimestamp": "now"}) } else { json!({}) };
+        let body = Body::from(json!({"metadata": metadata}));
+        let cause = Cause { reason, initial, change: Change::default() };
+        let view = View { body: &body, change: Some(&cause.change) };
+        let selected = changing(handlers, &cause, view, &Answers::default()).unwrap();
+        selected.into_iter().map(|handler| handler.id.clone()).collect()
+    }
+
+    #[test]
+    fn a_function_is_called_once_per_id_and_cause() {
+        let twice =
+            [Handler::simple("fn", On::Create), Handler::simple("fn", On::Resume { deleted: false }), Handler::simple("fn", On::Create)];
+        assert_eq!(selected(&twice, Reason::Create, false), ["fn"]);
+        let other = Handler { function: "other".into(), ..Handler::simple("fn", On::Create) };
+        assert_eq!(selected(&[Handler::simple("fn", On::Create), other], Reason::Create, false), ["fn", "fn"]);
+    }
+
+    #[test]
+    fn resuming_mixes_into_updates_and_into_deletions_only_if_asked() {
+        let handlers = [Handler::simple("r", On::Resume { deleted: false }), Handler::simple("d", On::Resume { deleted: true })];
+        assert_eq!(selected(&handlers, Reason::Update, true), ["r", "d"]);
+        assert_eq!(selected(&handlers, Reason::Delete, true), ["d"]);
+        assert!(selected(&handlers, Reason::Update, false).is_empty());
+    }
+}

@@ -74,6 +74,20 @@ impl Scene {
         }
     }
 
+    /// Starts the operator anew: it remembers nothing, and lists the object.
+    pub fn restart(&mut self) {
+        (self.memories, self.mailbox) = (Arc::default(), Arc::default());
+        self.world.server.disconnect();
+        if !self.world.server.is_gone() {
+            self.world.server.announce(Sighting::Listed);
+        }
+    }
+
+    /// Handles the events of the server, for ever.
+    pub async fn live(&self) {
+        tokio::join!(self.handle(), self.world.server.deliver(&self.mailbox));
+    }
+
     /// Handles whatever comes, with a new worker after each pause, for ever.
     pub async fn handle(&self) {
         loop {
@@ -88,7 +102,7 @@ impl Scene {
         let server = &self.world.server;
         server.announce(if input["listed"] == true { Sighting::Listed } else { Sighting::Added });
         let end = Duration::from_secs_f64(input["until"].as_f64().unwrap_or(600.0));
-        let all = async { tokio::join!(self.handle(), server.deliver(&self.mailbox), self.act(&input["actions"])) };
+        let all = async { tokio::join!(self.live(), self.act(&input["actions"])) };
         let _ = tokio::time::timeout(end, all).await;
     }
 

@@ -65,7 +65,7 @@ impl ScriptedWorld {
         step
     }
 
-    fn note_call(&self, handler: &Handler, call: &Call) {
+    fn note_call(&self, handler: &Handler, call: &Call, step: &Value) {
         let Arguments { reason, change, sighting, .. } = &call.arguments;
         let id = &self.scripts[handler.target].id;
         let shown = match reason {
@@ -80,12 +80,13 @@ impl ScriptedWorld {
                 "diff": change.diff.iter().map(diff_item).collect::<Vec<_>>(),
             }),
         };
-        self.timeline.add(Entry { shown, started: Some(call.started), ..Entry::default() });
+        let is_final = step.get("temporary").is_none() && step.get("error").is_none();
+        self.timeline.add(Entry { shown, started: Some(call.started), before: self.server.object(), is_final });
     }
 
     async fn invoke(&self, handler: &Handler, mut call: Call) -> Returned {
-        self.note_call(handler, &call);
         let step = self.next_step(handler.target);
+        self.note_call(handler, &call, &step);
         if let Some(seconds) = step["takes"].as_f64() {
             tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
         }

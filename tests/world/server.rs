@@ -30,6 +30,19 @@ pub struct Server {
     latency: Duration,
     events: Mutex<VecDeque<(Instant, Event)>>,
     sent: Notify,
+    trouble: Mutex<Option<Trouble>>,
+    crashed: Notify,
+}
+
+/// What the next request meets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// The server refuses it with this status.
+    Fail(u16),
+    /// The operator is killed before the server sees it.
+    CrashBefore,
+    /// The operator is killed after the server has done it, before the answer.
+    CrashAfter,
 }
 
 struct State {
@@ -53,6 +66,8 @@ impl Server {
             latency: Duration::from_secs_f64(input["event_latency"].as_f64().unwrap_or(0.0)),
             events: Mutex::default(),
             sent: Notify::new(),
+            trouble: Mutex::default(),
+            crashed: Notify::new(),
         }
     }
 
@@ -89,17 +104,42 @@ impl Server {
         }
     }
 
+    /// Forgets the events on their way, as the end of a connection does.
+    pub fn disconnect(&self) {
+        self.events.lock().clear();
+    }
+
+    /// Lets the next request meet trouble, or none.
+    pub fn trouble(&self, trouble: Option<Trouble>) {
+        *self.trouble.lock() = trouble;
+    }
+
+    /// Waits until trouble kills the operator.
+    pub async fn crashed(&self) {
+        self.crashed.notified().await;
+    }
+
+    async fn crash(&self) -> ! {
+        self.crashed.notify_one();
+        std::future::pending().await
+    }
+
     /// Changes the object as somebody else would.
     pub fn merge(&self, payload: &Value) {
         let object = self.object();
         let mut patched = object.clone();
         json_patch::merge(&mut patched, payload);
-        self.replace(&object, patched);
+        if !self.is_gone() {
+            self.replace(&object, patched);
+        }
     }
 
     /// Deletes the object, or marks it if it is held back.
     pub fn delete(&self) {
         let mut object = self.object();
+        if self.is_gone() {
+            return;
+        }
         let is_held = object.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|held| !held.is_empty());
         if !is_held {
             self.state.lock().is_gone = true;
@@ -169,10 +209,15 @@ impl Requests for Server {
             state.requests += 1;
             state.requests
         };
+        let trouble = self.trouble.lock().take();
+        if trouble == Some(Trouble::CrashBefore) {
+            self.crash().await;
+        }
         let failed = self.failures.iter().find(|(nth, _)| *nth == number);
-        let answer = match failed {
-            Some((_, status)) => Err(failure(*status)),
-            None => self.patched(content_type, is_status, payload),
+        let answer = match (failed, trouble) {
+            (Some((_, status)), _) => Err(failure(*status)),
+            (None, Some(Trouble::Fail(status))) => Err(failure(status)),
+            _ => self.patched(content_type, is_status, payload),
         };
         let shown = json!({
             "patch": if content_type == MERGE_PATCH { "merge" } else { "json" },
@@ -181,6 +226,9 @@ impl Requests for Server {
             "response": answer.as_ref().map_or_else(Error::status, |_| Some(200)),
         });
         self.timeline.add(Entry { shown, before, ..Entry::default() });
+        if trouble == Some(Trouble::CrashAfter) {
+            self.crash().await;
+        }
         // A request takes its time, be it none by the clock: others get their turn.
         tokio::task::yield_now().await;
         answer

@@ -10,12 +10,17 @@ use serde_json::{Value, json};
 /// The moment at which all worlds begin.
 pub const BEGINNING: &str = "2020-01-01T00:00:00Z";
 
+/// More than any story needs.
+const MOST_ENTRIES: usize = 10_000;
+
 /// One entry: what the vectors show, and what they do not.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
     pub shown: Value,
-    /// The object before a patch, for telling whether operations do the same.
+    /// The object before a patch, for telling whether operations do the same; or as it is when a handler is called.
     pub before: Value,
+    /// Whether the called handler does not ask to be called again.
+    pub is_final: bool,
     /// When the called handler was selected first.
     pub started: Option<Timestamp>,
 }
@@ -37,7 +42,11 @@ impl Timeline {
     }
 
     /// Adds an entry at the present moment.
+    ///
+    /// # Panics
+    /// If there are more than any story needs: virtual time does not end what runs in circles.
     pub fn add(&self, mut entry: Entry) {
+        assert!(self.entries.lock().len() < MOST_ENTRIES, "the operator runs in circles");
         entry.shown["t"] = json!(seconds_between(self.beginning, self.clock.now()));
         self.entries.lock().push(entry);
     }

@@ -1,0 +1,226 @@
+//! The closed loop: whatever happens to an object and to its operator, every cause is handled to its end, and nothing twice.
+
+#[allow(dead_code, reason = "the other test that plays scenes uses other parts of the world")]
+mod world;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kopfd::object::Body;
+use kopfd::persistence::essence;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use world::server::Trouble;
+use world::timeline::Entry;
+use world::{Scene, in_virtual_time};
+
+/// Longer than all retries of all handlers together.
+const LONG: Duration = Duration::from_hours(24);
+
+/// The prefix of everything that the operator keeps on objects.
+const PREFIX: &str = "kopf.zalando.org/";
+
+const LAST_HANDLED: &str = "kopf.zalando.org/last-handled-configuration";
+
+/// What happens to the object or to its operator.
+#[derive(Debug, Clone)]
+enum Happening {
+    /// Somebody changes the essence. It never becomes what it was before: a change that is taken back leaves its progress, in kopf too.
+    Change,
+    /// Somebody changes the status, which is nobody's business.
+    Status,
+    /// Somebody deletes it.
+    Delete,
+    /// The next request meets trouble.
+    Trouble(Trouble),
+    /// The operator is killed, and started again after some seconds.
+    Restart(f64),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let status = prop_oneof![Just(409), Just(422), Just(500)];
+    prop_oneof![
+        3 => Just(Happening::Change),
+        1 => Just(Happening::Status),
+        1 => Just(Happening::Delete),
+        2 => status.prop_map(|status| Happening::Trouble(Trouble::Fail(status))),
+        2 => Just(Happening::Trouble(Trouble::CrashBefore)),
+        2 => Just(Happening::Trouble(Trouble::CrashAfter)),
+        2 => (0.0..100.0).prop_map(Happening::Restart),
+    ]
+}
+
+/// What a handler does in its calls: it fails a few times, and then it succeeds or gives up.
+fn script() -> impl Strategy<Value = Value> {
+    let failure = prop_oneof![
+        (0u32..40).prop_map(|delay| json!({"temporary": "not yet", "delay": delay})),
+        Just(json!({"error": "boom"})),
+        (1u32..20).prop_map(|takes| json!({"temporary": "slowly", "delay": 1, "takes": takes})),
+    ];
+    let end = prop_oneof![3 => Just(json!({})), 2 => Just(json!({"return": {"done": true}})), 1 => Just(json!({"permanent": "never"}))];
+    (prop::collection::vec(failure, 0..3), end).prop_map(|(mut steps, end)| {
+        steps.push(end);
+        Value::Array(steps)
+    })
+}
+
+fn handlers() -> impl Strategy<Value = Value> {
+    let one = |on: &'static str, index: usize| {
+        (script(), prop::collection::vec(script(), 0..3)).prop_map(move |(script, subs)| {
+            let subs: Vec<Value> =
+                subs.into_iter().enumerate().map(|(sub, script)| json!({"id": format!("s{sub}"), "script": script})).collect();
+            json!({"on": on, "id": format!("{on}{index}"), "script": script, "subs": subs, "options": {"backoff": 7}})
+        })
+    };
+    let some =
+        |on: &'static str, most: usize| (0..=most).prop_flat_map(move |count| (0..count).map(|index| one(on, index)).collect::<Vec<_>>());
+    (some("create", 2), some("update", 2), some("delete", 2), some("resume", 1))
+        .prop_map(|(create, update, delete, resume)| Value::Array([create, update, delete, resume].concat()))
+}
+
+fn story() -> impl Strategy<Value = (Value, Vec<(f64, Happening)>, bool)> {
+    let lifecycle = prop_oneof![Just("asap"), Just("all_at_once"), Just("one_by_one")];
+    let latency = prop_oneof![Just(0.0), Just(0.3), Just(2.0)];
+    let input = (handlers(), lifecycle, latency, any::<bool>()).prop_map(|(handlers, lifecycle, latency, has_status)| {
+        let subresources = if has_status { json!(["status"]) } else { json!([]) };
+        json!({"handlers": handlers, "lifecycle": lifecycle, "event_latency": latency, "subresources": subresources})
+    });
+    (input, prop::collection::vec((0.0..40.0, happening()), 0..10), any::<bool>())
+}
+
+/// Plays a story: every life of the operator ends with a crash or a restart, but for the last one, in which nothing happens any more.
+async fn play(input: &Value, happenings: Vec<(f64, Happening)>, is_deleted: bool) -> Scene {
+    let object = json!({
+        "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
+        "metadata": {"name": "o", "namespace": "ns", "uid": "u1", "resourceVersion": "1"}, "spec": {"x": 0},
+    });
+    let mut scene = Scene::of(input, object).expect("the handlers make sense");
+    let mut happenings = happenings.into_iter().peekable();
+    let mut changes = 0;
+    while happenings.peek().is_some() {
+        scene.restart();
+        let downtime = tokio::select! {
+            biased;
+            () = scene.world.server.crashed() => 1.0,
+            downtime = happen(&scene, &mut happenings, &mut changes) => downtime,
+            () = scene.live() => unreachable!("a life has no end of its own"),
+        };
+        tokio::time::sleep(Duration::from_secs_f64(downtime)).await;
+    }
+    scene.world.server.trouble(None);
+    if is_deleted {
+        scene.world.server.delete();
+    }
+    scene.restart();
+    let _ = tokio::time::timeout(LONG, scene.live()).await;
+    scene
+}
+
+/// Lets things happen until the operator is to be restarted. Returns for how long it stays away.
+async fn happen(scene: &Scene, happenings: &mut std::iter::Peekable<std::vec::IntoIter<(f64, Happening)>>, changes: &mut u32) -> f64 {
+    let server = &scene.world.server;
+    while let Some((gap, _)) = happenings.peek() {
+        tokio::time::sleep(Duration::from_secs_f64(*gap)).await;
+        match happenings.next() {
+            Some((_, Happening::Change)) => {
+                *changes += 1;
+                server.merge(&json!({"spec": {"x": changes}}));
+            }
+            Some((_, Happening::Status)) => server.merge(&json!({"status": {"changes": changes}})),
+            Some((_, Happening::Delete)) => server.delete(),
+            Some((_, Happening::Trouble(trouble))) => server.trouble(Some(trouble)),
+            Some((_, Happening::Restart(downtime))) => return downtime,
+            None => break,
+        }
+    }
+    0.0
+}
+
+/// Returns the ids, without fields, of the handlers whose stored records on an object are finished.
+fn finished(object: &Value) -> BTreeSet<String> {
+    let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
+    let is_finished = |text: &Value| {
+        let record: Option<Value> = text.as_str().and_then(|text| serde_json::from_str(text).ok());
+        record.is_some_and(|record| record["success"] == true || record["failure"] == true)
+    };
+    let records = annotations.filter(|(key, text)| *key != LAST_HANDLED && is_finished(text));
+    records.filter_map(|(key, _)| Some(key.strip_prefix(PREFIX)?.replace('.', "/"))).collect()
+}
+
+/// No handler is called while the object says that it has finished.
+fn check_calls(entries: &[Entry]) -> Result<(), TestCaseError> {
+    for call in entries.iter().filter(|entry| entry.shown.get("call").is_some()) {
+        let id = call.shown["call"].as_str().unwrap_or_default();
+        prop_assert!(!finished(&call.before).contains(id), "{} was called though it had finished: {}", id, call.before);
+    }
+    Ok(())
+}
+
+/// A cause ends only after all of its handlers have come to their ends.
+fn check_ends(input: &Value, entries: &[Entry]) -> Result<(), TestCaseError> {
+    let mut reason = Value::Null;
+    let mut ended = BTreeSet::new();
+    for entry in entries {
+        if entry.shown.get("call").is_some() {
+            reason = entry.shown["reason"].clone();
+            if entry.is_final {
+                ended.insert(entry.shown["call"].as_str().unwrap_or_default().to_owned());
+            }
+        }
+        let is_end = entry.shown["response"] == 200 && entry.shown["payload"]["metadata"]["annotations"].get(LAST_HANDLED).is_some();
+        if is_end {
+            let of_reason = input["handlers"].as_array().into_iter().flatten().filter(|handler| handler["on"] == reason);
+            for id in of_reason.flat_map(ids) {
+                prop_assert!(ended.contains(&id), "{} was lost at {}", id, entry.shown);
+            }
+            ended.clear();
+            reason = Value::Null;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the ids of a handler, and of its sub-handlers unless it gives up in the end.
+fn ids(handler: &Value) -> Vec<String> {
+    let text = |id: &Value| id.as_str().unwrap_or_default().to_owned();
+    let gives_up = handler["script"].as_array().and_then(|steps| steps.last()).is_some_and(|step| step.get("permanent").is_some());
+    let subs = handler["subs"].as_array().into_iter().flatten().filter(|_| !gives_up);
+    let id = text(&handler["id"]);
+    subs.map(|sub| format!("{id}/{}", text(&sub["id"]))).chain([id.clone()]).collect()
+}
+
+/// In the end nothing is left to do, and nothing is left over.
+fn check_rest(scene: &Scene, is_deleted: bool) -> Result<(), TestCaseError> {
+    let server = &scene.world.server;
+    let object = server.object();
+    if is_deleted || object["metadata"].get("deletionTimestamp").is_some() || server.is_gone() {
+        prop_assert!(server.is_gone(), "the object is held back: {}", object);
+        return Ok(());
+    }
+    let body = Body::from(object.clone());
+    let served = &scene.served;
+    if !served.handlers.is_empty() {
+        let change = essence::change(&served.storages, &body, &served.extra_fields).expect("what is stored is well-formed");
+        prop_assert!(change.old.is_some() && change.diff.is_empty(), "not handled: {}", object);
+    }
+    let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
+    let left: Vec<&String> = annotations.map(|(key, _)| key).filter(|key| *key != LAST_HANDLED).collect();
+    prop_assert!(left.is_empty(), "left over: {:?}", left);
+    let is_held = served.handlers.iter().any(|handler| handler.on.requires_finalizer());
+    prop_assert_eq!(body.has_finalizer(&served.storages.finalizer), is_held);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_every_cause_is_handled_to_its_end_and_nothing_twice((input, happenings, is_deleted) in story()) {
+        let scene = in_virtual_time(play(&input, happenings, is_deleted));
+        let entries = scene.world.timeline.entries();
+        check_calls(&entries)?;
+        check_ends(&input, &entries)?;
+        check_rest(&scene, is_deleted)?;
+    }
+}
