@@ -133,7 +133,7 @@ struct Nothing {
 impl World for Nothing {
     fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
         let returned = Returned {
-            verdict: Verdict::Returned(Value::Null),
+            verdict: Verdict::Returned(None),
             patch: call.patch,
             records: std::collections::BTreeMap::default(),
             subrefs: Vec::new(),
