@@ -20,7 +20,7 @@ use super::throwing::Failure;
 use crate::handling::attempt::{self, Outcome};
 use crate::handling::filter::View;
 use crate::handling::subhandling::{self, Pass};
-use crate::handling::{Answers, Candidate, Handler, On, Question, Unsettled, Verdict};
+use crate::handling::{Answers, Handler, On, Question, Unsettled, Verdict};
 
 /// The sub-handlers that one call of a function has registered.
 pub struct Registry {
@@ -160,7 +160,7 @@ pub fn run_remaining(registry: &Rc<RefCell<Registry>>) -> Result<Option<f64>, Bo
 }
 
 fn run_pass(registry: &Rc<RefCell<Registry>>) -> Result<Option<f64>, Box<EvalAltResult>> {
-    let running = Running::of(&registry.borrow())?;
+    let running = Running::of(&registry.borrow());
     let (delay, subrefs) = running.run()?;
     registry.borrow_mut().subrefs.extend(subrefs);
     Ok(delay)
@@ -176,15 +176,15 @@ struct Running {
 }
 
 impl Running {
-    fn of(registry: &Registry) -> Result<Self, Failure> {
+    fn of(registry: &Registry) -> Self {
         let Registry { stage, arguments, handlers, codes, conditions, .. } = registry;
-        Ok(Self {
+        Self {
             stage: Rc::clone(stage),
             arguments: arguments.clone(),
             handlers: handlers.clone(),
             codes: codes.clone(),
             conditions: conditions.clone(),
-        })
+        }
     }
 
     fn run(&self) -> Result<(Option<f64>, Vec<String>), Box<EvalAltResult>> {

@@ -71,6 +71,7 @@ struct Frame {
 }
 
 /// Returns what can be told of an error that came out of a function of a source.
+#[expect(clippy::boxed_local, reason = "errors of the interpreter come in boxes")]
 pub fn tell(error: Box<EvalAltResult>, function: &str, source: &str, origins: &BTreeMap<String, Origin>) -> Told {
     let (frames, leaf) = unwind(*error, function, source);
     let innermost = frames.last().expect("there is a frame at least for the function that was called");
