@@ -46,7 +46,7 @@ fn on_two_threads() -> [Arc<str>; 2] {
 fn ten_thousand_handlers_sleep_in_little_memory_and_two_threads() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
-        let main = "fn f(spec, patch) { outer(spec); patch.status.done = spec.size; } fn outer(spec) { inner(spec); } fn inner(spec) { sleep(5); }";
+        let main = "fn f(spec, patch) { wait_for(spec); patch.status.done = spec.size; } fn wait_for(spec) { sleep(5); }";
         let operator = Operator::new(main).binds("f", Limits::default());
         let world = Arc::new(operator.start_on(Threads::Own(2)).await.unwrap());
         // The essences belong to whoever handles the object; each object's body is its own, as in a cluster.

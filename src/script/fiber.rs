@@ -231,3 +231,70 @@ pub async fn yield_now() {
     })
     .await;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::kit::Stop;
+    use crate::script::declaration::Limits;
+
+    fn fiber<T>(function: impl FnOnce() -> T + 'static) -> Fiber<T> {
+        Fiber::new(Rc::new(Budget::new(&Limits::default(), Stop::new())), function).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fibers_wait_beside_each_other() {
+        let fibers = (0..500).map(|number| {
+            fiber(move || {
+                wait(tokio::time::sleep(Duration::from_secs(number % 7)));
+                wait(async { number })
+            })
+        });
+        let begun = tokio::time::Instant::now();
+        let ended = futures::future::join_all(fibers).await;
+        assert_eq!(ended.into_iter().map(Result::unwrap).sum::<u64>(), 500 * 499 / 2);
+        assert_eq!(begun.elapsed().as_secs(), 6);
+    }
+
+    #[tokio::test]
+    async fn a_panic_before_during_or_after_a_wait_is_the_fiber_s_own() {
+        assert!(fiber(|| panic!("before")).await.is_err());
+        assert!(fiber(|| wait(async { panic!("during") })).await.is_err());
+        let after = || {
+            wait(yield_now());
+            panic!("after")
+        };
+        assert!(fiber(after).await.is_err());
+        assert_eq!(fiber(|| 1).await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_fiber_within_a_wait_is_not_mixed_up_with_the_outer_one() {
+        let outer = fiber(|| {
+            let inner = wait(fiber(|| {
+                wait(yield_now());
+                is_fiber()
+            }));
+            wait(yield_now());
+            inner.unwrap()
+        });
+        assert!(outer.await.unwrap());
+        assert!(!is_fiber());
+    }
+
+    #[test]
+    fn a_dropped_fiber_drops_what_it_holds() {
+        let held = Rc::new(());
+        let (started, fresh) = (Rc::clone(&held), Rc::clone(&held));
+        let mut suspended = fiber(move || {
+            wait(std::future::pending::<()>());
+            drop(started);
+        });
+        let mut context = Context::from_waker(futures::task::noop_waker_ref());
+        assert!(Pin::new(&mut suspended).poll(&mut context).is_pending());
+        drop((suspended, fiber(move || drop(fresh))));
+        assert_eq!(Rc::strong_count(&held), 1);
+    }
+}
