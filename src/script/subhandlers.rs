@@ -62,6 +62,7 @@ impl Registry {
                 "{name:?} cannot be the id of a sub-handler: it becomes a part of an annotation's name"
             )));
         }
+        let defaults = self.stage.subhandling.as_ref().map(|subhandling| subhandling.defaults.clone()).unwrap_or_default();
         let handler = Handler {
             id,
             function: code.function().title.clone(),
@@ -71,7 +72,7 @@ impl Registry {
             selectors: Vec::new(),
             field: options.field,
             filters: options.filters,
-            policy: options.policy,
+            policy: options.policy.or(&defaults),
             param: options.param,
         };
         self.handlers.push(handler);

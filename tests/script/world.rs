@@ -138,6 +138,7 @@ impl World {
                 purpose: Reason::Create,
                 lifecycle: Lifecycle::AllAtOnce,
                 default_backoff: 60.0,
+                defaults: Policy::default(),
             }),
             stop: Stop::new(),
             span: tracing::Span::none(),
