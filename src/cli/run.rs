@@ -178,7 +178,9 @@ async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock:
             Some(Ok(Err(failure))) => {
                 error!(target: "kopfd", "Operator '{name}' cannot go on: {}", chain(&failure));
                 if let ServeError::Scripts { problems, .. } = &failure {
-                    problems.iter().for_each(|problem| error!(target: "kopfd", "{}", told(problem)));
+                    for problem in problems {
+                        error!(target: "kopfd", "{}", told(problem));
+                    }
                 }
                 is_failed = true;
             }
