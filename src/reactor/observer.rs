@@ -10,7 +10,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::cluster::discovery::{self, Scan};
 use crate::cluster::{self, Client, Kinds, Seen, Sink, Watcher};
-use crate::handling::{Handler, Level, Lifecycle};
+use crate::handling::{Handler, Level, Lifecycle, Policy};
 use crate::kit::{Ended, Stop, Tasks};
 use crate::object::namespace::{self, Pattern};
 use crate::object::{Body, Resource, Sighting};
@@ -52,6 +52,8 @@ pub struct Declared {
     pub lifecycle: Lifecycle,
     /// The seconds between attempts after arbitrary errors.
     pub default_backoff: f64,
+    /// How errors of sub-handlers are taken where their options do not say.
+    pub sub_defaults: Policy,
     /// How workers behave.
     pub pace: Arc<Pace>,
     /// The most workers of a kind at once.
@@ -284,7 +286,8 @@ impl<W: World + 'static> Observer<W> {
             Arc::clone(&declared.storages),
             declared.lifecycle,
             declared.default_backoff,
-        );
+        )
+        .with_sub_defaults(declared.sub_defaults.clone());
         let (world, pace) = (Arc::clone(&self.world), Arc::clone(&declared.pace));
         Kind::new(world, Arc::new(served), pace, declared.worker_limit, Arc::clone(&declared.name))
     }

@@ -160,3 +160,18 @@ fn only_handlers_of_changes_have_sub_handlers() {
         assert!(error.contains("handlers of changes only"), "{error}");
     });
 }
+
+#[test]
+fn a_stop_ends_the_sub_handlers_too_and_concludes_nothing() {
+    in_virtual_time(async {
+        let world = Operator::new("").runs("subhandler(\"a\", || sleep(100)); subhandler(\"b\", || { return 1; });").start().await;
+        let call = world.a_call(0);
+        let stop = call.stop.clone();
+        let (returned, ()) = tokio::join!(world.host.call(&world.installed, call), async {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            stop.request("enough");
+        });
+        assert!(returned.is_cancelled && returned.records.is_empty());
+        assert_eq!(tellings(&returned), ["Handler 'parent/a' is invoked.", "Handler 'parent/a' is cancelled. Will escalate."]);
+    });
+}
