@@ -99,6 +99,7 @@ fn call(handler: &kopfd::handling::Handler) -> Call {
         purpose: Reason::Create,
         lifecycle: Lifecycle::Asap,
         default_backoff: 60.0,
+        defaults: handler.policy.clone(),
     };
     let arguments = Arguments {
         resource: Arc::new(Resource::default()),

@@ -19,7 +19,6 @@ use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{Pace, World};
 use kopfd::script::{Arguments, Call, Evaluation, Returned};
-use serde_json::Value;
 
 use crate::support::objects::{self, State};
 use crate::support::table::{median, verdict};
@@ -202,8 +201,15 @@ impl Transport for Memory {
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let chunks = Arc::clone(&self.chunks);
         let body = if is_watch {
-            let endless = (0..).map(move |number: usize| Ok(chunks[number % chunks.len()].clone()));
-            stream::iter(endless).boxed()
+            let next = move |number: usize| {
+                let chunk = chunks[number % chunks.len()].clone();
+                async move {
+                    // A connection would let other tasks go first now and then.
+                    tokio::task::coop::consume_budget().await;
+                    Some((Ok(chunk), number + 1))
+                }
+            };
+            stream::unfold(0, next).boxed()
         } else {
             stream::iter([Ok(Bytes::from_static(EMPTY_LIST))]).boxed()
         };
