@@ -49,8 +49,10 @@ struct Object {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Metadata {
     name: String,
+    resource_version: String,
 }
 
 impl Load {
@@ -65,15 +67,20 @@ impl Load {
         let (sender, done) = watch::channel(HashMap::new());
         let (kube, runtime) = client.parts();
         let follow = async move {
-            let uri = format!("{collection}?watch=1&resourceVersion={revision}");
-            let request = http::Request::get(uri).body(Vec::new()).expect("a request from well-formed parts");
-            let stream = kube.request_stream(request).await.expect("the watch begins");
-            let mut lines = std::pin::pin!(stream.lines());
-            while let Ok(Some(line)) = lines.try_next().await {
-                let Ok(Line { object }) = serde_json::from_str(&line) else { continue };
-                if object.status.get("create").is_some() {
-                    let now = Instant::now();
-                    sender.send_if_modified(|done| done.insert(object.metadata.name, now).is_none());
+            let mut revision = revision;
+            // The server ends watches when the definition of a kind settles.
+            loop {
+                let uri = format!("{collection}?watch=1&resourceVersion={revision}");
+                let request = http::Request::get(uri).body(Vec::new()).expect("a request from well-formed parts");
+                let stream = kube.request_stream(request).await.expect("the watch begins");
+                let mut lines = std::pin::pin!(stream.lines());
+                while let Ok(Some(line)) = lines.try_next().await {
+                    let Ok(Line { object }) = serde_json::from_str(&line) else { continue };
+                    revision = object.metadata.resource_version;
+                    if object.status.get("create").is_some() {
+                        let now = Instant::now();
+                        sender.send_if_modified(|done| done.insert(object.metadata.name, now).is_none());
+                    }
                 }
             }
         };
