@@ -22,6 +22,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use engine::Engine;
 use harness::{Cluster, Controllers, Tools};
 
 fn main() -> ExitCode {
@@ -45,7 +46,8 @@ fn main() -> ExitCode {
     let cluster = Cluster::start(&directory.join("cluster"), &tools, Controllers::Absent);
     let is_chosen = |part: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == part);
     if is_chosen("speed") {
-        speed::measure(&cluster, kopf.is_some(), &directory);
+        let third = std::env::var_os(engine::OTHER).map(|_| Engine::Other).or(kopf.map(|_| Engine::Kopf));
+        speed::measure(&cluster, third, &directory);
     }
     if is_chosen("memory") {
         idle::measure(&cluster, &directory);

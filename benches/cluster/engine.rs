@@ -16,7 +16,12 @@ pub enum Engine {
     Kopfd,
     /// Python kopf 1.44.6.
     Kopf,
+    /// Another build of `kopfd`, in the place of kopf.
+    Other,
 }
+
+/// The variable with the path of another build.
+pub const OTHER: &str = "KOPFD_BENCH_OTHER";
 
 impl Engine {
     /// Returns a name that fits into names of groups.
@@ -25,6 +30,7 @@ impl Engine {
             Self::Bare => "bare",
             Self::Kopfd => "kopfd",
             Self::Kopf => "kopf",
+            Self::Other => "other",
         }
     }
 
@@ -34,7 +40,8 @@ impl Engine {
         fs::create_dir_all(&directory).expect("the directory of an operator can be made");
         let mut command = match self {
             Self::Bare => bare(cluster, group),
-            Self::Kopfd => kopfd(cluster, group, &directory, ""),
+            Self::Kopfd => kopfd(&cluster.tools().kopfd, cluster, group, &directory, ""),
+            Self::Other => kopfd(Path::new(&std::env::var_os(OTHER).unwrap_or_default()), cluster, group, &directory, ""),
             Self::Kopf => kopf(cluster, group, &directory),
         };
         Program::start(&mut command, &directory.join("log"))
@@ -47,15 +54,15 @@ fn bare(cluster: &Cluster, group: &str) -> Command {
     command
 }
 
-/// Returns the command for kopfd, whose handler has more options.
-pub fn kopfd(cluster: &Cluster, group: &str, directory: &Path, options: &str) -> Command {
+/// Returns the command for a build of kopfd, whose handler has more options.
+pub fn kopfd(program: &Path, cluster: &Cluster, group: &str, directory: &Path, options: &str) -> Command {
     let manifest = format!(
         "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {{name: bench}}\nspec:\n  resources:\n    - resource: things.{group}\n      \
          script: bench.rhai\n      handlers:\n        - {{on: create, fn: create{options}}}\n"
     );
     write(&directory.join("operator.yaml"), &manifest);
     write(&directory.join("bench.rhai"), "fn create(spec) {\n    return #{ size: spec.size };\n}\n");
-    let mut command = Command::new(&cluster.tools().kopfd);
+    let mut command = Command::new(program);
     command.arg("-A").arg("--config").arg(directory).env("KUBECONFIG", cluster.api_server().kubeconfig());
     command
 }

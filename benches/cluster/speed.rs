@@ -63,10 +63,10 @@ const LINES: [Line; 8] = [
 ];
 
 /// Measures all engines in turn, several times, and prints the medians.
-pub fn measure(cluster: &Cluster, has_kopf: bool, directory: &Path) {
+pub fn measure(cluster: &Cluster, third: Option<Engine>, directory: &Path) {
     let rounds: usize = std::env::var("KOPFD_BENCH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
     let mut engines = vec![Engine::Bare, Engine::Kopfd];
-    engines.extend(has_kopf.then_some(Engine::Kopf));
+    engines.extend(third);
     // The server is slower with its first objects.
     play(cluster, Engine::Bare, "warm-up", directory);
     let mut found: Vec<Vec<Figures>> = vec![Vec::new(); engines.len()];
@@ -85,7 +85,7 @@ pub fn measure(cluster: &Cluster, has_kopf: bool, directory: &Path) {
 
 fn table(engines: &[Engine], found: &[Vec<Figures>]) -> Vec<Vec<String>> {
     let mut header = row(["", "bare loop", "kopfd", "ratio", "goal", ""]);
-    header.extend((engines.len() > 2).then_some(["kopf".to_owned(), "ratio".to_owned()]).into_iter().flatten());
+    header.extend(engines.get(2).into_iter().flat_map(|third| [third.title().to_owned(), "ratio".to_owned()]));
     let mut rows = vec![header];
     for line in LINES {
         let middle = |index: usize| median(&found[index].iter().map(line.figure).collect::<Vec<_>>());
