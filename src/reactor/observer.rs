@@ -315,8 +315,9 @@ impl<W: World + 'static> Observer<W> {
             self.served.insert(Arc::clone(resource), Arc::new(self.new_kind(resource)));
         }
         let kind = Arc::clone(&self.served[resource]);
-        debug!(target: "kopfd::reactor", %resource, namespace, "Starting to watch.");
-        let name = format!("watch of {resource} in {}", namespace.as_deref().unwrap_or("all namespaces"));
+        let scope = namespace.as_ref().map_or_else(|| "all namespaces".to_owned(), |namespace| format!("namespace {namespace}"));
+        info!(target: "kopfd::reactor", "Operator '{}' watches {resource} in {scope}.", self.declared.name);
+        let name = format!("watch of {resource} in {scope}");
         match Watcher::new(self.client.clone(), (**resource).clone(), namespace.as_deref()) {
             Ok(mut watcher) => {
                 let (mut sink, watch) = (KindSink::new(kind), stop.child());
