@@ -25,7 +25,7 @@ use super::world::World;
 pub struct Pace {
     /// The seconds that the own patch is waited for.
     pub consistency_timeout: f64,
-    /// The seconds without events after which a worker ends.
+    /// The seconds that a worker waits at least for the event of the own last patch.
     pub idle_timeout: f64,
     /// The seconds to leave an object alone after repeated errors.
     pub error_delays: Vec<f64>,
@@ -70,12 +70,14 @@ pub struct Expected {
 }
 
 impl<W: World> Worker<W> {
-    /// Processes events until none has come for a while, or the mailbox is closed.
+    /// Processes events until none waits, and the own last patch has come back or was waited for long enough.
+    ///
+    /// Whoever awaits nothing has nothing to remember: the next event may as well have another worker.
     pub async fn run(&mut self) {
         loop {
             let now = self.world.clock().now();
-            let awaited = self.expected.until.map_or(0.0, |until| seconds_between(now, until));
-            let Some(event) = self.mailbox.take(duration(self.pace.idle_timeout.max(awaited))).await else { break };
+            let patience = self.expected.until.map_or(0.0, |until| self.pace.idle_timeout.max(seconds_between(now, until)));
+            let Some(event) = self.mailbox.take(duration(patience)).await else { break };
             self.take_up(event).await;
             if self.stop.is_requested() {
                 break;
