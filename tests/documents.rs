@@ -129,7 +129,8 @@ fn rows(document: &str, section: &str) -> Vec<Vec<String>> {
     let text = text.find("\n## ").map_or(text, |end| &text[..end]);
     let lines: Vec<&str> = text.lines().collect();
     let is_row = |line: &str| line.starts_with('|') && !line.starts_with("|---");
-    let cells = |line: &str| line.trim_matches('|').replace("\\|", "\u{1}").split('|').map(|cell| cell.trim().replace('\u{1}', "|")).collect();
+    let cells =
+        |line: &str| line.trim_matches('|').replace("\\|", "\u{1}").split('|').map(|cell| cell.trim().replace('\u{1}', "|")).collect();
     let is_head = |index: usize| lines.get(index + 1).is_some_and(|next| next.starts_with("|---"));
     (0..lines.len()).filter(|index| is_row(lines[*index]) && !is_head(*index)).map(|index| cells(lines[index])).collect()
 }
