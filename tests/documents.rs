@@ -39,8 +39,8 @@ fn documents() -> Vec<(String, String)> {
     let mut paths = vec![root().join("README.md")];
     let mut folders = vec![root().join("docs")];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
+        for entry in std::fs::read_dir(folder).expect("a folder of documents") {
+            let path = entry.expect("an entry of the folder").path();
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "md") {
@@ -49,7 +49,7 @@ fn documents() -> Vec<(String, String)> {
         }
     }
     paths.sort();
-    paths.iter().map(|path| (path.strip_prefix(root()).unwrap().display().to_string(), text_of(path))).collect()
+    paths.iter().map(|path| (path.strip_prefix(root()).expect("a path below the root").display().to_string(), text_of(path))).collect()
 }
 
 fn blocks(document: &str) -> Vec<Block> {
@@ -64,7 +64,7 @@ fn blocks(document: &str) -> Vec<Block> {
                 open = Some(Block { line: index + 1, language, file, text: String::new() });
             }
             (Some(_), Some(_)) => blocks.extend(open.take()),
-            (None, Some(block)) => block.text += &format!("{line}\n"),
+            (None, Some(block)) => block.text.extend([line, "\n"]),
             (None, None) => {}
         }
     }
@@ -93,14 +93,14 @@ fn mistakes(example: &Example) -> Vec<String> {
         .filter(|(from, text)| text_of(&root().join(from)) != **text)
         .map(|(from, _)| format!("the block is no copy of {from}"))
         .collect();
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a folder for the example");
     let path = example.copied_from.as_ref().map_or_else(|| folder.path().join("operator.yaml"), |from| root().join(from));
     if example.copied_from.is_none() {
-        std::fs::write(&path, &example.manifest).unwrap();
+        std::fs::write(&path, &example.manifest).expect("the manifest is written");
         for (name, text) in &example.files {
             let file = folder.path().join(name);
-            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-            std::fs::write(file, text).unwrap();
+            std::fs::create_dir_all(file.parent().expect("a folder")).expect("the folder is made");
+            std::fs::write(file, text).expect("the file is written");
         }
     }
     let loaded = manifest::load(&[path]);
@@ -146,7 +146,7 @@ fn sorted<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'a str> {
 
 #[test]
 fn the_table_of_arguments_is_that_of_the_code() {
-    use BindingKind::*;
+    use BindingKind::{Activity, Change, Convert, Daemon, Event, Index, Login, Map, Mutate, Reconcile, Schedule, Startup, Timer, Validate};
     let kinds: [(&str, &[BindingKind]); 13] = [
         ("`create`, `update`, `delete`, `resume`, `field`", &[Change]),
         ("`event`", &[Event]),
