@@ -227,8 +227,9 @@ proptest! {
 
 #[test]
 fn one_function_for_several_causes_is_called_for_each_of_them() {
+    let handlers = ["create", "update", "resume"].map(|on| json!({"on": on, "id": "both", "function": "both"}));
     let input = json!({
-        "handlers": [{"on": "create", "id": "both"}, {"on": "update", "id": "both"}, {"on": "resume", "id": "both"}],
+        "handlers": handlers,
         "actions": [{"at": 10, "merge": {"spec": {"x": 2}}}],
         "until": 60,
     });
