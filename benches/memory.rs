@@ -65,7 +65,8 @@ async fn measure(count: usize, state: State, manifest: &Path, directory: &Path) 
 fn write_operator(directory: &Path) -> PathBuf {
     let manifest = "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {name: bench}\nspec:\n  resources:\n    - resource: things.bench.kopfd.dev\n      \
                     script: bench.rhai\n      handlers:\n        - {on: create, fn: create, labels: {app: chosen}}\n";
-    std::fs::write(directory.join("bench.rhai"), "fn create(spec) {\n    return #{ size: spec.size };\n}\n").expect("the script can be written");
+    std::fs::write(directory.join("bench.rhai"), "fn create(spec) {\n    return #{ size: spec.size };\n}\n")
+        .expect("the script can be written");
     let path = directory.join("operator.yaml");
     std::fs::write(&path, manifest).expect("the manifest can be written");
     path

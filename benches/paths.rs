@@ -22,6 +22,9 @@ use support::table::{print, row};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Measures one path, and returns the rows of its table.
+type Measure = fn() -> Vec<Vec<String>>;
+
 fn main() -> ExitCode {
     // For the generated stream over a connection: the other side is this program once more.
     if std::env::args().nth(1).as_deref() == Some(watching::SERVE) {
@@ -29,7 +32,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
-    let parts: [(&str, fn() -> Vec<Vec<String>>); 3] = [("watching", watching::measure), ("calls", calls::measure), ("start", start::measure)];
+    let parts: [(&str, Measure); 3] = [("watching", watching::measure), ("calls", calls::measure), ("start", start::measure)];
     let mut rows = vec![row(["path", "figure", "goal", ""])];
     rows.extend(parts.into_iter().filter(|(title, _)| title.contains(&filter)).flat_map(|(_, measure)| measure()));
     print(&rows);

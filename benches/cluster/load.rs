@@ -120,9 +120,8 @@ impl Load {
         let request = http::Request::get("/metrics").body(Vec::new()).expect("a request from well-formed parts");
         let text = self.run(async { self.client.parts().0.request_text(request).await }).expect("the server has metrics");
         let group = format!("group=\"{}\"", self.kind.group);
-        let is_meant = |line: &&str| {
-            line.starts_with("apiserver_request_total{") && line.contains(&group) && line.contains("verb=\"PATCH\"")
-        };
+        let is_meant =
+            |line: &&str| line.starts_with("apiserver_request_total{") && line.contains(&group) && line.contains("verb=\"PATCH\"");
         let count = |line: &str| line.rsplit(' ').next().and_then(|count| count.parse::<f64>().ok()).expect("metrics are numbers");
         text.lines().filter(is_meant).map(|line| count(line) as u64).sum()
     }

@@ -144,5 +144,5 @@ fn times(began: &HashMap<String, Instant>, done: &HashMap<String, Instant>) -> V
 
 fn cpu_per_object(program: &Program, before: Duration, objects: usize) -> f64 {
     sleep(AFTERMATH);
-    milliseconds(program.cpu() - before) / objects as f64
+    milliseconds(program.cpu().saturating_sub(before)) / objects as f64
 }

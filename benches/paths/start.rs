@@ -52,7 +52,9 @@ fn manifest() -> String {
         .to_owned();
     for number in 0..HANDLERS {
         let on = ["create", "update", "delete", "resume"][number % 4];
-        let line = format!("        - {{on: {on}, id: handler-{number}, fn: handle_{number}, labels: {{part: p{number}}}, retries: 5, timeout: 60s}}");
+        let line = format!(
+            "        - {{on: {on}, id: handler-{number}, fn: handle_{number}, labels: {{part: p{number}}}, retries: 5, timeout: 60s}}"
+        );
         writeln!(text, "{line}").expect("texts can be written to");
     }
     text

@@ -1,5 +1,6 @@
 //! From the bytes of a watch to the end of a handling cycle: one in a hundred events concerns a handler.
 
+use std::fmt::Write as _;
 use std::io::BufRead;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -179,8 +180,7 @@ fn chunks() -> Vec<Bytes> {
     let mut text = String::new();
     for number in 0..OBJECTS {
         let state = if number % MATCHING == 0 { State::New } else { State::Unmatched };
-        text += &format!(r#"{{"type":"MODIFIED","object":{}}}"#, objects::object(number, state));
-        text.push('\n');
+        writeln!(text, r#"{{"type":"MODIFIED","object":{}}}"#, objects::object(number, state)).expect("texts can be written to");
     }
     let whole = Bytes::from(text);
     (0..whole.len()).step_by(CHUNK).map(|start| whole.slice(start..whole.len().min(start + CHUNK))).collect()

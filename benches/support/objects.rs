@@ -51,7 +51,8 @@ fn build(number: usize, state: State, filling: usize) -> String {
         let essence = json!({"spec": spec, "metadata": {"labels": {"app": app, "tier": "backend"}}});
         metadata["annotations"] = json!({"kopf.zalando.org/last-handled-configuration": format!("{essence}\n")});
     }
-    json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Thing", "metadata": metadata, "spec": spec, "status": {"phase": "Ready"}}).to_string()
+    json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Thing", "metadata": metadata, "spec": spec, "status": {"phase": "Ready"}})
+        .to_string()
 }
 
 fn uid(number: usize) -> String {

@@ -280,7 +280,8 @@ impl<W: World> Cycle<'_, W> {
         }
         let now = self.world.clock().now();
         let records = Arc::new(Stored { storage: Arc::new(self.served.storages.progress.clone()), body: self.body.clone(), now });
-        let handlers: Vec<&Handler> = select::deduplicated(self.served.all().filter(|handler| handler.on.is_changing()));
+        // One function may stand here several times, for several reasons: only those that are selected are called once.
+        let handlers: Vec<&Handler> = self.served.all().filter(|handler| handler.on.is_changing()).collect();
         let lifecycle = self.served.lifecycle;
         let situation = Situation { handlers: &handlers, body: &self.body, cause, records: &*records, lifecycle, now };
         let mut plan = self.settled(Some(cause), |answers| plan(&situation, answers, &mut |bound| self.world.chance(bound))).await?;

@@ -229,7 +229,8 @@ impl Context {
 }
 
 fn is_log(function: &str) -> bool {
-    matches!(function, "print" | "debug") || function.starts_with("logger.")
+    // A method is known here by its bare name: the levels of the logger, and what prints.
+    matches!(function, "print" | "debug" | "info" | "warning" | "error")
 }
 
 /// Waits for a future on behalf of a host function, as long as the call may last. The thread does other things meanwhile.

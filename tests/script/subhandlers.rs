@@ -142,6 +142,21 @@ fn mistakes_in_options_are_told() {
 }
 
 #[test]
+fn what_options_do_not_say_is_as_the_operator_has_it() {
+    in_virtual_time(async {
+        let text = r#"subhandler("once", || { throw "no"; }); subhandler("more", #{retries: 5}, || { throw "no"; });"#;
+        let world = Operator::new("").runs(text).start().await;
+        let mut call = world.a_call(0);
+        if let Some(subhandling) = &mut call.subhandling {
+            subhandling.defaults.retries = Some(1);
+        }
+        let returned = world.host.call(&world.installed, call).await;
+        assert!(returned.records["parent/once"].failure, "one attempt is all it has");
+        assert!(!returned.records["parent/more"].is_finished(), "its own options win");
+    });
+}
+
+#[test]
 fn functions_by_name_are_sub_handlers_too() {
     in_virtual_time(async {
         let main = "fn f() { subhandler(\"a\", Fn(\"sub\")); } fn sub(spec) { return spec.size; }";
