@@ -14,7 +14,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("telemetry", &["kit", "object"]),
     ("cluster", &["kit", "object", "telemetry"]),
     ("reactor", &["kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "cluster"]),
-    ("cli", &["kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "cluster", "reactor"]),
+    ("devserver", &["kit", "object", "telemetry"]),
+    ("cli", &["devserver", "kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "cluster", "reactor"]),
 ];
 
 /// Third-party crates with a door, and the rooms that are the door.
@@ -24,12 +25,16 @@ const DOORS: &[(&str, &[&str])] = &[
     ("minijinja", &["script"]),
     ("kube", &["cluster"]),
     ("k8s_openapi", &["cluster"]),
-    ("hyper", &["cluster"]),
-    ("hyper_util", &["cluster"]),
+    ("hyper", &["cluster", "devserver"]),
+    ("hyper_util", &["cluster", "devserver"]),
     ("hyper_rustls", &["cluster"]),
-    ("http", &["cluster"]),
-    ("tower", &["cluster"]),
-    ("rustls", &["cluster"]),
+    ("http", &["cluster", "devserver"]),
+    ("tower", &["cluster", "devserver"]),
+    ("rustls", &["cluster", "devserver"]),
+    ("axum", &["devserver"]),
+    ("rcgen", &["devserver"]),
+    ("redb", &["devserver"]),
+    ("cel", &["devserver"]),
     ("json_patch", &["cluster"]),
     // Manifests are read with places, plain values without: both by the same parser, from two small modules.
     ("serde_saphyr", &["manifest", "object"]),

@@ -1,0 +1,9 @@
+//! The embedded API server: a store of objects with the face of Kubernetes, for trying and testing operators without a cluster.
+//!
+//! What a request does to the objects is decided by pure functions; waiting, sockets and time come from outside.
+
+pub mod failure;
+pub mod kind;
+
+pub use failure::{Cause, Failure};
+pub use kind::Kind;
