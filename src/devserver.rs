@@ -3,7 +3,9 @@
 //! What a request does to the objects is decided by pure functions; waiting, sockets and time come from outside.
 
 pub mod failure;
+pub mod json_patch;
 pub mod kind;
+pub mod merge_patch;
 
 pub use failure::{Cause, Failure};
 pub use kind::Kind;
