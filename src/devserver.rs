@@ -6,6 +6,8 @@ pub mod failure;
 pub mod json_patch;
 pub mod kind;
 pub mod merge_patch;
+pub mod shapes;
+pub mod strategic;
 
 pub use failure::{Cause, Failure};
 pub use kind::Kind;
