@@ -6,6 +6,8 @@ pub mod failure;
 pub mod json_patch;
 pub mod kind;
 pub mod merge_patch;
+pub mod ownership;
+pub mod protobuf;
 pub mod shapes;
 pub mod strategic;
 
