@@ -3,6 +3,7 @@
 //! What a request does to the objects is decided by pure functions; waiting, sockets and time come from outside.
 
 pub mod failure;
+pub mod faults;
 pub mod json_patch;
 pub mod kind;
 pub mod merge_patch;
