@@ -2,8 +2,12 @@
 //!
 //! What a request does to the objects is decided by pure functions; waiting, sockets and time come from outside.
 
+pub mod causes;
 pub mod failure;
 pub mod kind;
+pub mod metadata;
+pub mod schema;
 
 pub use failure::{Cause, Failure};
 pub use kind::Kind;
+pub use schema::Schema;
