@@ -13,7 +13,7 @@ use super::handlers;
 use super::registry::Served;
 use super::reply::Reply;
 use super::request::{Form, Query};
-use super::selector::{Fields, Labels};
+use super::selector::{FieldSelector, LabelSelector};
 use super::store::{Compacted, Key, Stored};
 use super::{table, view};
 
@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct Interest {
     namespace: Option<String>,
     name: Option<String>,
-    labels: Option<Labels>,
-    fields: Option<Fields>,
+    labels: Option<LabelSelector>,
+    fields: Option<FieldSelector>,
 }
 
 impl Interest {
@@ -35,8 +35,8 @@ impl Interest {
     /// # Errors
     /// If they cannot be read, or select by fields that nobody can select by.
     pub fn read(served: &Served, call: &Call) -> Result<Self, Failure> {
-        let labels = call.query.text("labelSelector").map(Labels::parse).transpose()?;
-        let fields = call.query.text("fieldSelector").map(|text| Fields::parse(text, &served.kind)).transpose()?;
+        let labels = call.query.text("labelSelector").map(LabelSelector::parse).transpose()?;
+        let fields = call.query.text("fieldSelector").map(|text| FieldSelector::parse(text, &served.kind)).transpose()?;
         Ok(Self { namespace: call.place.namespace.clone(), name: call.place.name.clone(), labels, fields })
     }
 

@@ -80,8 +80,6 @@ impl Writer<'_> {
         if let Some(schema) = &self.served.schema {
             unknown.extend(schema.prune(value));
             schema.fill_defaults(value);
-        } else {
-            unknown.extend(builtin::unknown_fields(&self.served.kind, value));
         }
         unknown.sort();
         let mut remarks: Vec<String> = duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
@@ -224,6 +222,14 @@ impl Writer<'_> {
             return Decision::Remove(new);
         }
         Decision::Store(new)
+    }
+
+    /// Returns what a changed object comes to that the server itself has changed.
+    ///
+    /// # Errors
+    /// If the object has mistakes.
+    pub fn finish(&self, old: &Value, new: Value) -> Result<Decision, Failure> {
+        if is_same(old, &new) && self.served.kind.kind != "Namespace" { Ok(Decision::Unchanged) } else { Ok(self.conclude(old, new)) }
     }
 
     /// The mistakes of an object, in its schema and in its metadata.
