@@ -100,11 +100,11 @@ pub fn is_allowed(store: &Store, user: &User, wanted: &Attributes) -> bool {
     if let Some(path) = &wanted.path {
         const OPEN: &[&str] = &["/healthz", "/livez", "/readyz", "/version"];
         const KNOWN: &[&str] = &["/api", "/apis", "/openapi"];
-        let is_below = |root: &&str| path == *root || path.strip_prefix(**root).is_some_and(|rest| rest.starts_with('/'));
-        if OPEN.iter().any(|root| is_below(&root)) {
+        let is_below = |root: &str| path == root || path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
+        if OPEN.iter().any(|root| is_below(root)) {
             return true;
         }
-        if user.groups.iter().any(|group| group == "system:authenticated") && KNOWN.iter().any(|root| is_below(&root)) {
+        if user.groups.iter().any(|group| group == "system:authenticated") && KNOWN.iter().any(|root| is_below(root)) {
             return true;
         }
     }

@@ -21,7 +21,8 @@ use super::reply::{self, Reply};
 use super::request::{Accept, Path, Place, Query, verb};
 use super::rules::Decision;
 use super::store::{Expected, Key, Limits, Raced, Resource, Store, Stored};
-use super::{controllers, discovery, handlers, view};
+use super::definition::{self, conditions};
+use super::{controllers, discovery, handlers, rules, view};
 use crate::kit::{Clock, Stop};
 
 /// How the server behaves.
@@ -240,12 +241,9 @@ impl Api {
                 (None, key, revision)
             }
         };
+        self.keep(revision, &served.resource, &key, stored.as_ref());
         if served.kind.kind == "CustomResourceDefinition" {
-            self.learn(&mut state, old.map(|old| &*old.value), stored.as_deref(), &key.1);
-        }
-        if let Some(journal) = &self.0.journal {
-            let value = stored.as_ref().map(|stored| Arc::clone(&stored.value));
-            journal.write(Record { revision, resource: served.resource.clone(), key, value });
+            self.learn(&mut state, served, old.map(|old| &*old.value), stored.as_ref(), &key);
         }
         drop(state);
         self.0.activity.send_modify(|count| *count += 1);
@@ -260,24 +258,40 @@ impl Api {
         }
     }
 
-    /// Serves what a definition defines, if that is different from before.
-    fn learn(&self, state: &mut State, old: Option<&Value>, new: Option<&Stored>, name: &str) {
-        match new {
-            None => Arc::make_mut(&mut state.registry).forget(name),
-            Some(new) => {
-                let is_leaving = |value: &Value| value["metadata"]["deletionTimestamp"].is_string();
-                let is_known = old.is_some_and(|old| {
-                    old["spec"] == new.value["spec"]
-                        && is_leaving(old) == is_leaving(&new.value)
-                        && old["status"]["conditions"] == new.value["status"]["conditions"]
-                });
-                if is_known {
-                    return;
-                }
-                Arc::make_mut(&mut state.registry).define(&new.value, new.revision);
-            }
+    fn keep(&self, revision: u64, resource: &Resource, key: &Key, stored: Option<&Arc<Stored>>) {
+        if let Some(journal) = &self.0.journal {
+            let value = stored.map(|stored| Arc::clone(&stored.value));
+            journal.write(Record { revision, resource: resource.clone(), key: key.clone(), value });
         }
-        self.0.kinds.send_modify(|count| *count += 1);
+    }
+
+    /// Judges the names of a definition, and serves what it defines, if that is different from before.
+    fn learn(&self, state: &mut State, served: &Served, old: Option<&Value>, new: Option<&Arc<Stored>>, key: &Key) {
+        let Some(new) = new else {
+            Arc::make_mut(&mut state.registry).forget(&key.1);
+            self.0.kinds.send_modify(|count| *count += 1);
+            return;
+        };
+        let now = self.now();
+        let others = state.store.list(&served.resource, None);
+        let judged = conditions(&new.value, others.iter().map(|(_, other)| &*other.value), &rules::time(now));
+        let mut new = Arc::clone(new);
+        if judged != *new.value
+            && let Ok(stored) = state.store.put(&served.resource, judged, Expected::Revision(new.revision), now)
+        {
+            self.keep(stored.revision, &served.resource, key, Some(&stored));
+            new = stored;
+        }
+        let is_leaving = |value: &Value| value["metadata"]["deletionTimestamp"].is_string();
+        let is_known = old.is_some_and(|old| {
+            old["spec"] == new.value["spec"]
+                && is_leaving(old) == is_leaving(&new.value)
+                && definition::is_established(old) == definition::is_established(&new.value)
+        });
+        if !is_known && definition::is_established(&new.value) {
+            Arc::make_mut(&mut state.registry).define(&new.value, new.revision);
+            self.0.kinds.send_modify(|count| *count += 1);
+        }
     }
 
     /// Reads an object.

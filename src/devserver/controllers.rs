@@ -10,7 +10,7 @@ use super::chores::{CLEANUP, Chore, FOREGROUND, ORPHAN, has_finalizer};
 use super::handlers;
 use super::registry::Served;
 use super::request::Options;
-use super::rules::{Decision, Deletion, PROTECTED_NAMESPACES, Writer, time};
+use super::rules::{Deletion, PROTECTED_NAMESPACES, Writer, time};
 use super::store::{Key, Resource, Stored, uid_of};
 
 /// Who writes, in managed fields.

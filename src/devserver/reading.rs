@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::api::{Api, Call};
 use super::failure::{Cause, Failure};
@@ -15,7 +15,8 @@ use super::reply::Reply;
 use super::request::{Form, Query};
 use super::selector::{FieldSelector, LabelSelector};
 use super::store::{Compacted, Key, Stored};
-use super::{table, view};
+use super::table::{Include, Table};
+use super::view;
 
 /// How long a request waits for a revision that is not there yet.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -269,24 +270,19 @@ pub fn shape(served: &Served, call: &Call, value: Value) -> Result<Reply, Failur
 
 /// Returns the table of an object or a list, with as much of the objects as the client wants.
 pub fn rows(served: &Served, call: &Call, value: &Value) -> Result<Value, Failure> {
-    let mut table = table::render(&served.kind, value, call.now);
-    let include = call.query.text("includeObject").unwrap_or("Metadata");
-    let items = value["items"].as_array();
-    for (index, row) in table["rows"].as_array_mut().into_iter().flatten().enumerate() {
-        let object = items.and_then(|items| items.get(index)).unwrap_or(value);
-        row["object"] = match include {
-            "None" => Value::Null,
-            "Object" => {
-                let mut object: Map<String, Value> = object.as_object().cloned().unwrap_or_default();
-                object.insert("kind".into(), json!(served.kind.kind));
-                object.insert("apiVersion".into(), json!(served.kind.api_version()));
-                Value::Object(object)
-            }
-            "Metadata" => view::metadata_of(object),
-            other => return Err(Failure::bad_request(format!("unrecognized includeObject value: {other:?}"))),
-        };
+    rows_with(served, call, value, true)
+}
+
+/// Returns the table of an object or a list, with or without its columns.
+pub fn rows_with(served: &Served, call: &Call, value: &Value, has_columns: bool) -> Result<Value, Failure> {
+    let word = call.query.text("includeObject").unwrap_or_default();
+    let include = Include::parse(word).ok_or_else(|| Failure::bad_request(format!("unrecognized includeObject value: {word:?}")))?;
+    let table = Table::of(&served.kind);
+    if let Some(items) = value["items"].as_array().filter(|_| value["kind"] == served.kind.list_kind.as_str()) {
+        return Ok(table.render(value["metadata"].clone(), items, include, call.now, has_columns));
     }
-    Ok(table)
+    let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
+    Ok(table.render(metadata, [value], include, call.now, has_columns))
 }
 
 #[cfg(test)]

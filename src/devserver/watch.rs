@@ -16,6 +16,7 @@ use super::registry::Served;
 use super::reply::{Content, Reply};
 use super::request::Form;
 use super::store::{Change, Compacted, Sight, line};
+use super::table::Table;
 use super::view;
 
 /// Changes that are taken from the store at once, and written in one piece.
@@ -235,10 +236,8 @@ impl Watch {
             Form::Plain | Form::MetadataList => line(word, &value),
             Form::Metadata => line(word, &view::metadata_of(&value)),
             Form::Table => {
-                let mut table = reading::rows(&self.served, &self.call, &value).unwrap_or_default();
-                if self.has_columns {
-                    table["columnDefinitions"] = Value::Null;
-                }
+                self.call.now = self.api.now();
+                let table = reading::rows_with(&self.served, &self.call, &value, !self.has_columns).unwrap_or_default();
                 self.has_columns = true;
                 line(word, &table)
             }
@@ -255,7 +254,9 @@ impl Watch {
         match self.call.accept.form {
             Form::Table => {
                 let object = json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata});
-                self.write("BOOKMARK", object)
+                let table = Table::of(kind).bookmark(&object, !self.has_columns);
+                self.has_columns = true;
+                line("BOOKMARK", &table)
             }
             Form::Metadata => line("BOOKMARK", &view::metadata_of(&json!({"metadata": metadata}))),
             _ => line("BOOKMARK", &json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata})),

@@ -99,13 +99,12 @@ fn closing(text: &str) -> Option<usize> {
     let mut quote = None;
     let mut depth = 0;
     for (index, c) in text.char_indices() {
-        match (quote, c) {
-            (Some(open), _) if c == open => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '[') => depth += 1,
-            (None, ']') if depth == 0 => return Some(index),
-            (None, ']') => depth -= 1,
+        match c {
+            _ if quote.is_some_and(|open| open != c) => {}
+            '"' | '\'' => quote = if quote.is_some() { None } else { Some(c) },
+            '[' => depth += 1,
+            ']' if depth == 0 => return Some(index),
+            ']' => depth -= 1,
             _ => {}
         }
     }
