@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod apiserver;
 mod check;
 mod diagnostics;
 mod run;
@@ -43,6 +44,8 @@ enum Command {
     Run(run::Options),
     /// Check manifests and their scripts, and tell all mistakes at once.
     Check(check::Options),
+    /// Run the embedded API server alone, for kubectl and others to try things on.
+    Apiserver(apiserver::Options),
 }
 
 /// Runs the command that the process was started with.
@@ -52,6 +55,7 @@ pub fn main() -> ExitCode {
         None => run::run(&cli.run),
         Some(Command::Run(options)) => run::run(&options),
         Some(Command::Check(options)) => check::run(&options),
+        Some(Command::Apiserver(options)) => apiserver::run(&options),
     };
     ExitCode::from(code)
 }

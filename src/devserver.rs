@@ -12,6 +12,7 @@ pub mod definition;
 pub mod discovery;
 pub mod failure;
 pub mod faults;
+pub mod given;
 pub mod handlers;
 pub mod ids;
 pub mod incoming;

@@ -182,13 +182,18 @@ impl Api {
 
     /// Answers a request.
     pub async fn answer(&self, request: Request<Bytes>) -> Response<Body> {
+        let issued = self.with(|state| state.issued.clone());
+        match self.0.authentication.user(request.headers(), &issued) {
+            Ok(user) => self.answer_as(user, request).await,
+            Err(_) => reply::refuse(Failure::new(401, "Unauthorized", "Unauthorized")),
+        }
+    }
+
+    /// Answers a request of somebody who is known.
+    pub async fn answer_as(&self, user: User, request: Request<Bytes>) -> Response<Body> {
         let (head, body) = request.into_parts();
         let path = Path::parse(head.uri.path());
         let query = Query::parse(head.uri.query().unwrap_or_default());
-        let issued = self.with(|state| state.issued.clone());
-        let Ok(user) = self.0.authentication.user(&head.headers, &issued) else {
-            return reply::refuse(Failure::new(401, "Unauthorized", "Unauthorized"));
-        };
         let wanted = wanted(&head.method, &path, head.uri.path(), &query);
         if !self.with(|state| access::is_allowed(&state.store, &user, &wanted)) {
             return reply::refuse(forbidden(&user, &wanted));
