@@ -3,10 +3,13 @@
 //! What a request does to the objects is decided by pure functions; waiting, sockets and time come from outside.
 
 pub mod causes;
+pub mod definition;
 pub mod failure;
 pub mod kind;
 pub mod metadata;
 pub mod schema;
+pub mod selector;
+pub mod table;
 
 pub use failure::{Cause, Failure};
 pub use kind::Kind;

@@ -86,6 +86,12 @@ impl Schema {
         causes
     }
 
+    /// Tells whether a path such as `.spec.color` leads to a text, a whole number, or a truth, so that objects can be selected by it.
+    pub fn is_selectable(&self, path: &str) -> bool {
+        let node = path.split('.').filter(|name| !name.is_empty()).try_fold(&self.root, |node, name| node.properties.get(name));
+        node.is_some_and(|node| matches!(node.kind, Some(Type::String | Type::Integer | Type::Boolean)))
+    }
+
     fn check_rules(&self, new: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
         if causes.iter().any(|cause| BLOCKING.contains(&cause.reason.as_str())) {
             let text = "some validation rules were not checked because the object was invalid; \
