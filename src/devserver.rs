@@ -2,11 +2,13 @@
 //!
 //! What a request does to the objects is decided by pure functions; waiting, sockets and time come from outside.
 
+pub mod builtin;
 pub mod causes;
 pub mod definition;
 pub mod failure;
 pub mod kind;
 pub mod metadata;
+pub mod openapi;
 pub mod schema;
 pub mod selector;
 pub mod table;
