@@ -15,7 +15,6 @@ pub mod faults;
 pub mod given;
 pub mod handlers;
 pub mod ids;
-pub mod incoming;
 pub mod journal;
 pub mod json;
 pub mod json_patch;

@@ -212,7 +212,7 @@ impl Api {
                 handlers::answer(self, call).await
             }
             path if matches!(head.method, Method::GET | Method::HEAD) => {
-                Ok(discovery::answer(&self.registry(), &path, &query, head.uri.path(), self.with(|state| state.store.revision())))
+                Ok(discovery::answer(&self.registry(), &path, &query, head.uri.path()))
             }
             Path::Other(_) => Ok(Reply::no_page()),
             _ => Err(Failure::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")),

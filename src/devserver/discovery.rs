@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::api;
+use super::builtin;
 use super::failure::Failure;
+use super::kind::Kind;
 use super::openapi;
 use super::registry::{Registry, Served};
 use super::reply::Reply;
@@ -13,7 +15,7 @@ use super::request::{Path, Query};
 const CHECKS: &[&str] = &["ping", "log", "store", "controllers"];
 
 /// Answers a question for what there is.
-pub fn answer(registry: &Registry, path: &Path, query: &Query, text: &str, revision: u64) -> Reply {
+pub fn answer(registry: &Registry, path: &Path, query: &Query, text: &str) -> Reply {
     match path {
         Path::CoreVersions => Reply::object(json!({
             "kind": "APIVersions", "versions": ["v1"],
@@ -30,12 +32,12 @@ pub fn answer(registry: &Registry, path: &Path, query: &Query, text: &str, revis
             Reply::object(group)
         }),
         Path::Resources(group, version) => resources(registry, group, version),
-        Path::Other(_) => other(registry, query, text.trim_end_matches('/'), revision),
+        Path::Other(_) => other(registry, query, text.trim_end_matches('/')),
         Path::Objects(_) => Reply::from(Failure::new(404, "NotFound", "the server could not find the requested resource")),
     }
 }
 
-fn other(registry: &Registry, query: &Query, path: &str, revision: u64) -> Reply {
+fn other(registry: &Registry, query: &Query, path: &str) -> Reply {
     match path {
         "" => Reply::object(json!({"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]})),
         "/version" => Reply::object(api::version()),
@@ -44,34 +46,20 @@ fn other(registry: &Registry, query: &Query, path: &str, revision: u64) -> Reply
             Reply::text(200, &format!("{lines}{} check passed\n", path.trim_start_matches('/')))
         }
         "/healthz" | "/livez" | "/readyz" => Reply::text(200, "ok"),
-        "/openapi/v3" => Reply::object(openapi_index(registry, revision)),
+        "/openapi/v3" => Reply::object(openapi_index(registry)),
         path => path.strip_prefix("/openapi/v3/").map_or_else(Reply::no_page, |below| openapi_of(registry, below)),
     }
 }
 
-/// The versions that have resources, as paths below `/openapi/v3/`.
-fn versions(registry: &Registry) -> impl Iterator<Item = (String, String, String)> {
-    let core = ("api/v1".to_owned(), String::new(), "v1".to_owned());
-    let groups = registry.groups().into_iter().flat_map(|(group, versions)| {
-        versions.into_iter().map(move |version| (format!("apis/{group}/{version}"), group.clone(), version))
-    });
-    std::iter::once(core).chain(groups)
-}
-
-fn openapi_index(registry: &Registry, _revision: u64) -> Value {
-    let paths = versions(registry).map(|(path, group, version)| {
-        // The schemas of a version change with its definitions only.
-        let since = registry.version(&group, &version).map(|served| served.since).max().unwrap_or_default();
-        let url = format!("/openapi/v3/{path}?hash={since:X}");
-        (path, json!({"serverRelativeURL": url}))
-    });
-    json!({"paths": paths.collect::<serde_json::Map<_, _>>()})
+fn openapi_index(registry: &Registry) -> Value {
+    let kinds: Vec<Kind> = registry.all().map(|served| served.kind.clone()).collect();
+    openapi::index(&kinds)
 }
 
 fn openapi_of(registry: &Registry, below: &str) -> Reply {
-    let Some((_, group, version)) = versions(registry).find(|(path, _, _)| path == below) else { return Reply::no_page() };
-    let kinds: Vec<&super::kind::Kind> = registry.version(&group, &version).map(|served| &served.kind).collect();
-    Reply::object(openapi::document(&group, &version, &kinds))
+    let kinds: Vec<Kind> = registry.all().map(|served| served.kind.clone()).collect();
+    let found = kinds.iter().find(|kind| openapi::path_of(&kind.group, &kind.version) == below);
+    found.map_or_else(Reply::no_page, |kind| Reply::object(openapi::document(&kind.group, &kind.version, &kinds)))
 }
 
 fn group(name: &str, versions: &[String]) -> Value {
@@ -101,31 +89,35 @@ fn resource(served: &Served) -> Vec<Value> {
     if !kind.categories.is_empty() {
         main["categories"] = json!(kind.categories);
     }
-    let verbs = ["get", "patch", "update"];
-    let below = |name: &str, kind_name: &str, verbs: &[&str]| {
-        json!({"name": format!("{}/{name}", kind.plural), "singularName": "", "namespaced": kind.namespaced, "kind": kind_name, "verbs": verbs})
-    };
     let mut all = vec![main];
-    if kind.has_status {
-        all.push(below("status", &kind.kind, &verbs));
+    let mut below = |name: &str, sub_kind: Option<&str>, verbs: &[&str]| {
+        let full = format!("{}/{name}", kind.plural);
+        let shown = sub_kind.unwrap_or(&kind.kind);
+        let mut entry = json!({"name": full, "singularName": "", "namespaced": kind.namespaced, "kind": shown, "verbs": verbs});
+        // What is read there may be a kind of another group.
+        let foreign = match shown {
+            "Scale" => Some(("autoscaling", "v1")),
+            "TokenRequest" => Some(("authentication.k8s.io", "v1")),
+            "Eviction" => Some(("policy", "v1")),
+            _ => None,
+        };
+        if let Some((group, version)) = foreign {
+            entry["group"] = json!(group);
+            entry["version"] = json!(version);
+        }
+        all.push(entry);
+    };
+    for subresource in builtin::subresources(kind) {
+        let verbs: Vec<&str> = subresource.verbs.iter().map(String::as_str).collect();
+        below(&subresource.name, subresource.kind.as_deref(), &verbs);
     }
-    if kind.scale.is_some() {
-        let mut scale = below("scale", "Scale", &verbs);
-        scale["group"] = json!("autoscaling");
-        scale["version"] = json!("v1");
-        all.push(scale);
-    }
-    if kind.group.is_empty() {
-        match kind.plural.as_str() {
-            "namespaces" => all.push(below("finalize", "Namespace", &["update"])),
-            "serviceaccounts" => {
-                let mut token = below("token", "TokenRequest", &["create"]);
-                token["group"] = json!("authentication.k8s.io");
-                token["version"] = json!("v1");
-                all.push(token);
-            }
-            "pods" => all.push(below("log", "Pod", &["get"])),
-            _ => {}
+    if kind.is_custom() {
+        let verbs = ["get", "patch", "update"];
+        if kind.has_status {
+            below("status", None, &verbs);
+        }
+        if kind.scale.is_some() {
+            below("scale", Some("Scale"), &verbs);
         }
     }
     all

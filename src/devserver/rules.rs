@@ -10,7 +10,9 @@ use super::failure::{Cause, Failure};
 use super::ownership::{self, Manager, Operation};
 use super::registry::Served;
 use super::request::{FieldValidation, Options};
-use super::{builtin, definition, incoming};
+use super::causes::Place;
+use super::metadata::{self, NameRule};
+use super::{builtin, definition};
 
 /// What a write is about, and who writes.
 #[derive(Debug, Clone)]
@@ -76,10 +78,12 @@ impl Writer<'_> {
     /// If it is something else, or has mistakes that the client wants to hear of.
     pub fn receive(&self, value: &mut Value, duplicates: &[String]) -> Result<Vec<String>, Failure> {
         self.check_kind(value)?;
-        let mut unknown = incoming::clean(self.served, value)?;
+        let mut unknown = self.clean(value)?;
         if let Some(schema) = &self.served.schema {
             unknown.extend(schema.prune(value));
             schema.fill_defaults(value);
+        } else {
+            unknown.extend(builtin::prune(&self.served.kind, value));
         }
         unknown.sort();
         let mut remarks: Vec<String> = duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
@@ -90,6 +94,20 @@ impl Writer<'_> {
             FieldValidation::Strict if remarks.is_empty() => Ok(remarks),
             FieldValidation::Strict => Err(self.refuse_strictly(&remarks.join(", "))),
         }
+    }
+
+    /// Reads the metadata strictly by type. Returns the paths of what was dropped.
+    fn clean(&self, value: &mut Value) -> Result<Vec<String>, Failure> {
+        if let Some(why) = metadata::type_mistake(&value["metadata"]) {
+            let (kind, version) = (&self.served.kind.kind, &self.served.kind.version);
+            return Err(Failure::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}")));
+        }
+        let unknown = metadata::clean(&mut value["metadata"], &Place::Named("metadata"));
+        if let Some(members) = value["metadata"].as_object_mut() {
+            // What is empty is as good as absent; empty owners of fields mean something.
+            members.retain(|name, member| name == "managedFields" || !is_empty(member));
+        }
+        Ok(unknown)
     }
 
     fn refuse_strictly(&self, remarks: &str) -> Failure {
@@ -155,10 +173,7 @@ impl Writer<'_> {
         if kind.has_status && kind.is_custom() {
             value.as_object_mut().map(|object| object.remove("status"));
         }
-        let mut warnings = incoming::warnings(self.served, None, &value);
-        let (value, more) = self.validate(value, None)?;
-        warnings.extend(more);
-        let mut value = value;
+        let (mut value, warnings) = self.validate(value, None)?;
         // What was applied has its owners already.
         if !self.is_patch {
             self.record(None, &mut value);
@@ -174,9 +189,7 @@ impl Writer<'_> {
         self.check_version(old, &mut new)?;
         self.keep_what_is_the_servers(old, &mut new)?;
         self.keep_what_is_not_written(old, &mut new);
-        let mut warnings = incoming::warnings(self.served, Some(old), &new);
-        let (mut new, more) = self.validate(new, Some(old))?;
-        warnings.extend(more);
+        let (mut new, warnings) = self.validate(new, Some(old))?;
         if is_same(old, &new) {
             return Ok((Decision::Unchanged, warnings));
         }
@@ -235,19 +248,23 @@ impl Writer<'_> {
     /// The mistakes of an object, in its schema and in its metadata.
     fn validate(&self, mut new: Value, old: Option<&Value>) -> Result<(Value, Vec<String>), Failure> {
         let kind = &self.served.kind;
-        let mut found = incoming::check(self.served, &new);
-        if let Some(old) = old {
-            found.extend(self.check_finalizers(old, &new));
-        }
+        let mut found = old.map(|old| self.check_finalizers(old, &new)).unwrap_or_default();
         let mut warnings = Vec::new();
-        if let Some(schema) = &self.served.schema {
-            found = schema.validate_after(found, kind.scale.as_ref(), &new, old);
-        } else if kind.kind == "CustomResourceDefinition" {
-            if found.is_empty() {
+        if kind.is_custom() {
+            let members = new["metadata"].as_object().cloned().unwrap_or_default();
+            found.extend(metadata::check(&members, NameRule::Subdomain));
+            let (causes, advice) = metadata::check_finalizers(&members, true);
+            found.extend(causes);
+            let is_new = old.is_none_or(|old| old["metadata"]["finalizers"] != new["metadata"]["finalizers"]);
+            warnings.extend(advice.into_iter().filter(|_| is_new));
+            if let Some(schema) = &self.served.schema {
+                found = schema.validate_after(found, kind.scale.as_ref(), &new, old);
+            }
+        } else if found.is_empty() {
+            warnings = builtin::prepare(kind, &mut new, old)?;
+            if kind.kind == "CustomResourceDefinition" {
                 new = definition::accept(&new, old)?;
             }
-        } else {
-            warnings = builtin::prepare(kind, &mut new, old)?;
         }
         if found.is_empty() {
             return Ok((new, warnings));
@@ -518,6 +535,15 @@ fn generation_grows(served: &Served, old: &Value, new: &Value) -> bool {
         fields.filter(|(field, _)| is_counted(field)).map(|(field, value)| (field.clone(), value.clone())).collect()
     };
     counted(old) != counted(new)
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    }
 }
 
 /// Tells whether two objects are the same but for the times of their managers.

@@ -16,7 +16,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// What differs from the real server, and why.
-const DIFFERENCES: &[(u32, &str)] = &[];
+const DIFFERENCES: &[(u32, &str)] =
+    &[(36, "a body of another version is refused before its fields are looked at, so that nobody is warned of them")];
 
 /// One request, and the answer of a real server.
 #[derive(Debug, Deserialize)]
@@ -80,7 +81,6 @@ impl World {
         let warnings = response.headers().get_all(header::WARNING).iter().map(|value| text_of(value.to_str().unwrap())).collect();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let body = String::from_utf8(body.to_vec()).unwrap();
-        self.api.settle();
         Answer { status, value: serde_json::from_str(&body).unwrap_or_default(), body, warnings }
     }
 
@@ -101,7 +101,8 @@ impl World {
 
 /// Returns the text of a warning without its number and quotes.
 fn text_of(warning: &str) -> String {
-    warning.trim_start_matches("299 - \"").trim_end_matches('"').replace("\\\"", "\"")
+    let quoted = warning.strip_prefix("299 - \"").and_then(|rest| rest.strip_suffix('"'));
+    quoted.unwrap_or(warning).replace("\\\"", "\"")
 }
 
 /// Returns what is wrong with an answer.
@@ -150,6 +151,10 @@ async fn requests_are_answered_as_real_servers_answer_them() {
     for case in &cases {
         let answer = world.ask(case).await;
         let widgets = "/apis/ex.dev/v1/namespaces/default/widgets";
+        // The real controllers were too slow to remove a namespace between two requests.
+        if case.n != 143 {
+            world.api.settle();
+        }
         if case.n == 87 {
             world.remove_all(widgets).await;
         }
