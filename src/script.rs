@@ -18,7 +18,7 @@ macro_rules! pure {
 }
 
 pub mod api;
-mod arguments;
+pub mod arguments;
 mod budget;
 pub mod call;
 mod chance;
@@ -37,6 +37,7 @@ mod memo;
 mod modules;
 mod patch_handle;
 pub mod program;
+pub mod reference;
 mod running;
 mod scripts;
 mod subhandlers;

@@ -224,3 +224,24 @@ proptest! {
         check_rest(&scene, is_deleted)?;
     }
 }
+
+#[test]
+fn one_function_for_several_causes_is_called_for_each_of_them() {
+    let handlers = ["create", "update", "resume"].map(|on| json!({"on": on, "id": "both", "function": "both"}));
+    let input = json!({
+        "handlers": handlers,
+        "actions": [{"at": 10, "merge": {"spec": {"x": 2}}}],
+        "until": 60,
+    });
+    let object = json!({
+        "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
+        "metadata": {"name": "o", "namespace": "ns", "uid": "u1", "resourceVersion": "1"}, "spec": {"x": 1},
+    });
+    let calls = in_virtual_time(async {
+        let scene = Scene::of(&input, object).expect("the handlers do not contradict each other");
+        scene.play(&input).await;
+        scene.world.timeline.with("call")
+    });
+    let reasons: Vec<&Value> = calls.iter().map(|call| &call.shown["reason"]).collect();
+    assert_eq!(reasons, ["create", "update"]);
+}

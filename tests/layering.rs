@@ -86,6 +86,7 @@ fn offences_are_noticed() {
     assert!(offences_of("script/fiber.rs", "    unsafe { go() }").is_empty());
     assert!(offences_of("script/fiber.rs", "use crate::kit::Stop;").is_empty());
     assert!(offences_of("object/body.rs", "// use crate::kit::Clock;").is_empty());
+    assert!(offences_of("script/check.rs", r#"    run("http::get(\"x\")", 1);"#).is_empty());
 }
 
 fn sources(directory: &Path) -> Vec<PathBuf> {
@@ -103,7 +104,7 @@ fn sources(directory: &Path) -> Vec<PathBuf> {
 }
 
 fn offences_of(file: &str, line: &str) -> Vec<String> {
-    let code = line.split("//").next().unwrap_or_default();
+    let code = &without_texts(line.split("//").next().unwrap_or_default());
     let room = file.split(['/', '.']).next().unwrap_or_default();
     let mut offences = Vec::new();
     let allowed = ROOMS.iter().find(|(name, _)| *name == room).map(|(_, allowed)| *allowed);
@@ -121,6 +122,11 @@ fn offences_of(file: &str, line: &str) -> Vec<String> {
         offences.push(format!("unsafe belongs into {UNSAFE}"));
     }
     offences
+}
+
+/// Scripts in the texts of tests may name what they like.
+fn without_texts(code: &str) -> String {
+    code.replace("\\\"", "").split('"').step_by(2).collect::<Vec<_>>().join("\"\"")
 }
 
 /// The rooms in `crate::room` and in `crate::{room::…, other::…}`.

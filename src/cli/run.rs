@@ -13,6 +13,7 @@ use crate::manifest::{self, Diagnostic, Operator};
 use crate::object::namespace::Pattern;
 use crate::reactor::Scope;
 use crate::reactor::operator::{self, ServeError, Shared};
+use crate::script::Problem;
 use crate::telemetry::{self, Verbosity};
 
 use super::{DONE, ENDED_AT_ONCE, FAILED, MISUNDERSTOOD, diagnostics};
@@ -176,6 +177,11 @@ async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock:
             Some(Ok(Ok(()))) => info!(target: "kopfd", "Operator '{name}' has stopped."),
             Some(Ok(Err(failure))) => {
                 error!(target: "kopfd", "Operator '{name}' cannot go on: {}", chain(&failure));
+                if let ServeError::Scripts { problems, .. } = &failure {
+                    for problem in problems {
+                        error!(target: "kopfd", "{}", told(problem));
+                    }
+                }
                 is_failed = true;
             }
             Some(Err(panic)) => {
@@ -195,6 +201,11 @@ async fn connect(options: &Options, operator: &Operator, clock: &Clock) -> Resul
     let (networking, watching) = operator::connection(&operator.settings);
     let places = config::Options { kubeconfig: options.kubeconfig.clone(), context: options.context.clone(), networking, watching };
     Client::connect(places, clock.clone()).await
+}
+
+fn told(problem: &Problem) -> String {
+    let hint = problem.hint.as_ref().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+    format!("{}:{}:{}: {}{hint}", problem.file.display(), problem.line, problem.column, problem.message)
 }
 
 fn chain(error: &dyn std::error::Error) -> String {
@@ -223,9 +234,10 @@ async fn obey_signals(stop: Stop, ultimate: Option<f64>) {
     info!(target: "kopfd", "Signal {first} is received. The operator is stopping.");
     stop.request(first);
     let patience = ultimate.map_or(Duration::MAX, |seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
-    match tokio::time::timeout(patience, next()).await {
-        Ok(second) => warn!(target: "kopfd", "Signal {second} is received again. The process ends at once."),
-        Err(_) => error!(target: "kopfd", "The operator does not stop in time. The process ends at once."),
+    if let Ok(second) = tokio::time::timeout(patience, next()).await {
+        warn!(target: "kopfd", "Signal {second} is received again. The process ends at once.");
+    } else {
+        error!(target: "kopfd", "The operator does not stop in time. The process ends at once.");
     }
     std::process::exit(i32::from(ENDED_AT_ONCE));
 }

@@ -126,6 +126,18 @@ pub struct Policy {
     pub errors: Option<ErrorMode>,
 }
 
+impl Policy {
+    /// Returns the policy with the defaults for what is not set.
+    pub fn or(self, defaults: &Self) -> Self {
+        Self {
+            retries: self.retries.or(defaults.retries),
+            timeout: self.timeout.or(defaults.timeout),
+            backoff: self.backoff.or(defaults.backoff),
+            errors: self.errors.or(defaults.errors),
+        }
+    }
+}
+
 /// What arbitrary errors mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorMode {

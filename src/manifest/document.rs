@@ -180,9 +180,11 @@ impl Draft<'_> {
                 }
             }
         }
+        let without_effect =
+            [("posting", "Events of Kubernetes"), ("peering", "settings of peerings"), ("background", "settings of daemons and timers")];
         for (name, child) in item.entries().unwrap_or_default() {
-            if name == "posting" {
-                self.unsupported(Severity::Warning, &child, "Events of Kubernetes");
+            if let Some((_, what)) = without_effect.iter().find(|(section, _)| *section == name) {
+                self.unsupported(Severity::Warning, &child, what);
             }
         }
     }

@@ -171,3 +171,18 @@ fn managed(reader: &Reader, item: &Item<'_>) -> Option<String> {
     }
     Some(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use crate::script::check::settings::GROUPS;
+
+    #[test]
+    fn scripts_and_manifests_know_the_same_settings() {
+        let known: BTreeMap<&str, BTreeSet<&str>> =
+            super::KNOWN.into_iter().map(|(section, keys)| (section, keys.iter().copied().collect())).collect();
+        let of_scripts = GROUPS.iter().map(|(section, keys)| (*section, keys.iter().copied().collect())).collect();
+        assert_eq!(known, of_scripts);
+    }
+}

@@ -12,8 +12,8 @@ use crate::handling::plan::{Obstacle, Situation, plan};
 use crate::handling::progress::seconds_between;
 use crate::handling::telling::float;
 use crate::handling::{
-    Answers, Cause, Change, Handler, Lifecycle, On, Outcome, Plan, Reason, Record, Telling, Unsettled, Verdict, attempt, cause, filter,
-    select,
+    Answers, Cause, Change, Handler, Lifecycle, On, Outcome, Plan, Policy, Reason, Record, Telling, Unsettled, Verdict, attempt, cause,
+    filter, select,
 };
 use crate::kit::Stop;
 use crate::object::{Body, Patch, Resource, Sighting, Transform};
@@ -42,6 +42,8 @@ pub struct Served {
     pub lifecycle: Lifecycle,
     /// The seconds between attempts after arbitrary errors.
     pub default_backoff: f64,
+    /// How errors of sub-handlers are taken where their options do not say.
+    pub sub_defaults: Policy,
 }
 
 impl Served {
@@ -55,7 +57,12 @@ impl Served {
     ) -> Self {
         let handlers: Vec<Arc<Handler>> = handlers.iter().filter(|handler| handler.concerns(&resource)).cloned().collect();
         let extra_fields = essence::extra_fields(handlers.iter().map(AsRef::as_ref));
-        Self { resource, handlers, extra_fields, storages, lifecycle, default_backoff }
+        Self { resource, handlers, extra_fields, storages, lifecycle, default_backoff, sub_defaults: Policy::default() }
+    }
+
+    /// Returns the kind with defaults for sub-handlers.
+    pub fn with_sub_defaults(self, sub_defaults: Policy) -> Self {
+        Self { sub_defaults, ..self }
     }
 
     fn has(&self, is_meant: impl Fn(&Handler) -> bool) -> bool {
@@ -273,7 +280,8 @@ impl<W: World> Cycle<'_, W> {
         }
         let now = self.world.clock().now();
         let records = Arc::new(Stored { storage: Arc::new(self.served.storages.progress.clone()), body: self.body.clone(), now });
-        let handlers: Vec<&Handler> = select::deduplicated(self.served.all().filter(|handler| handler.on.is_changing()));
+        // One function may stand here several times, for several reasons: only those that are selected are called once.
+        let handlers: Vec<&Handler> = self.served.all().filter(|handler| handler.on.is_changing()).collect();
         let lifecycle = self.served.lifecycle;
         let situation = Situation { handlers: &handlers, body: &self.body, cause, records: &*records, lifecycle, now };
         let mut plan = self.settled(Some(cause), |answers| plan(&situation, answers, &mut |bound| self.world.chance(bound))).await?;
@@ -345,6 +353,7 @@ impl<W: World> Cycle<'_, W> {
             purpose,
             lifecycle: self.served.lifecycle,
             default_backoff: self.served.default_backoff,
+            defaults: self.served.sub_defaults.clone(),
         }
     }
 

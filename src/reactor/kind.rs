@@ -71,9 +71,11 @@ impl<W: World + 'static> Kind<W> {
     }
 
     /// Puts an event of an object into its queue, and starts a worker if it has none. Waits while too many are being taken up.
+    ///
+    /// *Cancel safety*: the event is either with a worker or nowhere; no queue is left without one.
     async fn put(self: &Arc<Self>, uid: &str, head: &Head<'_>, event: Event) {
+        let room = if self.queues.has(uid) { None } else { Arc::clone(&self.room).acquire_owned().await.ok() };
         if let Queued::First(uid, mailbox) = self.queues.put(uid, event) {
-            let room = Arc::clone(&self.room).acquire_owned().await.ok();
             let span = span(&self.served, head, &uid);
             self.workers.spawn(work(Arc::clone(self), uid, mailbox, span, room));
         }

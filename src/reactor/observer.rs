@@ -10,7 +10,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::cluster::discovery::{self, Scan};
 use crate::cluster::{self, Client, Kinds, Seen, Sink, Watcher};
-use crate::handling::{Handler, Level, Lifecycle};
+use crate::handling::{Handler, Level, Lifecycle, Policy};
 use crate::kit::{Ended, Stop, Tasks};
 use crate::object::namespace::{self, Pattern};
 use crate::object::{Body, Resource, Sighting};
@@ -52,6 +52,8 @@ pub struct Declared {
     pub lifecycle: Lifecycle,
     /// The seconds between attempts after arbitrary errors.
     pub default_backoff: f64,
+    /// How errors of sub-handlers are taken where their options do not say.
+    pub sub_defaults: Policy,
     /// How workers behave.
     pub pace: Arc<Pace>,
     /// The most workers of a kind at once.
@@ -278,13 +280,10 @@ impl<W: World + 'static> Observer<W> {
 
     fn new_kind(&self, resource: &Arc<Resource>) -> Kind<W> {
         let declared = &self.declared;
-        let served = Served::new(
-            Arc::clone(resource),
-            &declared.handlers,
-            Arc::clone(&declared.storages),
-            declared.lifecycle,
-            declared.default_backoff,
-        );
+        let handlers = without_clashes(&declared.handlers, resource);
+        let served =
+            Served::new(Arc::clone(resource), &handlers, Arc::clone(&declared.storages), declared.lifecycle, declared.default_backoff)
+                .with_sub_defaults(declared.sub_defaults.clone());
         let (world, pace) = (Arc::clone(&self.world), Arc::clone(&declared.pace));
         Kind::new(world, Arc::new(served), pace, declared.worker_limit, Arc::clone(&declared.name))
     }
@@ -312,8 +311,9 @@ impl<W: World + 'static> Observer<W> {
             self.served.insert(Arc::clone(resource), Arc::new(self.new_kind(resource)));
         }
         let kind = Arc::clone(&self.served[resource]);
-        debug!(target: "kopfd::reactor", %resource, namespace, "Starting to watch.");
-        let name = format!("watch of {resource} in {}", namespace.as_deref().unwrap_or("all namespaces"));
+        let scope = namespace.as_ref().map_or_else(|| "all namespaces".to_owned(), |namespace| format!("namespace {namespace}"));
+        info!(target: "kopfd::reactor", "Operator '{}' watches {resource} in {scope}.", self.declared.name);
+        let name = format!("watch of {resource} in {scope}");
         match Watcher::new(self.client.clone(), (**resource).clone(), namespace.as_deref()) {
             Ok(mut watcher) => {
                 let (mut sink, watch) = (KindSink::new(kind), stop.child());
@@ -343,6 +343,23 @@ impl<W: World + 'static> Observer<W> {
         futures::future::join_all(ends).await;
         self.tasks.finish(self.declared.exit_timeout).await;
     }
+}
+
+/// Two functions with one id would share one progress record. Within a block of the manifest that is a mistake; here, two blocks
+/// have met on one kind.
+fn without_clashes(handlers: &[Arc<Handler>], resource: &Resource) -> Vec<Arc<Handler>> {
+    let mut kept: Vec<Arc<Handler>> = Vec::new();
+    for handler in handlers.iter().filter(|handler| handler.concerns(resource)) {
+        match kept.iter().find(|earlier| earlier.id == handler.id && earlier.function != handler.function) {
+            None => kept.push(Arc::clone(handler)),
+            Some(earlier) => error!(
+                target: "kopfd::reactor",
+                "Handler '{}' of {} is not run for {resource}: {} has the same id. Give one of them another id.",
+                handler.id, handler.function, earlier.function
+            ),
+        }
+    }
+    kept
 }
 
 fn mourn(ended: &Ended<()>) {
@@ -431,5 +448,20 @@ impl Sink for ObservationSink {
                 let _ = self.sender.try_send(Observed::NamespacesForbidden);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handling::On;
+
+    #[test]
+    fn of_two_functions_with_one_id_the_first_one_is_run() {
+        let resource = Resource::default();
+        let handler = |function: &str, on| Arc::new(Handler { function: function.to_owned(), ..Handler::simple("same", on) });
+        let handlers = [handler("a", On::Create), handler("a", On::Update), handler("b", On::Update)];
+        let kept = without_clashes(&handlers, &resource);
+        assert_eq!(kept.iter().map(|handler| handler.function.as_str()).collect::<Vec<_>>(), ["a", "a"]);
     }
 }

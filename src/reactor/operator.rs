@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::{self, Calls, Client, Kinds};
-use crate::handling::Handler;
+use crate::handling::{Handler, Policy};
 use crate::kit::{Clock, Stop};
 use crate::manifest::{Operator, settings};
 use crate::script::{Host, Problem, Program, host};
@@ -49,14 +49,14 @@ pub enum ServeError {
 pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Stop) -> Result<(), ServeError> {
     let kinds = Arc::new(Kinds::new(client.clone()));
     let api = ScriptApi::new(Calls::new(client.clone(), &operator.name), Arc::clone(&kinds));
-    let Operator { name, handlers, declaration, settings, .. } = operator;
+    let Operator { name, handlers, declaration, settings, defaults, .. } = operator;
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
     let program = Program::load(declaration).map_err(failed)?;
     let options = host::Options { clock: shared.clock.clone(), api: Some(Arc::new(api)), ..host::Options::default() };
     let host = Host::start(options).map_err(ServeError::Threads)?;
     let scripts = host.install(Arc::new(program)).await.map_err(failed)?;
     let world = Arc::new(Engine::new(host, scripts, client.clone(), shared.clock));
-    let declared = declare(&name, handlers, &settings, shared.scope);
+    let declared = Declared { sub_defaults: defaults, ..declare(&name, handlers, &settings, shared.scope) };
     Observer::new(declared, world, client, kinds).run(stop).await.map_err(ServeError::Discovery)
 }
 
@@ -68,6 +68,7 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &settings::Settings, sc
         storages: Arc::new(persistence.storages.clone()),
         lifecycle: execution.lifecycle,
         default_backoff: execution.default_backoff,
+        sub_defaults: Policy::default(),
         pace: Arc::new(Pace {
             consistency_timeout: persistence.consistency_timeout,
             idle_timeout: queueing.idle_timeout,

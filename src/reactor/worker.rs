@@ -25,7 +25,7 @@ use super::world::World;
 pub struct Pace {
     /// The seconds that the own patch is waited for.
     pub consistency_timeout: f64,
-    /// The seconds without events after which a worker ends.
+    /// The seconds without events after which a worker ends that has patched its object and does not see it.
     pub idle_timeout: f64,
     /// The seconds to leave an object alone after repeated errors.
     pub error_delays: Vec<f64>,
@@ -70,18 +70,23 @@ pub struct Expected {
 }
 
 impl<W: World> Worker<W> {
-    /// Processes events until none has come for a while, or the mailbox is closed.
+    /// Processes events until none waits, or the mailbox is closed. A worker stays only for the event of its own patch.
     pub async fn run(&mut self) {
         loop {
-            let now = self.world.clock().now();
-            let awaited = self.expected.until.map_or(0.0, |until| seconds_between(now, until));
-            let Some(event) = self.mailbox.take(duration(self.pace.idle_timeout.max(awaited))).await else { break };
+            let Some(event) = self.mailbox.take(duration(self.patience())).await else { break };
             self.take_up(event).await;
             if self.stop.is_requested() {
                 break;
             }
         }
         self.expected = Expected::default();
+    }
+
+    /// Returns the seconds to wait for an event. Where none is awaited, the next one may as well start a new worker:
+    /// thousands of workers with nothing to do would cost memory, and know nothing that is not on the object.
+    fn patience(&self) -> f64 {
+        let now = self.world.clock().now();
+        self.expected.until.map_or(0.0, |until| seconds_between(now, until).max(self.pace.idle_timeout))
     }
 
     async fn take_up(&mut self, event: Event) {

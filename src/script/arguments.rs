@@ -148,8 +148,8 @@ impl Offer<'_> {
             "memo" => Dynamic::from(Memo::new(Rc::clone(self.memos), Arc::clone(&self.arguments.memo), self.is_writable)),
             "logger" => Dynamic::from(Logger),
             "reason" => self.arguments.reason.map_or(Dynamic::UNIT, |reason| reason.as_str().into()),
-            "old" => View::old(&self.arguments.change),
-            "new" => View::new(&self.arguments.change),
+            "old" => View::last_handled(&self.arguments.change),
+            "new" => View::essence(&self.arguments.change),
             "diff" => diff(&self.arguments.change.diff),
             "type" => self.arguments.sighting.event_type().map_or(Dynamic::UNIT, Into::into),
             "event" => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::handling::{Candidate, Change, Handler, Lifecycle, Predicate, Reason, Record, Records, Telling, Verdict};
+use crate::handling::{Candidate, Change, Handler, Lifecycle, Policy, Predicate, Reason, Record, Records, Telling, Verdict};
 use crate::kit::Stop;
 use crate::object::{Body, Patch, Resource, Sighting};
 
@@ -63,6 +63,8 @@ pub struct Subhandling {
     pub lifecycle: Lifecycle,
     /// The seconds between attempts after arbitrary errors, where a handler has none of its own.
     pub default_backoff: f64,
+    /// How errors of sub-handlers are taken where their options do not say.
+    pub defaults: Policy,
 }
 
 /// How a call ended.

@@ -19,7 +19,7 @@ mod facts;
 mod flow;
 mod names;
 mod program;
-mod settings;
+pub mod settings;
 mod source;
 mod suggest;
 #[cfg(test)]

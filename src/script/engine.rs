@@ -103,6 +103,7 @@ fn is_freed(word: &str) -> bool {
 ///
 /// Arguments that are handles are read as copies, which costs nothing. Otherwise a closure that mentions one would share the
 /// variable, and `spec.items.filter(|item| item != spec.name)` would be a data race with itself.
+#[expect(clippy::unnecessary_wraps, reason = "the interpreter wants it")]
 fn variable(name: &str, index: usize, mut context: EvalContext<'_, '_, '_, '_, '_, '_>) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
     if arguments::is_handle(name)
         && let Some(value) = context.scope().get(name)

@@ -3,17 +3,18 @@
 //! This is the only file with `unsafe`, two expressions of it. Why they are sound:
 //!
 //! * A fiber is polled on the thread that made it only: it is neither `Send` nor `Sync`.
-//! * [`CURRENT`] points to the yielder and to the waker's context of the poll in progress. It is set when a fiber is resumed,
-//!   and reset when it is suspended or ends, also by a panic. Both pointees outlive the time between: the yielder lives on the
-//!   fiber's stack as long as its function, the context belongs to the caller of the poll that waits for us to come back.
-//! * While [`wait`] polls a future, nothing is current, so that a fiber polled inside of it, or a `wait` inside of it, cannot
-//!   take the outer fiber for its own.
+//! * [`CURRENT`] points to the yielder of the fiber that runs. It is set when a fiber is resumed, and reset when it is suspended
+//!   or ends, also by a panic. The yielder lives on the fiber's stack as long as its function.
+//! * [`Ask`] points to a step on the stack of a suspended fiber, which waits for it and does nothing else. It is used by the
+//!   fiber's own future only, and given up before the fiber goes on.
+//! * What a fiber waits for is polled on the stack of whoever polls the fiber: nothing is current there, so that another fiber,
+//!   polled inside of it, cannot be mixed up with this one, and what the poll needs of the stack is not kept during the wait.
 //! * Thread-locals are reached through functions that are not inlined, so that no address of one is kept across a suspension.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::ptr;
 use std::rc::Rc;
@@ -36,24 +37,26 @@ const POOLED_STACKS: usize = 256;
 /// How often an abandoned script is resumed so that it ends by itself. Each of its waits fails at once, so two would do.
 const LAST_RESUMES: usize = 1_000;
 
-/// The context of the poll in progress, its lifetime erased; only valid until the next suspension.
-#[derive(Clone, Copy)]
-struct Poller(*mut Context<'static>);
+/// One poll of what a fiber waits for; it tells whether the wait is over.
+type Step<'a> = &'a mut dyn FnMut(&mut Context<'_>) -> bool;
 
-type Suspender = Yielder<Poller, ()>;
+/// A pointer to the step of a suspended fiber.
+#[derive(Clone, Copy)]
+struct Ask(*mut ());
+
+type Suspender = Yielder<(), Ask>;
 type Ended<T> = Result<T, Box<dyn Any + Send>>;
 
 thread_local! {
-    static CURRENT: Cell<(*const Suspender, Poller)> = const { Cell::new(NOTHING) };
+    static CURRENT: Cell<*const Suspender> = const { Cell::new(ptr::null()) };
     static RUNNING: RefCell<Option<Rc<Budget>>> = const { RefCell::new(None) };
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-const NOTHING: (*const Suspender, Poller) = (ptr::null(), Poller(ptr::null_mut()));
-
 /// A script that runs, waits, or has not begun.
 pub struct Fiber<T: 'static> {
-    coroutine: Option<Coroutine<Poller, (), Ended<T>, DefaultStack>>,
+    coroutine: Option<Coroutine<(), Ask, Ended<T>, DefaultStack>>,
+    asked: Option<Ask>,
     budget: Rc<Budget>,
 }
 
@@ -68,24 +71,32 @@ impl<T: 'static> Fiber<T> {
             None => DefaultStack::new(STACK_SIZE)?,
         };
         budget.set_stack_floor(stack.limit().get() + STACK_RESERVE);
-        let coroutine = Coroutine::with_stack(stack, move |suspender: &Suspender, poller| {
-            set_current((ptr::from_ref(suspender), poller));
+        let coroutine = Coroutine::with_stack(stack, move |suspender: &Suspender, ()| {
+            set_current(ptr::from_ref(suspender));
             catch_unwind(AssertUnwindSafe(function))
         });
-        Ok(Self { coroutine: Some(coroutine), budget })
+        Ok(Self { coroutine: Some(coroutine), asked: None, budget })
     }
 
+    /// Goes on until the script ends, or waits for something that is not there yet.
     fn resume(&mut self, context: &mut Context<'_>) -> Poll<Ended<T>> {
         let coroutine = self.coroutine.as_mut().expect("a fiber is not polled after its end");
-        let resumed = {
-            let _installed = Installed::new(Rc::clone(&self.budget));
-            coroutine.resume(Poller(ptr::from_mut(context).cast()))
-        };
-        match resumed {
-            CoroutineResult::Yield(()) => Poll::Pending,
-            CoroutineResult::Return(ended) => {
-                self.coroutine.take().into_iter().for_each(|coroutine| keep(coroutine.into_stack()));
-                Poll::Ready(ended)
+        loop {
+            if let Some(ask) = self.asked {
+                if !answer(ask, context) {
+                    return Poll::Pending;
+                }
+                self.asked = None;
+            }
+            let installed = Installed::new(Rc::clone(&self.budget));
+            let resumed = coroutine.resume(());
+            drop(installed);
+            match resumed {
+                CoroutineResult::Yield(ask) => self.asked = Some(ask),
+                CoroutineResult::Return(ended) => {
+                    self.coroutine.take().into_iter().for_each(|coroutine| keep(coroutine.into_stack()));
+                    return Poll::Ready(ended);
+                }
             }
         }
     }
@@ -119,7 +130,7 @@ impl<T: 'static> Drop for Fiber<T> {
 
 /// What is installed while a fiber runs; what was there before comes back afterwards, so that polls may nest.
 struct Installed {
-    outer: (*const Suspender, Poller),
+    outer: *const Suspender,
     outer_budget: Option<Rc<Budget>>,
 }
 
@@ -138,12 +149,12 @@ impl Drop for Installed {
 }
 
 #[inline(never)]
-fn current() -> (*const Suspender, Poller) {
+fn current() -> *const Suspender {
     CURRENT.with(Cell::get)
 }
 
 #[inline(never)]
-fn set_current(current: (*const Suspender, Poller)) {
+fn set_current(current: *const Suspender) {
     CURRENT.with(|cell| cell.set(current));
 }
 
@@ -164,7 +175,7 @@ pub fn with_budget<T>(question: impl FnOnce(&Budget) -> T) -> Option<T> {
 
 /// Tells whether a fiber runs here, which may wait.
 pub fn is_fiber() -> bool {
-    !current().0.is_null()
+    !current().is_null()
 }
 
 /// Waits for a future inside of a fiber. The thread does other things meanwhile.
@@ -175,31 +186,36 @@ pub fn is_fiber() -> bool {
 /// Outside of fibers.
 pub fn wait<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let (suspender, mut poller) = current();
+    let suspender = current();
     assert!(!suspender.is_null(), "only fibers wait");
-    loop {
-        set_current(NOTHING);
-        let polled = poll_once(future.as_mut(), poller);
-        set_current((suspender, poller));
-        match polled {
-            Poll::Ready(value) => return value,
-            Poll::Pending => poller = suspend(suspender),
+    let mut output = None;
+    let mut poll = |context: &mut Context<'_>| {
+        // A panic belongs to the script that waits, not to whoever polls it.
+        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+            Ok(Poll::Pending) => return false,
+            Ok(Poll::Ready(value)) => output = Some(Ok(value)),
+            Err(panic) => output = Some(Err(panic)),
         }
+        true
+    };
+    let mut step: Step<'_> = &mut poll;
+    yielder(suspender).suspend(Ask(ptr::from_mut(&mut step).cast()));
+    set_current(suspender);
+    match output.expect("a fiber goes on when its wait is over") {
+        Ok(value) => value,
+        Err(panic) => resume_unwind(panic),
     }
 }
 
-#[inline(never)]
-#[expect(unsafe_code, reason = "the context outlives the poll in progress, and nobody else uses it meanwhile")]
-fn poll_once<F: Future>(future: Pin<&mut F>, poller: Poller) -> Poll<F::Output> {
-    future.poll(unsafe { &mut *poller.0 })
+#[expect(unsafe_code, reason = "the step lives on the stack of a fiber that is suspended for it")]
+fn answer(ask: Ask, context: &mut Context<'_>) -> bool {
+    let step = unsafe { &mut *ask.0.cast::<Step<'_>>() };
+    step(context)
 }
 
-#[inline(never)]
-#[expect(unsafe_code, reason = "the suspender lives on the stack of the fiber that runs this very line")]
-fn suspend(suspender: *const Suspender) -> Poller {
-    let poller = unsafe { &*suspender }.suspend(());
-    set_current((suspender, poller));
-    poller
+#[expect(unsafe_code, reason = "the yielder lives on the stack of the fiber that runs this very line")]
+fn yielder<'a>(suspender: *const Suspender) -> &'a Suspender {
+    unsafe { &*suspender }
 }
 
 /// Lets other tasks of the thread go first.
@@ -214,4 +230,71 @@ pub async fn yield_now() {
         Poll::Pending
     })
     .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::kit::Stop;
+    use crate::script::declaration::Limits;
+
+    fn fiber<T>(function: impl FnOnce() -> T + 'static) -> Fiber<T> {
+        Fiber::new(Rc::new(Budget::new(&Limits::default(), Stop::new())), function).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fibers_wait_beside_each_other() {
+        let fibers = (0..500).map(|number| {
+            fiber(move || {
+                wait(tokio::time::sleep(Duration::from_secs(number % 7)));
+                wait(async { number })
+            })
+        });
+        let begun = tokio::time::Instant::now();
+        let ended = futures::future::join_all(fibers).await;
+        assert_eq!(ended.into_iter().map(Result::unwrap).sum::<u64>(), 500 * 499 / 2);
+        assert_eq!(begun.elapsed().as_secs(), 6);
+    }
+
+    #[tokio::test]
+    async fn a_panic_before_during_or_after_a_wait_is_the_fiber_s_own() {
+        assert!(fiber(|| panic!("before")).await.is_err());
+        assert!(fiber(|| wait(async { panic!("during") })).await.is_err());
+        let after = || {
+            wait(yield_now());
+            panic!("after")
+        };
+        assert!(fiber(after).await.is_err());
+        assert_eq!(fiber(|| 1).await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_fiber_within_a_wait_is_not_mixed_up_with_the_outer_one() {
+        let outer = fiber(|| {
+            let inner = wait(fiber(|| {
+                wait(yield_now());
+                is_fiber()
+            }));
+            wait(yield_now());
+            inner.unwrap()
+        });
+        assert!(outer.await.unwrap());
+        assert!(!is_fiber());
+    }
+
+    #[test]
+    fn a_dropped_fiber_drops_what_it_holds() {
+        let held = Rc::new(());
+        let (started, fresh) = (Rc::clone(&held), Rc::clone(&held));
+        let mut suspended = fiber(move || {
+            wait(std::future::pending::<()>());
+            drop(started);
+        });
+        let mut context = Context::from_waker(futures::task::noop_waker_ref());
+        assert!(Pin::new(&mut suspended).poll(&mut context).is_pending());
+        drop((suspended, fiber(move || drop(fresh))));
+        assert_eq!(Rc::strong_count(&held), 1);
+    }
 }

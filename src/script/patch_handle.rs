@@ -24,6 +24,22 @@ struct Place {
 }
 
 impl Place {
+    fn find<'a>(&self, merge: &'a serde_json::Map<String, Value>) -> Option<&'a Value> {
+        match &self.parent {
+            None => merge.get(self.key.as_str()),
+            Some(parent) => parent.find(merge)?.as_object()?.get(self.key.as_str()),
+        }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.key == other.key
+            && match (&self.parent, &other.parent) {
+                (None, None) => true,
+                (Some(parent), Some(other)) => Rc::ptr_eq(parent, other) || parent.is(other),
+                _ => false,
+            }
+    }
+
     fn keys(&self) -> Vec<String> {
         let mut keys = self.parent.as_ref().map_or_else(Vec::new, |parent| parent.keys());
         keys.push(self.key.to_string());
@@ -60,13 +76,10 @@ impl PatchHandle {
 
     fn look<T>(&self, look: impl FnOnce(Option<&Value>) -> T) -> T {
         let patch = self.patch.borrow();
-        let keys = self.keys();
-        let Some((first, rest)) = keys.split_first() else {
-            let whole = Value::Object(patch.merge.clone());
-            return look(Some(&whole));
-        };
-        let found = patch.merge.get(first).and_then(|value| rest.iter().try_fold(value, |value, key| value.as_object()?.get(key)));
-        look(found)
+        match &self.place {
+            Some(place) => look(place.find(&patch.merge)),
+            None => look(Some(&Value::Object(patch.merge.clone()))),
+        }
     }
 
     fn get(&mut self, key: ImmutableString) -> Dynamic {
@@ -82,7 +95,7 @@ impl PatchHandle {
         let child = self.below(key);
         if let Some(written) = value.read_lock::<Self>()
             && Rc::ptr_eq(&written.patch, &self.patch)
-            && written.keys() == child.keys()
+            && written.place.as_ref().zip(child.place.as_ref()).is_some_and(|(written, place)| written.is(place))
         {
             // The interpreter writes the handle back after a step through it.
             return Ok(());
@@ -91,8 +104,8 @@ impl PatchHandle {
             let is_same = child.look(|present| convert::to_json(&value).is_ok_and(|value| present.unwrap_or(&Value::Null) == &value));
             return if is_same { Ok(()) } else { Err(read_only()) };
         }
-        let place = child.title();
-        let value = convert::to_json(&value).map_err(|error| Failure::argument(format!("cannot set {place}: {error}")))?;
+        let refused = |error| Failure::argument(format!("cannot set {}: {error}", child.title()));
+        let value = convert::to_json(&value).map_err(refused)?;
         child.write(value)
     }
 

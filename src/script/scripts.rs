@@ -185,7 +185,7 @@ impl Compiling {
 
     fn problem_of(&self, name: &str, error: Box<EvalAltResult>) -> Problem {
         let told = trace::tell(error, "the top level", name, &self.origins);
-        let place = told.place.map_or_else(|| Place { file: name.into(), line: 1, column: 1 }, |place| place);
+        let place = told.place.unwrap_or_else(|| Place { file: name.into(), line: 1, column: 1 });
         Problem::error(Place { file: self.program.declaration.root.join(place.file), ..place }, told.text)
     }
 

@@ -20,7 +20,7 @@ use super::throwing::Failure;
 use crate::handling::attempt::{self, Outcome};
 use crate::handling::filter::View;
 use crate::handling::subhandling::{self, Pass};
-use crate::handling::{Answers, Candidate, Handler, On, Question, Unsettled, Verdict};
+use crate::handling::{Answers, Handler, On, Question, Telling, Unsettled, Verdict};
 
 /// The sub-handlers that one call of a function has registered.
 pub struct Registry {
@@ -62,6 +62,7 @@ impl Registry {
                 "{name:?} cannot be the id of a sub-handler: it becomes a part of an annotation's name"
             )));
         }
+        let defaults = self.stage.subhandling.as_ref().map(|subhandling| subhandling.defaults.clone()).unwrap_or_default();
         let handler = Handler {
             id,
             function: code.function().title.clone(),
@@ -71,7 +72,7 @@ impl Registry {
             selectors: Vec::new(),
             field: options.field,
             filters: options.filters,
-            policy: options.policy,
+            policy: options.policy.or(&defaults),
             param: options.param,
         };
         self.handlers.push(handler);
@@ -160,7 +161,7 @@ pub fn run_remaining(registry: &Rc<RefCell<Registry>>) -> Result<Option<f64>, Bo
 }
 
 fn run_pass(registry: &Rc<RefCell<Registry>>) -> Result<Option<f64>, Box<EvalAltResult>> {
-    let running = Running::of(&registry.borrow())?;
+    let running = Running::of(&registry.borrow());
     let (delay, subrefs) = running.run()?;
     registry.borrow_mut().subrefs.extend(subrefs);
     Ok(delay)
@@ -176,15 +177,15 @@ struct Running {
 }
 
 impl Running {
-    fn of(registry: &Registry) -> Result<Self, Failure> {
+    fn of(registry: &Registry) -> Self {
         let Registry { stage, arguments, handlers, codes, conditions, .. } = registry;
-        Ok(Self {
+        Self {
             stage: Rc::clone(stage),
             arguments: arguments.clone(),
             handlers: handlers.clone(),
             codes: codes.clone(),
             conditions: conditions.clone(),
-        })
+        }
     }
 
     fn run(&self) -> Result<(Option<f64>, Vec<String>), Box<EvalAltResult>> {
@@ -200,7 +201,7 @@ impl Running {
             if self.stage.budget.ending().is_some() {
                 break;
             }
-            let outcome = self.attempt(handler, &pass);
+            let outcome = self.attempt(handler, &pass)?;
             outcomes.push((handler.id.clone(), outcome));
         }
         let end = pass.end(&outcomes, clock.now());
@@ -214,20 +215,24 @@ impl Running {
         Ok((end.delay, end.subrefs))
     }
 
-    fn attempt(&self, handler: &Handler, pass: &Pass<'_>) -> Outcome {
+    fn attempt(&self, handler: &Handler, pass: &Pass<'_>) -> Result<Outcome, Box<EvalAltResult>> {
         let subhandling = self.stage.subhandling.as_ref().expect("there is no registry without it");
         let clock = &self.stage.scripts.environment.clock;
         let record = pass.record(&handler.id).expect("what is run has a record");
         self.stage.tell(attempt::announce(handler));
         if let Some((outcome, telling)) = attempt::check_limits(handler, record, clock.now()) {
             self.stage.tell(telling);
-            return outcome;
+            return Ok(outcome);
         }
         let (verdict, subrefs) = self.call(handler, record.retries, record.started.at);
+        if self.stage.budget.ending() == Some(Ending::Cancelled) {
+            self.stage.tell(Telling::warning(format!("{} is cancelled. Will escalate.", handler.title())));
+            return Err(self.stage.budget.end(Ending::Cancelled));
+        }
         let (mut outcome, telling) = attempt::judge(handler, record, verdict, clock.now(), subhandling.default_backoff);
         outcome.subrefs = subrefs;
         self.stage.tell(telling);
-        outcome
+        Ok(outcome)
     }
 
     fn call(&self, handler: &Handler, retry: u64, started: jiff::Timestamp) -> (Verdict, Vec<String>) {

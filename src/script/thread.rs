@@ -1,7 +1,7 @@
 //! One script thread: its interpreters, its generations, and the jobs it is given. Nothing of it ever leaves the thread.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -165,11 +165,11 @@ impl Thread {
     async fn install(self: &Rc<Self>, generation: u64, program: Arc<Program>) -> Result<(), Vec<Problem>> {
         let engine = self.engine(Sizes::of(&Limits::default()));
         let declaration = &program.declaration;
-        let (root, allow, operator) = (declaration.root.clone(), declaration.allow.clone(), declaration.operator.clone());
+        let (root, allow) = (declaration.root.clone(), declaration.allow.clone());
         let Ingredients { clock, seed, api, .. } = self.ingredients.clone();
         let chance = seed.map_or_else(Chance::default, Chance::seeded);
         let (memos, transforms) = (Rc::clone(&self.memos), Rc::clone(&self.transforms));
-        let environment = |modules| Environment { clock, chance, api, root, allow, operator, modules, memos, transforms };
+        let environment = |modules| Environment { clock, chance, api, root, allow, modules, memos, transforms };
         let scripts = Scripts::compile(Arc::clone(&program), &engine, environment).await?;
         self.generations.borrow_mut().insert(generation, scripts);
         Ok(())
@@ -287,6 +287,6 @@ impl Returned {
     /// Returns what a call comes to that could not be made.
     pub(super) fn without_call(patch: crate::object::Patch, text: impl Into<String>) -> Self {
         let verdict: Verdict = verdict::failed(text, None);
-        Self { verdict, patch, records: Default::default(), subrefs: Vec::new(), tellings: Vec::new(), is_cancelled: false }
+        Self { verdict, patch, records: BTreeMap::default(), subrefs: Vec::new(), tellings: Vec::new(), is_cancelled: false }
     }
 }

@@ -71,6 +71,7 @@ struct Frame {
 }
 
 /// Returns what can be told of an error that came out of a function of a source.
+#[expect(clippy::boxed_local, reason = "errors of the interpreter come in boxes")]
 pub fn tell(error: Box<EvalAltResult>, function: &str, source: &str, origins: &BTreeMap<String, Origin>) -> Told {
     let (frames, leaf) = unwind(*error, function, source);
     let innermost = frames.last().expect("there is a frame at least for the function that was called");
@@ -164,7 +165,7 @@ fn humanise(error: EvalAltResult) -> String {
         EvalAltResult::ErrorVariableNotFound(name, _) => format!("there is no variable `{name}`"),
         EvalAltResult::ErrorFunctionNotFound(signature, _) => no_function(&signature),
         EvalAltResult::ErrorDotExpr(text, _) => no_property(&text),
-        EvalAltResult::ErrorDataTooLarge(what, _) => format!("the call has used up its budget: {} is too large", what.to_lowercase()),
+        EvalAltResult::ErrorDataTooLarge(what, _) => too_large(&what),
         EvalAltResult::ErrorStackOverflow(_) => "the call has used up its budget: too many nested calls (limits.depth)".to_owned(),
         EvalAltResult::ErrorArithmetic(text, _) => text,
         EvalAltResult::ErrorMismatchDataType(wanted, actual, _) => {
@@ -178,6 +179,14 @@ fn humanise(error: EvalAltResult) -> String {
             chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
         }
     }
+}
+
+/// Rhai says what has become too large: the length of a string, the size of an array, the number of properties of a map.
+fn too_large(what: &str) -> String {
+    let what = what.to_lowercase();
+    let limits = [("string", "stringSize"), ("map", "mapSize"), ("array", "arraySize"), ("blob", "arraySize")];
+    let limit = limits.iter().find(|(word, _)| what.contains(word)).map_or("memory", |(_, limit)| limit);
+    format!("the call has used up its budget: {what} is too large (limits.{limit})")
 }
 
 fn no_function(signature: &str) -> String {

@@ -85,12 +85,12 @@ impl View {
     }
 
     /// Returns what scripts see of the last handled essence.
-    pub fn old(change: &Arc<Change>) -> Dynamic {
+    pub fn last_handled(change: &Arc<Change>) -> Dynamic {
         Self { root: Root::Old(Arc::clone(change)), node: None }.or_leaf()
     }
 
     /// Returns what scripts see of the essence as it is.
-    pub fn new(change: &Arc<Change>) -> Dynamic {
+    pub fn essence(change: &Arc<Change>) -> Dynamic {
         Self { root: Root::New(Arc::clone(change)), node: None }.or_leaf()
     }
 
@@ -136,28 +136,19 @@ impl View {
         Ok(self.child(value, || Step::Index(position)))
     }
 
-    /// After a call in a chain, such as `meta.labels.keys()`, the interpreter writes back what it has read.
-    fn accept(&self, present: &Dynamic, written: &Dynamic, place: &str) -> Result<(), Box<EvalAltResult>> {
-        if same(present, written) {
-            return Ok(());
-        }
-        let advice = "assign to `patch` to change the object, or to a copy()";
-        Err(Failure::host("read-only", format!("cannot set {place}: the object is read-only; {advice}")).into())
-    }
-
     fn set(&mut self, key: ImmutableString, value: Dynamic) -> Result<(), Box<EvalAltResult>> {
         let present = self.get(key.clone())?;
         // A null is written as a unit, too: telling it from an absent key would need a change, which is refused anyway.
         let is_new = matches!(self.value(), Value::Object(map) if !map.contains_key(key.as_str()));
         if is_new && !value.is_unit() {
-            return self.accept(&Dynamic::FALSE, &Dynamic::TRUE, &format!("`{key}`"));
+            return Err(read_only(&format!("`{key}`")));
         }
-        self.accept(&present, &value, &format!("`{key}`"))
+        accept(&present, &value, &format!("`{key}`"))
     }
 
     fn set_at(&mut self, index: i64, value: Dynamic) -> Result<(), Box<EvalAltResult>> {
         let present = self.get_at(index)?;
-        self.accept(&present, &value, &format!("item {index}"))
+        accept(&present, &value, &format!("item {index}"))
     }
 
     fn contains(&mut self, wanted: Dynamic) -> bool {
@@ -233,6 +224,16 @@ impl IntoIterator for View {
         let items = if self.value().is_object() { self.keys().unwrap_or_default() } else { self.values() };
         items.into_iter()
     }
+}
+
+/// After a call in a chain, such as `meta.labels.keys()`, the interpreter writes back what it has read.
+fn accept(present: &Dynamic, written: &Dynamic, place: &str) -> Result<(), Box<EvalAltResult>> {
+    if same(present, written) { Ok(()) } else { Err(read_only(place)) }
+}
+
+fn read_only(place: &str) -> Box<EvalAltResult> {
+    let advice = "assign to `patch` to change the object, or to a copy()";
+    Failure::host("read-only", format!("cannot set {place}: the object is read-only; {advice}")).into()
 }
 
 fn same(present: &Dynamic, written: &Dynamic) -> bool {

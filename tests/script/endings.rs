@@ -98,8 +98,8 @@ fn every_budget_ends_a_call_that_exceeds_it() {
             ("[3, 1, 2].sort(|a, b| { loop {} });", "limits.operations"),
             ("sleep(20);", "limits.time"),
             ("recursion(1);", "limits.depth"),
-            ("let s = \"x\"; loop { s += s; }", "too large"),
-            ("let a = [1]; loop { a += a; }", "too large"),
+            ("let s = \"x\"; loop { s += s; }", "limits.stringSize"),
+            ("let a = [1]; loop { a += a; }", "limits.arraySize"),
             ("for i in 0..20 { print(i); }", "limits.output"),
             ("for i in 0..20 { logger.info(i); }", "limits.output"),
         ] {

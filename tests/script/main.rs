@@ -1,4 +1,5 @@
 //! Scripts as handlers, through the host's public face.
+#![expect(clippy::unwrap_used, reason = "these are tests")]
 
 mod arguments;
 mod endings;

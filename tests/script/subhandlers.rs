@@ -142,6 +142,21 @@ fn mistakes_in_options_are_told() {
 }
 
 #[test]
+fn what_options_do_not_say_is_as_the_operator_has_it() {
+    in_virtual_time(async {
+        let text = r#"subhandler("once", || { throw "no"; }); subhandler("more", #{retries: 5}, || { throw "no"; });"#;
+        let world = Operator::new("").runs(text).start().await;
+        let mut call = world.a_call(0);
+        if let Some(subhandling) = &mut call.subhandling {
+            subhandling.defaults.retries = Some(1);
+        }
+        let returned = world.host.call(&world.installed, call).await;
+        assert!(returned.records["parent/once"].failure, "one attempt is all it has");
+        assert!(!returned.records["parent/more"].is_finished(), "its own options win");
+    });
+}
+
+#[test]
 fn functions_by_name_are_sub_handlers_too() {
     in_virtual_time(async {
         let main = "fn f() { subhandler(\"a\", Fn(\"sub\")); } fn sub(spec) { return spec.size; }";
@@ -158,5 +173,20 @@ fn only_handlers_of_changes_have_sub_handlers() {
         call.subhandling = None;
         let error = crate::endings::failed(world.host.call(&world.installed, call).await);
         assert!(error.contains("handlers of changes only"), "{error}");
+    });
+}
+
+#[test]
+fn a_stop_ends_the_sub_handlers_too_and_concludes_nothing() {
+    in_virtual_time(async {
+        let world = Operator::new("").runs("subhandler(\"a\", || sleep(100)); subhandler(\"b\", || { return 1; });").start().await;
+        let call = world.a_call(0);
+        let stop = call.stop.clone();
+        let (returned, ()) = tokio::join!(world.host.call(&world.installed, call), async {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            stop.request("enough");
+        });
+        assert!(returned.is_cancelled && returned.records.is_empty());
+        assert_eq!(tellings(&returned), ["Handler 'parent/a' is invoked.", "Handler 'parent/a' is cancelled. Will escalate."]);
     });
 }

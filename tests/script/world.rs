@@ -68,17 +68,10 @@ impl Operator {
 
     pub async fn start_on(self, threads: Threads) -> Result<World, Vec<Problem>> {
         let clock = Clock::starting_at(START.parse().unwrap());
-        let host = Host::start(Options { threads, clock: clock.clone(), ..Options::default() }).unwrap();
+        let host = Host::start(Options { threads, clock, ..Options::default() }).unwrap();
         let program = Program::load(self.declaration.clone())?;
         let installed = host.install(Arc::new(program)).await?;
-        Ok(World {
-            host: Arc::new(host),
-            installed: Arc::new(installed),
-            clock,
-            records: Arc::default(),
-            body: object(),
-            _folder: self.folder,
-        })
+        Ok(World { host: Arc::new(host), installed: Arc::new(installed), records: Arc::default(), body: object(), _folder: self.folder })
     }
 }
 
@@ -107,7 +100,6 @@ impl Records for Stored {
 pub struct World {
     pub host: Arc<Host>,
     pub installed: Arc<Installed>,
-    pub clock: Clock,
     pub records: Arc<Stored>,
     pub body: Value,
     _folder: tempfile::TempDir,
@@ -146,6 +138,7 @@ impl World {
                 purpose: Reason::Create,
                 lifecycle: Lifecycle::AllAtOnce,
                 default_backoff: 60.0,
+                defaults: Policy::default(),
             }),
             stop: Stop::new(),
             span: tracing::Span::none(),

@@ -80,8 +80,9 @@ impl Declared {
     fn complete(&mut self, handler: Handler, base: String, spec: &Value) -> Result<Handler, Contradiction> {
         let options = options(spec);
         let target = self.scripts.len();
-        let handler =
-            Handler { target, function: format!("function {target}"), filters: self.filters(options), policy: policy(options), ..handler };
+        // Every declaration of the vectors has a function of its own; stories may name one that several share.
+        let function = text(&spec["function"]).unwrap_or_else(|| format!("function {target}"));
+        let handler = Handler { target, function, filters: self.filters(options), policy: policy(options), ..handler };
         if let Some(contradiction) = contradiction::find(&handler) {
             return Err(contradiction);
         }

@@ -1,13 +1,12 @@
 //! The names of all settings, as scripts may use them.
 
 /// The groups of settings, and what is in each.
-const GROUPS: &[(&str, &[&str])] = &[
+pub const GROUPS: &[(&str, &[&str])] = &[
     ("admission", &["managed", "server"]),
     ("background", &["cancellationPolling", "instantExitTimeout", "instantExitZeroTimeCycles"]),
-    ("batching", &["errorDelays", "exitTimeout", "idleTimeout", "workerLimit"]),
     ("execution", &["defaultBackoff", "lifecycle"]),
     ("networking", &["connectTimeout", "enforceRetryAfter", "errorBackoffs", "requestTimeout", "trustEnv"]),
-    ("peering", &["clusterwide", "lifetime", "mandatory", "name", "namespaced", "priority", "standalone", "stealth"]),
+    ("peering", &["clusterwide", "lifetime", "mandatory", "name", "priority", "standalone", "stealth"]),
     ("persistence", &["consistencyTimeout", "diffbaseStorage", "finalizer", "progressStorage"]),
     ("posting", &["enabled", "eventNamePrefix", "level", "loggers", "reportingComponent", "reportingInstance"]),
     ("process", &["ultimateExitingTimeout"]),

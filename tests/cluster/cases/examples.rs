@@ -79,6 +79,8 @@ pub fn database_children(scene: &Scene<'_>, database: &Value) -> Vec<Value> {
 fn run(scene: &Scene<'_>, name: &str) -> Rc<Operator> {
     apply_definition(scene, name);
     let operator = scene.start(&scene.launch_source(&example(name).join("operator.yaml")));
+    // What is there before the watch begins is listed; what is applied now is added.
+    log_says(scene, &operator, " watches ");
     apply_object(scene, name);
     operator
 }

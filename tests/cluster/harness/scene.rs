@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -15,6 +15,9 @@ use super::kind::Kind;
 use super::operator::{Engine, Launch, Operator};
 use super::twins::{self, Handler, Notes};
 use super::wait::{PATIENCE, eventually};
+
+/// An object that nobody changes for so long is at rest, also on a machine with much to do.
+const REST: Duration = Duration::from_millis(400);
 
 /// The stage of one case.
 pub struct Scene<'c> {
@@ -290,10 +293,15 @@ impl<'c> Scene<'c> {
 
     /// Returns an object that nobody has changed for a moment: the status is written after the rest.
     fn at_rest(&self, kind: &Kind, name: &str) -> Value {
-        let last = Cell::new(0);
+        let seen = Cell::new((0, Instant::now()));
         self.eventually(&format!("{name} is at rest"), || {
             let object = self.get(kind, name)?;
-            (last.replace(revision(&object)) == revision(&object)).then_some(object)
+            let (last, since) = seen.get();
+            if last != revision(&object) {
+                seen.set((revision(&object), Instant::now()));
+                return None;
+            }
+            (since.elapsed() >= REST).then_some(object)
         })
     }
 

@@ -1,0 +1,54 @@
+//! kopfd on a real API server, beside a loop that is nothing but kube-rs, and beside Python kopf.
+//!
+//! `benches/run` builds what this needs and starts it. All engines do the same work in turn: one handler for creations that returns a value,
+//! objects with a status subresource, two patches for each.
+
+#![expect(clippy::print_stdout, reason = "this is a command of its own that prints its figures")]
+
+#[path = "cluster/bare.rs"]
+mod bare;
+#[path = "cluster/engine.rs"]
+mod engine;
+#[path = "cluster/harness.rs"]
+mod harness;
+#[path = "cluster/idle.rs"]
+mod idle;
+#[path = "cluster/load.rs"]
+mod load;
+#[path = "cluster/speed.rs"]
+mod speed;
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use harness::{Cluster, Controllers, Tools};
+
+fn main() -> ExitCode {
+    kopfd::cluster::config::install_crypto_provider();
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    if let [first, kubeconfig, group] = arguments.as_slice()
+        && first == bare::RUN
+    {
+        bare::run(Path::new(kubeconfig), group);
+        return ExitCode::SUCCESS;
+    }
+    let program = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
+    let Some(kubernetes) = program("KOPFD_CLUSTER_KUBERNETES") else {
+        println!("KOPFD_CLUSTER_KUBERNETES is not set; start this by benches/run");
+        return ExitCode::FAILURE;
+    };
+    let kopf = program("KOPFD_CLUSTER_KOPF");
+    let kopfd = program("KOPFD_CLUSTER_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_kopfd").into());
+    let tools = Tools { kubernetes, kopfd, kopf: kopf.clone().unwrap_or_default() };
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench");
+    let cluster = Cluster::start(&directory.join("cluster"), &tools, Controllers::Absent);
+    let is_chosen = |part: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == part);
+    if is_chosen("speed") {
+        speed::measure(&cluster, kopf.is_some(), &directory);
+    }
+    if is_chosen("memory") {
+        idle::measure(&cluster, &directory);
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,19 @@
+//! What the end-to-end suite stands on, as far as a benchmark needs it.
+
+#![allow(dead_code, unused_imports, reason = "the suite uses more of it")]
+
+#[path = "../../tests/cluster/harness/client.rs"]
+mod client;
+#[path = "../../tests/cluster/harness/cluster.rs"]
+mod cluster;
+#[path = "../../tests/cluster/harness/kind.rs"]
+mod kind;
+#[path = "../../tests/cluster/harness/process.rs"]
+mod process;
+#[path = "../../tests/cluster/harness/wait.rs"]
+mod wait;
+
+pub use client::Client;
+pub use cluster::{Cluster, Controllers, Tools};
+pub use kind::Kind;
+pub use wait::{PATIENCE, eventually};

@@ -1,0 +1,54 @@
+//! The memory of kopfd with 10,000 idle objects of 5 KiB.
+
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::engine::kopfd;
+use super::harness::Cluster;
+use super::load::{Load, Pace};
+use super::support::objects::SIZE;
+use super::support::process::Program;
+use super::support::table::{megabytes, print, row, verdict};
+
+const OBJECTS: usize = 10_000;
+
+const GOAL: f64 = 600.0;
+
+/// How long a start with all objects may take until nothing happens any more.
+const REST: Duration = Duration::from_secs(20);
+
+/// Measures, and prints a table.
+pub fn measure(cluster: &Cluster, directory: &Path) {
+    let group = "idle.bench.kopfd.dev";
+    let load = Load::new(cluster.client(), group);
+    let directory = directory.join(group);
+    fs::create_dir_all(&directory).expect("the directory of an operator can be made");
+    let start = |options: &str| Program::start(&mut kopfd(cluster, group, &directory, options), &directory.join("log"));
+    let rested = |program: &Program| {
+        sleep(REST);
+        program.resident()
+    };
+    let nothing = rested(&start(""));
+    load.make("idle", OBJECTS, Pace::Burst, SIZE - 600);
+    let unmatched = rested(&start(", labels: {app: chosen}"));
+    let first = start("");
+    load.wait();
+    let handling = rested(&first);
+    drop(first);
+    let handled = rested(&start(""));
+    let figures = [
+        ("no objects", nothing),
+        ("10,000 matched by nothing", unmatched),
+        ("10,000 handled by this process", handling),
+        ("10,000 handled earlier", handled),
+    ];
+    let mut rows = vec![row(["", "resident MB", "bytes each", "goal", ""])];
+    for (title, resident) in figures {
+        let each = resident.saturating_sub(nothing) as f64 / OBJECTS as f64;
+        rows.push(row([title, &format!("{:.1}", megabytes(resident)), &format!("{each:.0}"), "600", &verdict(each <= GOAL)]));
+    }
+    println!();
+    print(&rows);
+}

@@ -1,0 +1,68 @@
+//! Looks at processes: their time on the processor and their memory.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// The unit of times in `/proc/PID/stat`, which Linux fixes for programs.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A started program. It is killed when this is dropped.
+pub struct Program(Child);
+
+impl Program {
+    /// Starts a program whose output goes to a file.
+    pub fn start(command: &mut Command, log: &Path) -> Self {
+        let log = fs::File::create(log).expect("the log can be written");
+        let errors = log.try_clone().expect("the log can be written twice");
+        let child = command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn();
+        Self(child.unwrap_or_else(|error| panic!("cannot start {}: {error}", command.get_program().display())))
+    }
+
+    /// Returns the time that the program has spent on processors, for itself and in the kernel.
+    pub fn cpu(&self) -> Duration {
+        cpu(self.0.id())
+    }
+
+    /// Returns the program's resident memory in bytes, files included.
+    pub fn resident(&self) -> u64 {
+        resident(self.0.id())
+    }
+
+    /// Returns the number of the process.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Asks the program to end, and waits for it.
+    pub fn stop(&mut self) {
+        let told = Command::new("kill").arg(self.0.id().to_string()).status();
+        assert!(told.is_ok_and(|status| status.success()), "the program has ended too early");
+        self.0.wait().expect("a child can be waited for");
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // A program that has ended cannot be killed, and need not be.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Returns the time that a process has spent on processors.
+pub fn cpu(id: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_else(|_| panic!("process {id} has ended"));
+    // The name, which stands in parentheses, may have spaces.
+    let (_, fields) = stat.rsplit_once(')').expect("the name stands in parentheses");
+    let ticks: u32 = fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u32>().expect("times are numbers")).sum();
+    TICK * ticks
+}
+
+/// Returns the resident memory of a process in bytes.
+pub fn resident(id: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_else(|_| panic!("process {id} has ended"));
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a running process has memory");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("memory is a number") * 1024
+}

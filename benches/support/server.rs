@@ -1,0 +1,139 @@
+//! A generated API server: one kind with any number of objects that are made while they are asked for.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::objects::{self, GROUP};
+
+/// The path of the collection.
+const THINGS: &str = "/apis/bench.kopfd.dev/v1/things";
+
+/// A running server. It is gone when its runtime is.
+pub struct Generated {
+    state: Arc<Content>,
+    address: SocketAddr,
+}
+
+struct Content {
+    objects: usize,
+    state: objects::State,
+    patches: AtomicUsize,
+    /// When the first list was asked for, and when the last watch began.
+    listed_at: watch::Sender<Option<Instant>>,
+    watched: watch::Sender<usize>,
+}
+
+impl Generated {
+    /// Starts a server with so many objects.
+    pub async fn start(objects: usize, state: objects::State) -> Self {
+        let state = Arc::new(Content {
+            objects,
+            state,
+            patches: AtomicUsize::new(0),
+            listed_at: watch::Sender::new(None),
+            watched: watch::Sender::new(0),
+        });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        let service = axum::Router::new().fallback(answer).with_state(Arc::clone(&state));
+        let server = async move { axum::serve(listener, service).await.expect("the server serves until its runtime ends") };
+        drop(tokio_util::task::TaskTracker::new().spawn(server));
+        Self { state, address }
+    }
+
+    /// Writes a kubeconfig for the server.
+    pub fn kubeconfig(&self, directory: &Path) -> PathBuf {
+        let path = directory.join(format!("{}.kubeconfig", self.address.port()));
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "bench",
+            "clusters": [{"name": "bench", "cluster": {"server": format!("http://{}", self.address)}}],
+            "users": [{"name": "bench", "user": {"token": "not-looked-at"}}],
+            "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+        });
+        std::fs::write(&path, config.to_string()).expect("our own kubeconfig can be written");
+        path
+    }
+
+    /// Waits until somebody has asked for the objects, and returns when that was.
+    pub async fn listed_at(&self) -> Instant {
+        let mut listed_at = self.state.listed_at.subscribe();
+        let found = listed_at.wait_for(Option::is_some).await.expect("the server lives");
+        found.expect("it was waited for")
+    }
+
+    /// Waits until somebody has all the objects, and watches.
+    pub async fn watched(&self) {
+        self.state.watched.subscribe().wait_for(|count| *count > 0).await.expect("the server lives");
+    }
+
+    /// Returns how many patches have come.
+    pub fn patches(&self) -> usize {
+        self.state.patches.load(Ordering::SeqCst)
+    }
+}
+
+async fn answer(State(content): State<Arc<Content>>, request: Request) -> Response {
+    let path = request.uri().path();
+    let query = request.uri().query().unwrap_or_default();
+    let parameter = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+    let is_watch = matches!(parameter("watch"), Some("true" | "1"));
+    match path {
+        "/api" => json_answer(&json!({"kind": "APIVersions", "versions": ["v1"]})),
+        "/apis" => json_answer(&groups()),
+        "/apis/bench.kopfd.dev/v1" => json_answer(&kinds()),
+        THINGS if is_watch => {
+            content.watched.send_modify(|count| *count += 1);
+            silence()
+        }
+        THINGS => {
+            content.listed_at.send_if_modified(|at| at.is_none() && at.replace(Instant::now()).is_none());
+            let limit = parameter("limit").and_then(|text| text.parse().ok()).unwrap_or(usize::MAX);
+            let from = parameter("continue").and_then(|text| text.parse().ok()).unwrap_or(0);
+            Response::new(Body::from(page(&content, from, limit)))
+        }
+        _ if path.starts_with(THINGS) => {
+            content.patches.fetch_add(1, Ordering::SeqCst);
+            json_answer(&json!({"metadata": {"resourceVersion": "1"}}))
+        }
+        _ if is_watch => silence(),
+        _ => json_answer(&json!({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": [], "resources": []})),
+    }
+}
+
+fn page(content: &Content, from: usize, limit: usize) -> String {
+    let until = from.saturating_add(limit).min(content.objects);
+    let items: Vec<String> = (from..until).map(|number| objects::object(number, content.state)).collect();
+    let next = if until < content.objects { until.to_string() } else { String::new() };
+    let metadata = json!({"resourceVersion": "1000000", "continue": next});
+    format!(r#"{{"apiVersion":"{GROUP}/v1","kind":"ThingList","metadata":{metadata},"items":[{}]}}"#, items.join(","))
+}
+
+fn silence() -> Response {
+    Response::new(Body::from_stream(futures::stream::pending::<Result<String, std::io::Error>>()))
+}
+
+fn json_answer(value: &Value) -> Response {
+    Response::new(Body::from(value.to_string()))
+}
+
+fn groups() -> Value {
+    let version = json!({"groupVersion": format!("{GROUP}/v1"), "version": "v1"});
+    json!({"kind": "APIGroupList", "groups": [{"name": GROUP, "versions": [version], "preferredVersion": version}]})
+}
+
+fn kinds() -> Value {
+    let verbs = json!(["create", "delete", "get", "list", "patch", "update", "watch"]);
+    json!({"kind": "APIResourceList", "groupVersion": format!("{GROUP}/v1"), "resources": [
+        {"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": verbs},
+        {"name": "things/status", "singularName": "", "namespaced": true, "kind": "Thing", "verbs": ["get", "patch", "update"]},
+    ]})
+}

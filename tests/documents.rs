@@ -1,0 +1,220 @@
+//! The documents, kept true: manifests in them load with their scripts, and the tables of the reference are those of the code.
+//!
+//! A fenced `yaml` block that begins with `apiVersion: kopfd.dev/v1` is a manifest. The blocks after it that are tagged `file=NAME` are
+//! the files beside it, up to the next manifest; several blocks of one name are one file. A tag `file=examples/…` says that the block
+//! is a copy of that file: then it must be equal to it, and a manifest is loaded from there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use kopfd::manifest;
+use kopfd::script::{BindingKind, arguments, reference};
+
+/// A fenced block.
+struct Block {
+    line: usize,
+    language: String,
+    file: Option<String>,
+    text: String,
+}
+
+/// A manifest, with the files beside it.
+struct Example {
+    line: usize,
+    copied_from: Option<String>,
+    manifest: String,
+    files: BTreeMap<String, String>,
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn text_of(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Returns the README and all documents, by their path from the root.
+fn documents() -> Vec<(String, String)> {
+    let mut paths = vec![root().join("README.md")];
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder of documents") {
+            let path = entry.expect("an entry of the folder").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                paths.push(path);
+            }
+        }
+    }
+    paths.sort();
+    paths.iter().map(|path| (path.strip_prefix(root()).expect("a path below the root").display().to_string(), text_of(path))).collect()
+}
+
+fn blocks(document: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Block> = None;
+    for (index, line) in document.lines().enumerate() {
+        match (line.strip_prefix("```"), &mut open) {
+            (Some(info), None) => {
+                let mut words = info.split_whitespace();
+                let language = words.next().unwrap_or_default().to_owned();
+                let file = words.find_map(|word| word.strip_prefix("file=")).map(str::to_owned);
+                open = Some(Block { line: index + 1, language, file, text: String::new() });
+            }
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (None, Some(block)) => block.text.extend([line, "\n"]),
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "the last block is not closed");
+    blocks
+}
+
+fn examples(document: &str) -> Vec<Example> {
+    let mut examples: Vec<Example> = Vec::new();
+    for block in blocks(document) {
+        if block.language == "yaml" && block.text.starts_with("apiVersion: kopfd.dev/v1") {
+            examples.push(Example { line: block.line, copied_from: block.file, manifest: block.text, files: BTreeMap::new() });
+        } else if let Some(file) = block.file {
+            let example = examples.last_mut().unwrap_or_else(|| panic!("line {}: {file} belongs to no manifest", block.line));
+            *example.files.entry(file).or_default() += &block.text;
+        }
+    }
+    examples
+}
+
+/// Loads an example, from the folder that it is a copy of, or from a new one. Returns its mistakes.
+fn mistakes(example: &Example) -> Vec<String> {
+    let copies = example.copied_from.iter().map(|from| (from, &example.manifest));
+    let copies = copies.chain(example.files.iter().filter(|(name, _)| name.starts_with("examples/")));
+    let mut found: Vec<String> = copies
+        .filter(|(from, text)| text_of(&root().join(from)) != **text)
+        .map(|(from, _)| format!("the block is no copy of {from}"))
+        .collect();
+    let folder = tempfile::tempdir().expect("a folder for the example");
+    let path = example.copied_from.as_ref().map_or_else(|| folder.path().join("operator.yaml"), |from| root().join(from));
+    if example.copied_from.is_none() {
+        std::fs::write(&path, &example.manifest).expect("the manifest is written");
+        for (name, text) in &example.files {
+            let file = folder.path().join(name);
+            std::fs::create_dir_all(file.parent().expect("a folder")).expect("the folder is made");
+            std::fs::write(file, text).expect("the file is written");
+        }
+    }
+    let loaded = manifest::load(&[path]);
+    found.extend(loaded.diagnostics.iter().map(|one| format!("{}:{}: {}", one.file.display(), one.line, one.message)));
+    found
+}
+
+#[test]
+fn every_manifest_in_the_documents_loads_with_its_scripts_and_without_a_warning() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for (name, document) in documents() {
+        for example in examples(&document) {
+            count += 1;
+            wrong.extend(mistakes(&example).into_iter().map(|mistake| format!("{name}:{}: {mistake}", example.line)));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(count >= 4, "there are manifests in the documents: {count}");
+}
+
+/// Returns the rows of the tables that stand in a section, without their heads, cell by cell.
+fn rows(document: &str, section: &str) -> Vec<Vec<String>> {
+    let start = document.find(&format!("\n## {section}\n")).unwrap_or_else(|| panic!("there is no section {section:?}"));
+    let text = &document[start + 1..];
+    let text = text.find("\n## ").map_or(text, |end| &text[..end]);
+    let lines: Vec<&str> = text.lines().collect();
+    let is_row = |line: &str| line.starts_with('|') && !line.starts_with("|---");
+    let cells =
+        |line: &str| line.trim_matches('|').replace("\\|", "\u{1}").split('|').map(|cell| cell.trim().replace('\u{1}', "|")).collect();
+    let is_head = |index: usize| lines.get(index + 1).is_some_and(|next| next.starts_with("|---"));
+    (0..lines.len()).filter(|index| is_row(lines[*index]) && !is_head(*index)).map(|index| cells(lines[index])).collect()
+}
+
+/// Returns what stands between back-ticks.
+fn words(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+fn sorted<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'a str> {
+    names.into_iter().collect()
+}
+
+#[test]
+fn the_table_of_arguments_is_that_of_the_code() {
+    use BindingKind::{Activity, Change, Convert, Daemon, Event, Index, Login, Map, Mutate, Reconcile, Schedule, Startup, Timer, Validate};
+    let kinds: [(&str, &[BindingKind]); 13] = [
+        ("`create`, `update`, `delete`, `resume`, `field`", &[Change]),
+        ("`event`", &[Event]),
+        ("timers, daemons", &[Timer, Daemon]),
+        ("indexes", &[Index]),
+        ("`validate`, `mutate`", &[Validate, Mutate]),
+        ("`convert`", &[Convert]),
+        ("reconcile", &[Reconcile]),
+        ("`map` of reconcile", &[Map]),
+        ("activities", &[Startup, Activity, Login]),
+        ("schedules", &[Schedule]),
+        ("expressions of change handlers", &[]),
+        ("expressions of `event`", &[]),
+        ("expressions inside of a matcher", &[]),
+    ];
+    let document = text_of(&root().join("docs/scripts.md"));
+    let rows = rows(&document, "Arguments by name");
+    let row = |name: &str| rows.iter().find(|row| row[0] == name).unwrap_or_else(|| panic!("there is no row {name}"));
+    let common = row("everything about an object");
+    for (name, kinds) in kinds {
+        let own = row(name);
+        let is_common = own[1] == "yes";
+        let documented = sorted(words(&own[2]).into_iter().chain(if is_common { words(&common[2]) } else { Vec::new() }));
+        for kind in kinds {
+            assert_eq!(documented, sorted(arguments::known(*kind)), "{name}: {kind:?}");
+        }
+        let expression = match name {
+            "expressions of change handlers" => arguments::known_in_expression(Change, false),
+            "expressions of `event`" => arguments::known_in_expression(Event, false),
+            "expressions inside of a matcher" => {
+                let added: Vec<&str> = arguments::known_in_expression(Change, true);
+                added.into_iter().filter(|name| !arguments::known_in_expression(Change, false).contains(name)).collect()
+            }
+            _ => continue,
+        };
+        assert_eq!(documented, sorted(expression), "{name}");
+    }
+}
+
+/// Returns the name of a function that is written with its arguments, and how many it takes: those in brackets may be left out.
+fn signature(text: &str) -> Option<(String, BTreeSet<usize>)> {
+    let (name, rest) = text.split_once('(')?;
+    let list = rest.strip_suffix(')')?;
+    let (mut needed, mut optional) = (0, 0);
+    for argument in list.split_whitespace() {
+        if argument.starts_with('[') { optional += 1 } else { needed += 1 }
+    }
+    Some((name.to_owned(), (needed..=needed + optional).collect()))
+}
+
+fn functions(rows: &[Vec<String>]) -> BTreeMap<String, BTreeSet<usize>> {
+    let mut functions: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
+    for (name, arities) in rows.iter().flat_map(|row| words(&row[0])).filter_map(signature) {
+        functions.entry(name).or_default().extend(arities);
+    }
+    functions
+}
+
+#[test]
+fn the_tables_of_functions_are_those_of_the_code() {
+    let document = text_of(&root().join("docs/scripts.md"));
+    let mut known = reference::reference();
+    // It is there only to say that it is not.
+    known.functions.remove("exit");
+    assert_eq!(functions(&rows(&document, "Functions")), known.functions);
+    let rows = rows(&document, "Methods");
+    for (receiver, methods) in known.methods {
+        let own: Vec<Vec<String>> = rows.iter().filter(|row| row[0] == format!("`{receiver}`")).map(|row| row[1..].to_vec()).collect();
+        assert_eq!(functions(&own), methods, "{receiver}");
+    }
+}
