@@ -45,6 +45,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("anstream", &["cli"]),
     ("tracing_subscriber", &["telemetry"]),
     ("mimalloc", &["main"]),
+    ("notify", &["cli"]),
 ];
 
 /// Where `unsafe` may stand.

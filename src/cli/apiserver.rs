@@ -45,8 +45,12 @@ pub struct Options {
 /// Runs the command.
 pub fn run(options: &Options) -> u8 {
     let clock = Clock::system();
-    let logging =
-        telemetry::Options { format: telemetry::Format::Full, verbosity: Verbosity::Normal, reference_key: "object".to_owned(), prefix: None };
+    let logging = telemetry::Options {
+        format: telemetry::Format::Full,
+        verbosity: Verbosity::Normal,
+        reference_key: "object".to_owned(),
+        prefix: None,
+    };
     telemetry::start(logging, clock.clone());
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("kopfd").build() {
         Ok(runtime) => runtime,
@@ -109,7 +113,7 @@ fn tell(listening: &Listening, kubeconfig: &Path) {
 }
 
 /// Returns the objects of files, and of the files of directories.
-fn read(paths: &[PathBuf]) -> Result<Vec<Value>, String> {
+pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Value>, String> {
     let mut objects = Vec::new();
     for path in paths {
         for file in files(path).map_err(|error| format!("cannot read {}: {error}", path.display()))? {

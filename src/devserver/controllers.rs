@@ -81,7 +81,9 @@ fn owner_of(api: &Api, reference: &Value, namespace: &str) -> Owner {
     let found = api.read(&served.resource, &(place.to_owned(), text("name").to_owned()));
     match found.filter(|found| uid_of(&found.value) == text("uid")) {
         None => Owner::Absent,
-        Some(found) if found.value["metadata"]["deletionTimestamp"].is_string() && has_finalizer(&found.value, FOREGROUND) => Owner::Waiting,
+        Some(found) if found.value["metadata"]["deletionTimestamp"].is_string() && has_finalizer(&found.value, FOREGROUND) => {
+            Owner::Waiting
+        }
         Some(_) => Owner::There,
     }
 }
@@ -244,15 +246,31 @@ fn remaining(namespace: &Value, left: &[(Resource, Vec<(Key, Arc<Stored>)>)], no
         .collect();
     let condition = |kind: &str, is_true: bool, reason: &str, message: String| {
         let status = if is_true { "True" } else { "False" };
-        let known = namespace["status"]["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == kind && one["status"] == status);
+        let known =
+            namespace["status"]["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == kind && one["status"] == status);
         let since = known.and_then(|one| one["lastTransitionTime"].as_str()).unwrap_or(now);
         json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since})
     };
     json!([
         condition("NamespaceDeletionDiscoveryFailure", false, "ResourcesDiscovered", "All resources successfully discovered".into()),
-        condition("NamespaceDeletionGroupVersionParsingFailure", false, "ParsedGroupVersions", "All legacy kube types successfully parsed".into()),
-        condition("NamespaceDeletionContentFailure", false, "ContentDeleted", "All content successfully deleted, may be waiting on finalization".into()),
-        condition("NamespaceContentRemaining", true, "SomeResourcesRemain", format!("Some resources are remaining: {}", counted.join(", "))),
+        condition(
+            "NamespaceDeletionGroupVersionParsingFailure",
+            false,
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed".into()
+        ),
+        condition(
+            "NamespaceDeletionContentFailure",
+            false,
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization".into()
+        ),
+        condition(
+            "NamespaceContentRemaining",
+            true,
+            "SomeResourcesRemain",
+            format!("Some resources are remaining: {}", counted.join(", "))
+        ),
         condition(
             "NamespaceFinalizersRemaining",
             !held.is_empty(),

@@ -69,7 +69,11 @@ async fn dispatch(api: &Api, registry: &Registry, served: &Arc<Served>, call: &C
         ("GET", true) => reading::get(api, served, call).await,
         ("GET", false) => reading::list(api, served, call).await,
         ("POST", false) if served.kind.namespaced && place.namespace.is_none() => {
-            if is_custom { Ok(Reply::no_page()) } else { Err(not_allowed()) }
+            if is_custom {
+                Ok(Reply::no_page())
+            } else {
+                Err(not_allowed())
+            }
         }
         ("POST", false) => create(api, served, call),
         ("POST", true) if is_custom => create(api, served, call),
@@ -127,7 +131,11 @@ async fn below(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) 
         (_, "PUT") => update(api, served, call, subresource),
         (_, "PATCH") => patching::patch(api, served, call, subresource),
         _ if kind.is_custom() => {
-            let text = format!("{} is not supported on resources of kind {:?}", request::verb(&call.method, &call.place, &call.query), served.full_name());
+            let text = format!(
+                "{} is not supported on resources of kind {:?}",
+                request::verb(&call.method, &call.place, &call.query),
+                served.full_name()
+            );
             let mut failure = Failure::new(405, "MethodNotAllowed", text);
             failure.details.group.clone_from(&kind.group);
             failure.details.kind.clone_from(&kind.plural);
@@ -381,9 +389,9 @@ pub fn write_scale(
     let served = writer.served;
     let Some(paths) = served.kind.scale.clone() else { return not_served_here() };
     let decide = |old: &Value| {
-        let scale = view::scale_of(served, old).unwrap_or_else(|| {
-            json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": old["metadata"], "spec": {}, "status": {}})
-        });
+        let scale = view::scale_of(served, old).unwrap_or_else(
+            || json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": old["metadata"], "spec": {}, "status": {}}),
+        );
         let changed = change(&scale)?;
         let mut new = old.clone();
         match &changed["spec"]["replicas"] {
