@@ -45,8 +45,12 @@ pub struct Options {
 /// Runs the command.
 pub fn run(options: &Options) -> u8 {
     let clock = Clock::system();
-    let logging =
-        telemetry::Options { format: telemetry::Format::Full, verbosity: Verbosity::Normal, reference_key: "object".to_owned(), prefix: None };
+    let logging = telemetry::Options {
+        format: telemetry::Format::Full,
+        verbosity: Verbosity::Normal,
+        reference_key: "object".to_owned(),
+        prefix: None,
+    };
     telemetry::start(logging, clock.clone());
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("kopfd").build() {
         Ok(runtime) => runtime,

@@ -108,13 +108,13 @@ pub fn is_allowed(store: &Store, user: &User, wanted: &Attributes) -> bool {
             return true;
         }
     }
-    let is_about_oneself = matches!(wanted.resource.as_str(), "selfsubjectaccessreviews" | "selfsubjectrulesreviews" | "selfsubjectreviews");
+    let is_about_oneself =
+        matches!(wanted.resource.as_str(), "selfsubjectaccessreviews" | "selfsubjectrulesreviews" | "selfsubjectreviews");
     if is_about_oneself && wanted.verb == "create" && user.groups.iter().any(|group| group == "system:authenticated") {
         return true;
     }
-    let cluster = bindings(store, "clusterrolebindings", None).chain(
-        (!wanted.namespace.is_empty()).then(|| bindings(store, "rolebindings", Some(&wanted.namespace))).into_iter().flatten(),
-    );
+    let cluster = bindings(store, "clusterrolebindings", None)
+        .chain((!wanted.namespace.is_empty()).then(|| bindings(store, "rolebindings", Some(&wanted.namespace))).into_iter().flatten());
     cluster.filter(|binding| binds(binding, user)).any(|binding| rules(store, &binding).iter().any(|rule| permits(rule, wanted)))
 }
 

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use super::access::{self, Attributes, Authentication, User};
 use super::chores::Chore;
+use super::definition::{self, conditions};
 use super::failure::Failure;
 use super::ids::Ids;
 use super::journal::{Journal, Record};
@@ -21,7 +22,6 @@ use super::reply::{self, Reply};
 use super::request::{Accept, Path, Place, Query, verb};
 use super::rules::Decision;
 use super::store::{Expected, Key, Limits, Raced, Resource, Store, Stored};
-use super::definition::{self, conditions};
 use super::{controllers, discovery, handlers, rules, view};
 use crate::kit::{Clock, Stop};
 
@@ -357,7 +357,8 @@ fn forbidden(user: &User, wanted: &Attributes) -> Failure {
     let full = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
     let named = if name.is_empty() { String::new() } else { format!(" {name:?}") };
     let place = if namespace.is_empty() { "at the cluster scope".to_owned() } else { format!("in the namespace {namespace:?}") };
-    let text = format!("{full}{named} is forbidden: User {:?} cannot {verb} resource {resource:?} in API group {group:?} {place}", user.name);
+    let text =
+        format!("{full}{named} is forbidden: User {:?} cannot {verb} resource {resource:?} in API group {group:?} {place}", user.name);
     let mut failure = Failure::new(403, "Forbidden", text);
     failure.details.name.clone_from(name);
     failure.details.group.clone_from(group);

@@ -81,7 +81,9 @@ fn owner_of(api: &Api, reference: &Value, namespace: &str) -> Owner {
     let found = api.read(&served.resource, &(place.to_owned(), text("name").to_owned()));
     match found.filter(|found| uid_of(&found.value) == text("uid")) {
         None => Owner::Absent,
-        Some(found) if found.value["metadata"]["deletionTimestamp"].is_string() && has_finalizer(&found.value, FOREGROUND) => Owner::Waiting,
+        Some(found) if found.value["metadata"]["deletionTimestamp"].is_string() && has_finalizer(&found.value, FOREGROUND) => {
+            Owner::Waiting
+        }
         Some(_) => Owner::There,
     }
 }
@@ -174,6 +176,9 @@ fn release(api: &Api, resource: &Resource, stored: &Arc<Stored>, finalizer: &str
     write(api, &served, stored, new, again);
 }
 
+/// What is in a namespace: the objects of each resource.
+type Content = Vec<(Resource, Vec<(Key, Arc<Stored>)>)>;
+
 fn namespaces() -> Resource {
     Resource { group: String::new(), plural: "namespaces".to_owned() }
 }
@@ -192,7 +197,7 @@ fn attend_namespace(api: &Api, name: &str) {
         }
         return;
     }
-    let content = || -> Vec<(Resource, Vec<(Key, Arc<Stored>)>)> {
+    let content = || -> Content {
         api.with(|state| {
             let resources: Vec<Resource> = state.store.resources().cloned().collect();
             let listed = resources.into_iter().map(|resource| {
@@ -220,13 +225,14 @@ fn attend_namespace(api: &Api, name: &str) {
     } else {
         new["status"]["conditions"] = remaining(&stored.value, &left, &time(api.now()));
     }
-    if new != *stored.value || left.is_empty() {
+    // What would change nothing is not written: each write is looked at again.
+    if new != *stored.value {
         write(api, &served, &stored, new, &again);
     }
 }
 
 /// The conditions of a namespace that cannot go yet.
-fn remaining(namespace: &Value, left: &[(Resource, Vec<(Key, Arc<Stored>)>)], now: &str) -> Value {
+fn remaining(namespace: &Value, left: &Content, now: &str) -> Value {
     let full = |resource: &Resource| {
         if resource.group.is_empty() { format!("{}.", resource.plural) } else { format!("{}.{}", resource.plural, resource.group) }
     };
@@ -244,15 +250,31 @@ fn remaining(namespace: &Value, left: &[(Resource, Vec<(Key, Arc<Stored>)>)], no
         .collect();
     let condition = |kind: &str, is_true: bool, reason: &str, message: String| {
         let status = if is_true { "True" } else { "False" };
-        let known = namespace["status"]["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == kind && one["status"] == status);
+        let known =
+            namespace["status"]["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == kind && one["status"] == status);
         let since = known.and_then(|one| one["lastTransitionTime"].as_str()).unwrap_or(now);
         json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since})
     };
     json!([
         condition("NamespaceDeletionDiscoveryFailure", false, "ResourcesDiscovered", "All resources successfully discovered".into()),
-        condition("NamespaceDeletionGroupVersionParsingFailure", false, "ParsedGroupVersions", "All legacy kube types successfully parsed".into()),
-        condition("NamespaceDeletionContentFailure", false, "ContentDeleted", "All content successfully deleted, may be waiting on finalization".into()),
-        condition("NamespaceContentRemaining", true, "SomeResourcesRemain", format!("Some resources are remaining: {}", counted.join(", "))),
+        condition(
+            "NamespaceDeletionGroupVersionParsingFailure",
+            false,
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed".into()
+        ),
+        condition(
+            "NamespaceDeletionContentFailure",
+            false,
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization".into()
+        ),
+        condition(
+            "NamespaceContentRemaining",
+            true,
+            "SomeResourcesRemain",
+            format!("Some resources are remaining: {}", counted.join(", "))
+        ),
         condition(
             "NamespaceFinalizersRemaining",
             !held.is_empty(),

@@ -62,7 +62,8 @@ fn patched(served: &Served, old: &Value, patch: &Patch) -> Result<Value, Failure
 }
 
 fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
-    let parse = || json::parse(&call.body).map(|body| body.value).map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")));
+    let parse =
+        || json::parse(&call.body).map(|body| body.value).map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")));
     let object = |value: Value| {
         if value.is_object() { Ok(value) } else { Err(Failure::bad_request("error decoding patch: json: cannot unmarshal into an object")) }
     };

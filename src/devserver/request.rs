@@ -74,7 +74,8 @@ impl Place {
         let place = Self { group: group.to_owned(), version: version.to_owned(), is_watch, ..Self::default() };
         let text = |part: &str| Some(part.to_owned());
         // Namespaces are objects too: what follows the name is their subresource, or a resource inside.
-        let is_namespace = group.is_empty() && matches!(parts, ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize"]);
+        let is_namespace =
+            group.is_empty() && matches!(parts, ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize"]);
         let (namespace, parts) = match parts {
             ["namespaces", namespace, rest @ ..] if !is_namespace && !rest.is_empty() => (text(namespace), rest),
             parts => (None, parts),
@@ -115,7 +116,11 @@ impl Query {
     pub fn parse(query: &str) -> Self {
         let plain = |text: &str| decode(&text.replace('+', " ")).unwrap_or_else(|| text.to_owned());
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
-        Self(pairs.map(|pair| pair.split_once('=').map_or((plain(pair), String::new()), |(key, value)| (plain(key), plain(value)))).collect())
+        Self(
+            pairs
+                .map(|pair| pair.split_once('=').map_or((plain(pair), String::new()), |(key, value)| (plain(key), plain(value))))
+                .collect(),
+        )
     }
 
     /// Returns a parameter, if it is there and not empty.
@@ -133,9 +138,8 @@ impl Query {
     /// # Errors
     /// If the parameter is none.
     pub fn number(&self, key: &str) -> Result<Option<i64>, Failure> {
-        let parse = |text: &str| {
-            text.parse().map_err(|_| Failure::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))
-        };
+        let parse =
+            |text: &str| text.parse().map_err(|_| Failure::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")));
         self.text(key).map(parse).transpose()
     }
 }

@@ -5,13 +5,13 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::causes::Place;
 use super::chores::{CLEANUP, FOREGROUND, ORPHAN};
 use super::failure::{Cause, Failure};
+use super::metadata::{self, NameRule};
 use super::ownership::{self, Manager, Operation};
 use super::registry::Served;
 use super::request::{FieldValidation, Options};
-use super::causes::Place;
-use super::metadata::{self, NameRule};
 use super::{builtin, definition};
 
 /// What a write is about, and who writes.
@@ -126,7 +126,8 @@ impl Writer<'_> {
         let Some(object) = value.as_object_mut() else {
             return Err(Failure::bad_request(format!("the object provided is unrecognized (must be of type {})", kind.kind)));
         };
-        let sent = |field: &str, object: &serde_json::Map<String, Value>| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let sent =
+            |field: &str, object: &serde_json::Map<String, Value>| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (sent_kind, sent_version) = (sent("kind", object), sent("apiVersion", object));
         if kind.is_custom() && (sent_kind.is_empty() || sent_version.is_empty()) {
             let field = if sent_kind.is_empty() { "Kind" } else { "apiVersion" };
@@ -298,7 +299,8 @@ impl Writer<'_> {
         let sent = new["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         if matches!(sent, "" | "0") {
             if needs_version(self.served) && self.subresource != "scale" {
-                let cause = Cause::new("FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update");
+                let cause =
+                    Cause::new("FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update");
                 return Err(Failure::invalid(&kind.group, &kind.plural, name, vec![cause]));
             }
             new["metadata"]["resourceVersion"] = stored.clone();
@@ -328,7 +330,9 @@ impl Writer<'_> {
             return Err(Failure::invalid(&kind.group, &kind.kind, name, self.twice_if_custom(cause)));
         }
         let Some(metadata) = new["metadata"].as_object_mut() else { return Ok(()) };
-        for field in ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generateName"] {
+        for field in
+            ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generateName"]
+        {
             match old["metadata"].get(field) {
                 Some(value) => metadata.insert(field.to_owned(), value.clone()),
                 None => metadata.remove(field),
@@ -366,7 +370,9 @@ impl Writer<'_> {
             if self.served.kind.is_custom() {
                 !matches!(field, "managedFields")
             } else {
-                !matches!(field, "annotations" | "managedFields") && !(field == "labels" && self.served.kind.kind == "Pod")
+                let is_written = matches!(field, "annotations" | "managedFields");
+                let is_pods = field == "labels" && self.served.kind.kind == "Pod";
+                !is_written && !is_pods
             }
         };
         let names: Vec<String> =
@@ -455,7 +461,9 @@ impl Writer<'_> {
         let name = old["metadata"]["name"].as_str().unwrap_or_default();
         let mismatch = |what: &str, wanted: &str, found: &Value, hint: &str| {
             let found = found.as_str().unwrap_or_default();
-            let text = format!("the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been {hint}");
+            let text = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been {hint}"
+            );
             Failure::conflict(&kind.group, &kind.kind, name, &text)
         };
         match &deletion.uid {
@@ -479,7 +487,7 @@ pub const PROTECTED_NAMESPACES: &[&str] = &["default", "kube-system", "kube-publ
 /// Returns the failure of a write that is not allowed.
 pub fn forbidden(served: &Served, name: &str, why: &str) -> Failure {
     let mut failure = Failure::new(403, "Forbidden", format!("{} {name:?} is forbidden: {why}", served.full_name()));
-    failure.details.name = name.to_owned();
+    name.clone_into(&mut failure.details.name);
     failure.details.group.clone_from(&served.kind.group);
     failure.details.kind.clone_from(&served.kind.plural);
     failure

@@ -221,8 +221,7 @@ fn certificates(ip: IpAddr) -> Result<(String, rustls::ServerConfig), Error> {
 
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let chain = vec![certificate.der().clone()];
-    let mut config =
-        rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).map_err(Error::Tls)?;
+    let mut config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).map_err(Error::Tls)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok((authority.pem(), config))
 }

@@ -126,7 +126,13 @@ mod tests {
 
     #[test]
     fn an_event_has_two_faces() {
-        let kind = Kind { group: "events.k8s.io".into(), version: "v1".into(), storage_version: "v1".into(), plural: "events".into(), ..Kind::default() };
+        let kind = Kind {
+            group: "events.k8s.io".into(),
+            version: "v1".into(),
+            storage_version: "v1".into(),
+            plural: "events".into(),
+            ..Kind::default()
+        };
         let served = Served::of(kind);
         let mut value = json!({"apiVersion": "v1", "message": "m", "reason": "r"});
         convert(&served, &mut value);
@@ -137,7 +143,8 @@ mod tests {
 
     #[test]
     fn a_scale_is_read_and_written_by_its_paths() {
-        let scale = Scale { spec_replicas: ".spec.n".into(), status_replicas: ".status.n".into(), label_selector: Some(".spec.sel".into()) };
+        let scale =
+            Scale { spec_replicas: ".spec.n".into(), status_replicas: ".status.n".into(), label_selector: Some(".spec.sel".into()) };
         let served = Served::of(Kind { scale: Some(scale), ..Kind::default() });
         let mut value = json!({"metadata": {"name": "a"}});
         assert_eq!(scale_of(&served, &value), None);

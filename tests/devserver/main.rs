@@ -2,6 +2,8 @@
 //!
 //! Compared are the status, the reason, the causes with their fields, the warnings, and the kind of what comes back; never the texts.
 
+mod in_process;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -55,10 +57,8 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let tokens = [
-            ("admintoken".to_owned(), User::new("admin", &["system:masters"])),
-            ("alicetoken".to_owned(), User::new("alice", &[])),
-        ];
+        let tokens =
+            [("admintoken".to_owned(), User::new("admin", &["system:masters"])), ("alicetoken".to_owned(), User::new("alice", &[]))];
         let authentication = Authentication::Tokens(BTreeMap::from(tokens));
         let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
         Self { api: Api::new(Settings { authentication, seed: Some(1), ..Settings::default() }, clock) }
