@@ -2,6 +2,7 @@
 //!
 //! What a request does to the objects is decided by pure functions; waiting, sockets and time come from outside.
 
+pub mod admission;
 pub mod failure;
 pub mod faults;
 pub mod json_patch;
