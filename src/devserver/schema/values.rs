@@ -184,7 +184,7 @@ fn check_number(node: &Node, number: f64, value: &Value, place: &Place<'_>, caus
 
 fn is_multiple(value: &Value, number: f64, divisor: f64) -> bool {
     match value.as_i64() {
-        Some(whole) if divisor.fract() == 0.0 => whole % (divisor as i64) == 0,
+        Some(whole) if divisor.fract() == 0.0 => whole.checked_rem(divisor as i64).is_none_or(|rest| rest == 0),
         _ => (number / divisor).fract() == 0.0,
     }
 }
