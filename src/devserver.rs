@@ -3,6 +3,7 @@
 //! What a request does to the objects is decided by pure functions; waiting, sockets and time come from outside.
 
 pub mod access;
+pub mod admission;
 pub mod api;
 pub mod builtin;
 pub mod causes;

@@ -139,8 +139,14 @@ fn decode(kind: &Kind, object: &Value) -> Result<(), Failure> {
         let (kind, version) = (&kind.kind, &kind.version);
         Err(Failure::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}")))
     };
+    if !object.is_object() {
+        return refuse("json: cannot unmarshal value into Go value".to_owned());
+    }
     if let Some(why) = metadata::type_mistake(&object["metadata"]) {
         return refuse(why);
+    }
+    if let Some(field) = checks::misshapen(object) {
+        return refuse(format!("json: cannot unmarshal value into Go struct field {}.{field}", kind.kind));
     }
     for (field, is_secret) in [("data", kind.kind == "Secret"), ("stringData", false), ("binaryData", true)] {
         if !["ConfigMap", "Secret"].contains(&kind.kind.as_str()) {

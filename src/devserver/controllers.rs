@@ -176,6 +176,9 @@ fn release(api: &Api, resource: &Resource, stored: &Arc<Stored>, finalizer: &str
     write(api, &served, stored, new, again);
 }
 
+/// What is in a namespace: the objects of each resource.
+type Content = Vec<(Resource, Vec<(Key, Arc<Stored>)>)>;
+
 fn namespaces() -> Resource {
     Resource { group: String::new(), plural: "namespaces".to_owned() }
 }
@@ -194,7 +197,7 @@ fn attend_namespace(api: &Api, name: &str) {
         }
         return;
     }
-    let content = || -> Vec<(Resource, Vec<(Key, Arc<Stored>)>)> {
+    let content = || -> Content {
         api.with(|state| {
             let resources: Vec<Resource> = state.store.resources().cloned().collect();
             let listed = resources.into_iter().map(|resource| {
@@ -222,13 +225,14 @@ fn attend_namespace(api: &Api, name: &str) {
     } else {
         new["status"]["conditions"] = remaining(&stored.value, &left, &time(api.now()));
     }
-    if new != *stored.value || left.is_empty() {
+    // What would change nothing is not written: each write is looked at again.
+    if new != *stored.value {
         write(api, &served, &stored, new, &again);
     }
 }
 
 /// The conditions of a namespace that cannot go yet.
-fn remaining(namespace: &Value, left: &[(Resource, Vec<(Key, Arc<Stored>)>)], now: &str) -> Value {
+fn remaining(namespace: &Value, left: &Content, now: &str) -> Value {
     let full = |resource: &Resource| {
         if resource.group.is_empty() { format!("{}.", resource.plural) } else { format!("{}.{}", resource.plural, resource.group) }
     };

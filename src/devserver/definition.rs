@@ -30,6 +30,9 @@ const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", 
 /// # Errors
 /// If the definition has mistakes: all of them at once.
 pub fn accept(new: &Value, old: Option<&Value>) -> Result<Value, Failure> {
+    if !new.is_object() {
+        return Err(Failure::bad_request("a definition is an object"));
+    }
     let mut accepted = new.clone();
     fill_defaults(&mut accepted);
     if old.is_none() {

@@ -42,8 +42,8 @@ fn other(registry: &Registry, query: &Query, path: &str) -> Reply {
         "" => Reply::object(json!({"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]})),
         "/version" => Reply::object(api::version()),
         "/healthz" | "/livez" | "/readyz" if query.is_on("verbose") => {
-            let lines: String = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
-            Reply::text(200, &format!("{lines}{} check passed\n", path.trim_start_matches('/')))
+            let lines: Vec<String> = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
+            Reply::text(200, &format!("{}{} check passed\n", lines.concat(), path.trim_start_matches('/')))
         }
         "/healthz" | "/livez" | "/readyz" => Reply::text(200, "ok"),
         "/openapi/v3" => Reply::object(openapi_index(registry)),

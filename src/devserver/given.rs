@@ -66,7 +66,7 @@ async fn apply_one(api: &Api, mut object: Value) -> Result<(), Refused> {
     if response.status().is_success() {
         return Ok(());
     }
-    let body = response.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let status: Value = serde_json::from_slice(&body).unwrap_or_default();
     Err(refuse(status["message"].as_str().map_or_else(|| String::from_utf8_lossy(&body).into_owned(), str::to_owned)))
 }

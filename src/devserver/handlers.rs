@@ -5,7 +5,6 @@ use std::sync::Arc;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::access::Attributes;
 use super::api::{Api, Call};
 use super::failure::{Cause, Failure};
 use super::registry::{Registry, Served};
@@ -30,7 +29,7 @@ pub async fn answer(api: &Api, call: Call) -> Result<Reply, Failure> {
     let Some(served) = registry.find(&place.group, &place.version, &place.plural).cloned() else {
         return not_served(&registry, &call);
     };
-    let mut answer = dispatch(api, &registry, &served, &call).await?;
+    let mut answer = dispatch(api, &served, &call).await?;
     answer.warnings.extend(served.deprecation.clone());
     if call.method != Method::GET {
         api.persisted().await;
@@ -49,7 +48,7 @@ fn not_allowed() -> Failure {
     Failure::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 }
 
-async fn dispatch(api: &Api, registry: &Registry, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
     let place = &call.place;
     let is_custom = served.kind.is_custom();
     if served.kind.namespaced != place.namespace.is_some() && (place.name.is_some() || !served.kind.namespaced) {
@@ -84,7 +83,7 @@ async fn dispatch(api: &Api, registry: &Registry, served: &Arc<Served>, call: &C
             if served.kind.namespaced && place.namespace.is_none() && !is_custom {
                 return Err(not_allowed());
             }
-            delete_all(api, registry, served, call)
+            delete_all(api, served, call)
         }
         ("PUT" | "PATCH", false) if is_custom => Err(Failure::bad_request("name must be provided")),
         _ => Err(not_allowed()),
@@ -127,7 +126,6 @@ async fn below(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) 
             scale_answer(served, &view::see(served, &stored))
         }
         (_, "GET") => reading::get(api, served, call).await,
-        ("finalize", "PUT") => update(api, served, call, subresource),
         (_, "PUT") => update(api, served, call, subresource),
         (_, "PATCH") => patching::patch(api, served, call, subresource),
         _ if kind.is_custom() => {
@@ -268,9 +266,8 @@ pub fn create_received(api: &Api, writer: &Writer<'_>, value: Value) -> Result<(
         }
         if taken.is_none() {
             view::store(served, &mut new);
-            match api.commit(served, None, Decision::Store(new)) {
-                Ok(Some(stored)) => return Ok(((*view::see(served, &stored)).clone(), warnings)),
-                Ok(None) | Err(_) => {}
+            if let Ok(Some(stored)) = api.commit(served, None, Decision::Store(new)) {
+                return Ok(((*view::see(served, &stored)).clone(), warnings));
             }
         }
         if attempts == 0 {
@@ -521,7 +518,7 @@ fn read_body_of_options(served: &Served, call: &Call) -> Result<Value, Failure> 
     read_body(served, call).map(|body| body.value)
 }
 
-fn delete_all(api: &Api, registry: &Registry, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+fn delete_all(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
     let deletion = read_deletion(served, call)?;
     let interest = reading::Interest::read(served, call)?;
     let found = api.with(|state| state.store.list(&served.resource, call.place.namespace.as_deref()));
@@ -537,11 +534,5 @@ fn delete_all(api: &Api, registry: &Registry, served: &Arc<Served>, call: &Call)
         }
     }
     let revision = api.with(|state| state.store.revision());
-    let _ = registry;
     reading::shape(served, call, reading::list_of(served, seen, json!({"resourceVersion": revision.to_string()})))
-}
-
-/// Tells whether the user of a request may do something else, too.
-pub fn may(api: &Api, call: &Call, wanted: &Attributes) -> bool {
-    api.with(|state| super::access::is_allowed(&state.store, &call.user, wanted))
 }

@@ -370,7 +370,9 @@ impl Writer<'_> {
             if self.served.kind.is_custom() {
                 !matches!(field, "managedFields")
             } else {
-                !matches!(field, "annotations" | "managedFields") && !(field == "labels" && self.served.kind.kind == "Pod")
+                let is_written = matches!(field, "annotations" | "managedFields");
+                let is_pods = field == "labels" && self.served.kind.kind == "Pod";
+                !is_written && !is_pods
             }
         };
         let names: Vec<String> =
@@ -485,7 +487,7 @@ pub const PROTECTED_NAMESPACES: &[&str] = &["default", "kube-system", "kube-publ
 /// Returns the failure of a write that is not allowed.
 pub fn forbidden(served: &Served, name: &str, why: &str) -> Failure {
     let mut failure = Failure::new(403, "Forbidden", format!("{} {name:?} is forbidden: {why}", served.full_name()));
-    failure.details.name = name.to_owned();
+    name.clone_into(&mut failure.details.name);
     failure.details.group.clone_from(&served.kind.group);
     failure.details.kind.clone_from(&served.kind.plural);
     failure

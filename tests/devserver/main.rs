@@ -2,6 +2,8 @@
 //!
 //! Compared are the status, the reason, the causes with their fields, the warnings, and the kind of what comes back; never the texts.
 
+mod in_process;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

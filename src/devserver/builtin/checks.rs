@@ -65,6 +65,60 @@ pub(super) fn fields(kind: &str) -> &'static [&'static str] {
     }
 }
 
+/// Where objects stand in objects of built-in kinds, if anything stands there.
+const OBJECTS: [&str; 18] = [
+    "/metadata/labels",
+    "/metadata/annotations",
+    "/spec",
+    "/status",
+    "/template",
+    "/template/metadata",
+    "/template/spec",
+    "/spec/strategy",
+    "/spec/strategy/rollingUpdate",
+    "/spec/template",
+    "/spec/template/metadata",
+    "/spec/template/metadata/labels",
+    "/spec/template/spec",
+    "/spec/jobTemplate",
+    "/spec/jobTemplate/spec",
+    "/spec/jobTemplate/spec/template",
+    "/spec/jobTemplate/spec/template/metadata",
+    "/spec/jobTemplate/spec/template/spec",
+];
+
+/// Where lists of objects stand in them.
+const LISTS: [&str; 13] = [
+    "/webhooks",
+    "/spec/ports",
+    "/spec/tolerations",
+    "/spec/containers",
+    "/spec/initContainers",
+    "/template/spec/containers",
+    "/template/spec/initContainers",
+    "/spec/template/spec/containers",
+    "/spec/template/spec/initContainers",
+    "/spec/jobTemplate/spec/template/spec/containers",
+    "/spec/jobTemplate/spec/template/spec/initContainers",
+    "/subjects",
+    "/rules",
+];
+
+/// Returns where something else stands in the place of an object or of a list of objects.
+pub(super) fn misshapen(object: &Value) -> Option<String> {
+    let is_object = |value: &Value| value.is_null() || value.is_object();
+    let is_list = |value: &Value| value.is_null() || value.as_array().is_some_and(|items| items.iter().all(Value::is_object));
+    let inside = |value: &Value, names: &[&str]| names.iter().all(|name| is_list(&value[*name]));
+    let client = |webhook: &Value| is_object(&webhook["clientConfig"]) && is_object(&webhook["clientConfig"]["service"]);
+    let object_at = OBJECTS.iter().find(|pointer| object.pointer(pointer).is_some_and(|value| !is_object(value)));
+    let list_at = LISTS.iter().find(|pointer| {
+        let items = object.pointer(pointer);
+        let deeper = |item: &Value| inside(item, &["ports"]) && (**pointer != "/webhooks" || (inside(item, &["rules"]) && client(item)));
+        items.is_some_and(|value| !is_list(value) || !value.as_array().into_iter().flatten().all(deeper))
+    });
+    object_at.or(list_at).map(|pointer| pointer.trim_start_matches('/').replace('/', "."))
+}
+
 /// Returns the first moment that has not the six digits of a fraction which moments of leases and events have.
 pub(super) fn moments(kind: &Kind, object: &Value) -> Option<String> {
     let values: [&Value; 3] = match kind.kind.as_str() {

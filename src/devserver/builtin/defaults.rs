@@ -19,7 +19,8 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
         ("", "Event") => *object = events::to_core(object),
         ("", "ReplicationController") => template(&mut object["spec"]["template"]),
         ("", "PersistentVolumeClaim") => claim(object),
-        ("apps", _) => workload(&kind.kind, object),
+        ("", "PodTemplate") => template(&mut object["template"]),
+        ("apps", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") => workload(&kind.kind, object),
         ("batch", "Job") => job(object, old),
         ("batch", "CronJob") => cron_job(object),
         ("admissionregistration.k8s.io", _) => webhooks(&kind.kind, object),
@@ -240,17 +241,13 @@ fn workload(kind: &str, object: &mut Value) {
                 ],
             );
             let counts = ["currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"];
-            counts.into_iter().for_each(|count| put(&mut object["status"], count, json!(0)));
-        }
-        "ReplicaSet" => {
-            put(spec, "replicas", json!(1));
-            put(&mut object["status"], "replicas", json!(0));
+            for count in counts {
+                put(&mut object["status"], count, json!(0));
+            }
         }
         _ => {
-            // A revision keeps data of any form, and has no specification.
-            if spec.is_null() {
-                members(object).remove("spec");
-            }
+            put(spec, "replicas", json!(1));
+            put(&mut object["status"], "replicas", json!(0));
         }
     }
 }

@@ -142,3 +142,32 @@ fn webhook_configurations_get_their_defaults_and_checks() {
         ]
     );
 }
+
+#[test]
+fn values_of_wrong_types_are_refused_in_every_kind() {
+    let shapes = [
+        json!("x"),
+        json!([]),
+        json!({"metadata": 1}),
+        json!({"metadata": {"labels": 1}}),
+        json!({"spec": "x"}),
+        json!({"status": 1}),
+        json!({"data": 1, "stringData": [], "webhooks": [1]}),
+        json!({"webhooks": [{"clientConfig": 1}]}),
+        json!({"webhooks": [{"rules": [1], "clientConfig": {"service": []}}]}),
+        json!({"template": 1, "spec": {"template": "x", "containers": [1], "ports": ["x"], "strategy": 1}}),
+        json!({"spec": {"template": {"spec": 1}, "jobTemplate": [], "selector": 1, "clusterIP": 1, "finalizers": 1}}),
+        json!({"spec": {"template": {"metadata": {"labels": []}, "spec": {"containers": [{"ports": [1], "image": 1}]}}}}),
+        json!({"spec": {"jobTemplate": {"spec": {"template": {"spec": []}}}}, "involvedObject": 1, "source": []}),
+    ];
+    for kind in kinds() {
+        for shape in &shapes {
+            let mut object = shape.clone();
+            prune(&kind, &mut object);
+            let old = prepare(&kind, &mut object, None).is_ok().then(|| object.clone());
+            let _ = prepare(&kind, &mut shape.clone(), old.as_ref());
+        }
+        let mut object = json!({"metadata": {"name": "a"}, "spec": "x"});
+        assert_eq!(prepare(&kind, &mut object, None).unwrap_err().code, 400, "{}", kind.kind);
+    }
+}

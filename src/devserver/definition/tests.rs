@@ -124,3 +124,23 @@ fn versions_sort_as_kubernetes_prefers_them() {
     versions.sort_by_key(|version| rank(version));
     assert_eq!(versions, ["v11", "v2", "v1", "v2beta1", "v1beta10", "v1beta2", "v1alpha1", "foo"]);
 }
+
+#[test]
+fn definitions_of_wrong_types_are_refused() {
+    for (pointer, value) in [
+        ("/spec", json!(1)),
+        ("/spec/names", json!([])),
+        ("/spec/versions", json!({})),
+        ("/spec/versions/0", json!("x")),
+        ("/spec/versions/0/schema", json!([])),
+        ("/spec/versions/0/schema/openAPIV3Schema/properties", json!({"a": 1})),
+        ("/spec/conversion", json!({"strategy": 1, "webhook": 1})),
+        ("/metadata", json!("x")),
+    ] {
+        let mut bad = written();
+        bad["spec"]["conversion"] = json!({});
+        *bad.pointer_mut(pointer).unwrap() = value;
+        assert!(accept(&bad, None).is_err(), "{pointer}");
+    }
+    assert!(accept(&json!([]), None).is_err());
+}

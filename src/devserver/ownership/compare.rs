@@ -52,10 +52,10 @@ fn walk<'v>(old: Option<&'v Value>, new: Option<&'v Value>, path: &mut Vec<&'v s
         }
         return difference;
     }
-    if (new.is_some() && after.is_none()) || (old.is_none() && !lists.is_always_there(path)) || (old.is_some() && before.is_none()) {
-        if new.is_some() {
-            difference.changed.own();
-        }
+    // A map or list is new itself if nothing was there, or something else.
+    let is_made = old.is_none() && !lists.is_always_there(path) || old.is_some() && before.is_none() || after.is_none();
+    if new.is_some() && is_made {
+        difference.changed.own();
     }
     if new.is_none() {
         difference.removed.own();

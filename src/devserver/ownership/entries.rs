@@ -90,14 +90,9 @@ impl Entry {
     }
 
     fn words(&self) -> String {
-        let mut words = format!("{:?}", self.manager);
-        if !self.subresource.is_empty() {
-            words += &format!(" with subresource {:?}", self.subresource);
-        }
-        if self.operation == Operation::Update {
-            words += &format!(" using {}", self.api_version);
-        }
-        words
+        let through = if self.subresource.is_empty() { String::new() } else { format!(" with subresource {:?}", self.subresource) };
+        let version = if self.operation == Operation::Update { format!(" using {}", self.api_version) } else { String::new() };
+        format!("{:?}{through}{version}", self.manager)
     }
 }
 

@@ -103,15 +103,15 @@ impl Lists for BuiltIn {
     }
 
     fn is_always_there(&self, path: &[&str]) -> bool {
-        let workload = ["template", "strategy", "updateStrategy", "jobTemplate", "selector"];
         match path {
-            ["metadata" | "spec" | "status"] | [.., "template" | "jobTemplate", "metadata" | "spec"] => true,
-            [.., "template", "spec", "containers"] | ["spec", "containers"] => true,
-            ["spec", field] => workload.contains(field),
-            [.., "jobTemplate", "spec", "template"] => true,
-            [.., "containers" | "initContainers", ITEM, "resources"] => true,
-            ["status", "loadBalancer"] => true,
+            ["spec", field] => ["template", "strategy", "updateStrategy", "jobTemplate", "containers"].contains(field),
             ["source" | "involvedObject"] => self.kind == "Event",
+            ["metadata" | "spec" | "status"]
+            | ["status", "loadBalancer"]
+            | [.., "template" | "jobTemplate", "metadata" | "spec"]
+            | [.., "jobTemplate", "spec", "template"]
+            | [.., "template", "spec", "containers"]
+            | [.., "containers" | "initContainers", ITEM, "resources"] => true,
             _ => false,
         }
     }

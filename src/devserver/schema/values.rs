@@ -133,19 +133,15 @@ fn best(results: Vec<Vec<Cause>>) -> Vec<Cause> {
 fn check_text(limits: &Limits, text: &str, place: &Place<'_>, causes: &mut Vec<Cause>) {
     let length = text.chars().count() as u64;
     let value = json!(text);
-    if let Some(most) = limits.length.most
-        && length > most
-    {
+    // Of these three, only the first mistake is told.
+    let too_long = limits.length.most.filter(|most| length > *most);
+    let too_short = limits.length.least.filter(|least| length < *least);
+    let pattern = limits.pattern.as_ref().filter(|pattern| !pattern.is_match(text));
+    if let Some(most) = too_long {
         causes.push(causes::too_long(place.field(), most));
-    }
-    if let Some(least) = limits.length.least
-        && length < least
-    {
+    } else if let Some(least) = too_short {
         causes.push(causes::invalid(place.field(), &value, format!("{place} in body should be at least {least} chars long")));
-    }
-    if let Some(pattern) = &limits.pattern
-        && !pattern.is_match(text)
-    {
+    } else if let Some(pattern) = pattern {
         causes.push(causes::invalid(place.field(), &value, format!("{place} in body should match '{pattern}'")));
     }
     if let Some(format) = &limits.format
@@ -188,7 +184,7 @@ fn check_number(node: &Node, number: f64, value: &Value, place: &Place<'_>, caus
 
 fn is_multiple(value: &Value, number: f64, divisor: f64) -> bool {
     match value.as_i64() {
-        Some(whole) if divisor.fract() == 0.0 => whole % (divisor as i64) == 0,
+        Some(whole) if divisor.fract() == 0.0 => whole.checked_rem(divisor as i64).is_none_or(|rest| rest == 0),
         _ => (number / divisor).fract() == 0.0,
     }
 }
