@@ -215,7 +215,9 @@ impl Files {
         let directories: Vec<PathBuf> = paths.iter().map(directory).collect();
         let (sender, hints) = mpsc::channel(1);
         // A hint that finds no room is not lost: the one before it has not been taken yet.
-        let watcher = notify::recommended_watcher(move |_| drop(sender.try_send(())));
+        let watcher = notify::recommended_watcher(move |_| {
+            let _ = sender.try_send(());
+        });
         let watcher = watcher.and_then(|mut watcher| {
             for directory in &directories {
                 watcher.watch(directory, RecursiveMode::Recursive)?;

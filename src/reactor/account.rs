@@ -180,7 +180,7 @@ mod tests {
         let work = async {
             tokio::time::sleep(Duration::from_secs(5)).await;
             account.listed();
-            tokio::time::sleep(Duration::from_secs(60)).await;
+            tokio::time::sleep(Duration::from_mins(1)).await;
             account.worker_ended();
         };
         let began = tokio::time::Instant::now();

@@ -60,12 +60,12 @@ impl World {
         let tokens =
             [("admintoken".to_owned(), User::new("admin", &["system:masters"])), ("alicetoken".to_owned(), User::new("alice", &[]))];
         let authentication = Authentication::Tokens(BTreeMap::from(tokens));
-        let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
+        let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().expect("cases and answers are well-formed"));
         Self { api: Api::new(Settings { authentication, seed: Some(1), ..Settings::default() }, clock) }
     }
 
     async fn ask(&self, case: &Case) -> Answer {
-        let (method, uri) = case.request.split_once(' ').unwrap();
+        let (method, uri) = case.request.split_once(' ').expect("cases and answers are well-formed");
         let media = case.media.as_deref().unwrap_or("application/json");
         let mut request = Request::builder().method(method).uri(uri).header(header::CONTENT_TYPE, media);
         if let Some(accept) = &case.accept {
@@ -76,23 +76,28 @@ impl World {
             token => request = request.header(header::AUTHORIZATION, format!("Bearer {token}")),
         }
         let body = Bytes::from(case.body.clone().unwrap_or_default());
-        let response = self.api.answer(request.body(body).unwrap()).await;
+        let response = self.api.answer(request.body(body).expect("cases and answers are well-formed")).await;
         let status = response.status().as_u16();
-        let warnings = response.headers().get_all(header::WARNING).iter().map(|value| text_of(value.to_str().unwrap())).collect();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        let body = String::from_utf8(body.to_vec()).unwrap();
+        let warnings = response
+            .headers()
+            .get_all(header::WARNING)
+            .iter()
+            .map(|value| text_of(value.to_str().expect("cases and answers are well-formed")))
+            .collect();
+        let body = response.into_body().collect().await.expect("cases and answers are well-formed").to_bytes();
+        let body = String::from_utf8(body.to_vec()).expect("cases and answers are well-formed");
         Answer { status, value: serde_json::from_str(&body).unwrap_or_default(), body, warnings }
     }
 
     async fn send(&self, request: &str, media: &str, body: Value) -> Answer {
         let case = json!({"n": 0, "request": request, "media": media, "body": body.to_string(), "status": 0, "result": ""});
-        self.ask(&serde_json::from_value(case).unwrap()).await
+        self.ask(&serde_json::from_value(case).expect("cases and answers are well-formed")).await
     }
 
     async fn remove_all(&self, path: &str) {
         let list = self.send(&format!("GET {path}"), "application/json", json!({})).await;
-        for item in list.value["items"].as_array().unwrap() {
-            let path = format!("{path}/{}", item["metadata"]["name"].as_str().unwrap());
+        for item in list.value["items"].as_array().expect("cases and answers are well-formed") {
+            let path = format!("{path}/{}", item["metadata"]["name"].as_str().expect("cases and answers are well-formed"));
             self.send(&format!("PATCH {path}"), "application/merge-patch+json", json!({"metadata": {"finalizers": null}})).await;
             self.send(&format!("DELETE {path}"), "application/json", json!({})).await;
         }
