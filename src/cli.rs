@@ -12,7 +12,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod apiserver;
 mod check;
+mod dev;
 mod diagnostics;
 mod run;
 
@@ -41,8 +43,12 @@ pub struct Cli {
 enum Command {
     /// Run the operators of manifests until a signal comes.
     Run(run::Options),
+    /// Try operators on the embedded API server, with an account of what they do.
+    Dev(dev::Options),
     /// Check manifests and their scripts, and tell all mistakes at once.
     Check(check::Options),
+    /// Run the embedded API server alone, for kubectl and others to try things on.
+    Apiserver(apiserver::Options),
 }
 
 /// Runs the command that the process was started with.
@@ -51,7 +57,9 @@ pub fn main() -> ExitCode {
     let code = match cli.command {
         None => run::run(&cli.run),
         Some(Command::Run(options)) => run::run(&options),
+        Some(Command::Dev(options)) => dev::run(&options),
         Some(Command::Check(options)) => check::run(&options),
+        Some(Command::Apiserver(options)) => apiserver::run(&options),
     };
     ExitCode::from(code)
 }

@@ -10,6 +10,7 @@ pub mod config;
 pub mod discovery;
 pub mod error;
 pub mod head;
+pub mod in_process;
 pub mod kinds;
 pub mod line;
 mod plugin;

@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod cluster;
+pub mod devserver;
 pub mod handling;
 pub mod kit;
 pub mod manifest;

@@ -2,6 +2,7 @@
 //!
 //! What should happen is decided in `handling`; here it is waited for and carried out.
 
+pub mod account;
 pub mod cycle;
 pub mod engine;
 pub mod error;
@@ -17,6 +18,7 @@ pub mod throttle;
 pub mod worker;
 pub mod world;
 
+pub use account::Account;
 pub use cycle::Served;
 pub use engine::Engine;
 pub use error::Error;

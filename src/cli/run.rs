@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use crate::cluster::{self, Client, config};
-use crate::kit::{Clock, Stop, Tasks};
+use crate::kit::{Clock, Ended, Stop, Tasks};
 use crate::manifest::{self, Diagnostic, Operator};
 use crate::object::namespace::Pattern;
 use crate::reactor::Scope;
@@ -156,7 +156,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock:
     let ultimate = operators.iter().filter_map(|operator| operator.settings.process.ultimate_exiting_timeout).reduce(f64::max);
     let mut watchdog = Tasks::default();
     watchdog.spawn("signals", obey_signals(stop.clone(), ultimate));
-    let shared = Shared { clock, scope };
+    let shared = Shared { clock, scope, account: None };
     let mut tasks: Tasks<Result<(), ServeError>> = Tasks::default();
     let mut is_failed = false;
     for operator in operators {
@@ -172,29 +172,31 @@ async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock:
         }
     }
     while let Some(ended) = tasks.next_ended().await {
-        let name = ended.name;
-        match ended.result {
-            Some(Ok(Ok(()))) => info!(target: "kopfd", "Operator '{name}' has stopped."),
-            Some(Ok(Err(failure))) => {
-                error!(target: "kopfd", "Operator '{name}' cannot go on: {}", chain(&failure));
-                if let ServeError::Scripts { problems, .. } = &failure {
-                    for problem in problems {
-                        error!(target: "kopfd", "{}", told(problem));
-                    }
-                }
-                is_failed = true;
-            }
-            Some(Err(panic)) => {
-                error!(target: "kopfd", "Operator '{name}' has failed because of a defect of the engine: {panic}");
-                is_failed = true;
-            }
-            None => {}
-        }
+        is_failed |= tell_end(&ended);
         if is_failed {
             stop.request("an operator cannot go on");
         }
     }
     if is_failed { FAILED } else { DONE }
+}
+
+/// Tells how an operator has ended. Returns whether it has failed.
+pub(super) fn tell_end(ended: &Ended<Result<(), ServeError>>) -> bool {
+    let name = &ended.name;
+    match &ended.result {
+        Some(Ok(Ok(()))) => info!(target: "kopfd", "Operator '{name}' has stopped."),
+        Some(Ok(Err(failure))) => {
+            error!(target: "kopfd", "Operator '{name}' cannot go on: {}", chain(failure));
+            if let ServeError::Scripts { problems, .. } = failure {
+                for problem in problems {
+                    error!(target: "kopfd", "{}", told(problem));
+                }
+            }
+        }
+        Some(Err(panic)) => error!(target: "kopfd", "Operator '{name}' has failed because of a defect of the engine: {panic}"),
+        None => {}
+    }
+    !matches!(ended.result, Some(Ok(Ok(()))) | None)
 }
 
 async fn connect(options: &Options, operator: &Operator, clock: &Clock) -> Result<Client, cluster::Error> {

@@ -17,6 +17,16 @@ pub struct Storages {
     pub diffbase: DiffbaseStorage,
 }
 
+impl Storages {
+    /// Returns the prefix of the annotations of progress, or kopf's where progress is kept elsewhere.
+    pub fn prefix(&self) -> &str {
+        match &self.progress {
+            ProgressStorage::Annotations(annotations) | ProgressStorage::Smart { annotations, .. } => &annotations.prefix,
+            ProgressStorage::Status(_) | ProgressStorage::Multi(_) => PREFIX,
+        }
+    }
+}
+
 impl Default for Storages {
     fn default() -> Self {
         Self { finalizer: FINALIZER.to_owned(), progress: ProgressStorage::default(), diffbase: DiffbaseStorage::default() }

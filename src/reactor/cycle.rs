@@ -340,6 +340,7 @@ impl<W: World> Cycle<'_, W> {
                 (outcome, telling)
             };
             self.world.tell(telling);
+            self.world.concluded(handler, &outcome);
             outcomes.push((handler.id.clone(), outcome));
         }
         Ok(outcomes)

@@ -9,11 +9,12 @@ use tracing::{debug, error, info, warn};
 
 use crate::cluster::{self, Applied, Client};
 use crate::handling::spawning::Companions;
-use crate::handling::{Handler, Level, Telling};
+use crate::handling::{Handler, Level, Outcome, Telling};
 use crate::kit::Clock;
-use crate::object::{Body, Patch, Resource};
+use crate::object::{Body, Patch, Resource, Sighting};
 use crate::script::{Arguments, Call, Evaluation, Host, Installed, Returned};
 
+use super::account::{self, Account};
 use super::error::Error;
 use super::world::World;
 
@@ -23,12 +24,20 @@ pub struct Engine {
     scripts: Installed,
     client: Client,
     clock: Clock,
+    account: Option<Arc<Account>>,
+    /// What begins the names of the operator's own annotations.
+    prefix: String,
 }
 
 impl Engine {
     /// Returns the world of an operator whose scripts are installed.
     pub fn new(host: Host, scripts: Installed, client: Client, clock: Clock) -> Self {
-        Self { host, scripts, client, clock }
+        Self { host, scripts, client, clock, account: None, prefix: String::new() }
+    }
+
+    /// Returns the world with an account of what happens in it; annotations with the prefix are the operator's own.
+    pub fn with_account(self, account: Option<Arc<Account>>, prefix: &str) -> Self {
+        Self { account, prefix: format!("{prefix}/"), ..self }
     }
 }
 
@@ -42,6 +51,9 @@ impl World for Engine {
     }
 
     fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>> {
+        if self.account.is_some() {
+            account::tell_patch(body, patch, &self.prefix);
+        }
         async move { Ok(cluster::apply::apply(&self.client, resource, body, patch).await?) }.boxed()
     }
 
@@ -69,6 +81,18 @@ impl World for Engine {
 
     fn chance(&self, bound: usize) -> usize {
         rand::rng().random_range(0..bound)
+    }
+
+    fn taken_up(&self, sighting: Sighting, body: &Body, _consistency_in: Option<f64>) {
+        if self.account.is_some() {
+            account::tell_sighting(sighting, body);
+        }
+    }
+
+    fn concluded(&self, _handler: &Handler, outcome: &Outcome) {
+        if let Some(account) = self.account.as_ref().filter(|_| outcome.is_final && outcome.error.is_some()) {
+            account.failed();
+        }
     }
 
     fn forget(&self, memo: &Arc<str>) {

@@ -13,6 +13,7 @@ use crate::kit::{Crowd, Stop};
 use crate::object::{Body, ObjectKey, Sighting};
 use crate::telemetry::object_span;
 
+use super::account::Account;
 use super::cycle::Served;
 use super::mailbox::{Event, Mailbox};
 use super::memory::Memories;
@@ -47,6 +48,7 @@ pub struct Kind<W: World> {
     workers: Crowd,
     room: Arc<Semaphore>,
     calls: Stop,
+    account: Option<Arc<Account>>,
 }
 
 impl<W: World + 'static> Kind<W> {
@@ -62,7 +64,13 @@ impl<W: World + 'static> Kind<W> {
             workers: Crowd::default(),
             room: Arc::new(Semaphore::new(TAKEN_UP)),
             calls: Stop::new(),
+            account: None,
         }
+    }
+
+    /// Returns the kind with an account of its workers and watches.
+    pub fn with_account(self, account: Option<Arc<Account>>) -> Self {
+        Self { account, ..self }
     }
 
     /// Returns the kind with what another one remembered.
@@ -77,7 +85,17 @@ impl<W: World + 'static> Kind<W> {
         let room = if self.queues.has(uid) { None } else { Arc::clone(&self.room).acquire_owned().await.ok() };
         if let Queued::First(uid, mailbox) = self.queues.put(uid, event) {
             let span = span(&self.served, head, &uid);
-            self.workers.spawn(work(Arc::clone(self), uid, mailbox, span, room));
+            let account = self.account.clone();
+            if let Some(account) = &account {
+                account.worker_began();
+            }
+            let work = work(Arc::clone(self), uid, mailbox, span, room);
+            self.workers.spawn(async move {
+                work.await;
+                if let Some(account) = account {
+                    account.worker_ended();
+                }
+            });
         }
     }
 
@@ -143,12 +161,32 @@ fn span(served: &Served, head: &Head<'_>, uid: &str) -> Span {
 /// What one watch gives its events to.
 pub struct KindSink<W: World> {
     kind: Arc<Kind<W>>,
+    is_listed: bool,
 }
 
 impl<W: World> KindSink<W> {
     /// Returns the sink of a kind.
     pub fn new(kind: Arc<Kind<W>>) -> Self {
-        Self { kind }
+        if let Some(account) = &kind.account {
+            account.watch_began();
+        }
+        Self { kind, is_listed: false }
+    }
+
+    fn note_list(&mut self) {
+        if let Some(account) = self.kind.account.as_ref().filter(|_| !self.is_listed) {
+            account.listed();
+        }
+        self.is_listed = true;
+    }
+}
+
+impl<W: World> Drop for KindSink<W> {
+    fn drop(&mut self) {
+        // A watch that ends before its first list is not waited for.
+        if let Some(account) = self.kind.account.as_ref().filter(|_| !self.is_listed) {
+            account.listed();
+        }
     }
 }
 
@@ -173,7 +211,9 @@ impl<W: World + 'static> Sink for KindSink<W> {
         kind.put(uid, seen.head, Event { sighting: seen.sighting, raw: Arc::from(seen.text) }).await;
     }
 
-    async fn listed(&mut self) {}
+    async fn listed(&mut self) {
+        self.note_list();
+    }
 
     fn troubled(&mut self, error: &cluster::Error) {
         // The watcher tells of its failures by itself and goes on; a missing kind is noticed by the observer of kinds.

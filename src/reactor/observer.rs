@@ -16,6 +16,7 @@ use crate::object::namespace::{self, Pattern};
 use crate::object::{Body, Resource, Sighting};
 use crate::persistence::Storages;
 
+use super::account::Account;
 use super::cycle::Served;
 use super::kind::{Kind, KindSink};
 use super::observation::{Insights, Purposes};
@@ -64,6 +65,8 @@ pub struct Declared {
     pub is_scanning_disabled: bool,
     /// Which namespaces are served.
     pub scope: Scope,
+    /// Where it is noted what happens, if anybody follows it.
+    pub account: Option<Arc<Account>>,
 }
 
 /// Watches what an operator is for.
@@ -285,7 +288,7 @@ impl<W: World + 'static> Observer<W> {
             Served::new(Arc::clone(resource), &handlers, Arc::clone(&declared.storages), declared.lifecycle, declared.default_backoff)
                 .with_sub_defaults(declared.sub_defaults.clone());
         let (world, pace) = (Arc::clone(&self.world), Arc::clone(&declared.pace));
-        Kind::new(world, Arc::new(served), pace, declared.worker_limit, Arc::clone(&declared.name))
+        Kind::new(world, Arc::new(served), pace, declared.worker_limit, Arc::clone(&declared.name)).with_account(declared.account.clone())
     }
 
     fn wanted(&self) -> BTreeSet<(Arc<Resource>, Option<String>)> {

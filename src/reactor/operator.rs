@@ -9,6 +9,7 @@ use crate::kit::{Clock, Stop};
 use crate::manifest::{Operator, settings};
 use crate::script::{Host, Problem, Program, host};
 
+use super::account::Account;
 use super::engine::Engine;
 use super::observer::{Declared, Observer, Scope};
 use super::script_api::ScriptApi;
@@ -21,6 +22,8 @@ pub struct Shared {
     pub clock: Clock,
     /// Which namespaces are served.
     pub scope: Scope,
+    /// Where it is noted what happens, if anybody follows it.
+    pub account: Option<Arc<Account>>,
 }
 
 /// Why an operator cannot go on.
@@ -55,8 +58,9 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
     let options = host::Options { clock: shared.clock.clone(), api: Some(Arc::new(api)), ..host::Options::default() };
     let host = Host::start(options).map_err(ServeError::Threads)?;
     let scripts = host.install(Arc::new(program)).await.map_err(failed)?;
-    let world = Arc::new(Engine::new(host, scripts, client.clone(), shared.clock));
-    let declared = Declared { sub_defaults: defaults, ..declare(&name, handlers, &settings, shared.scope) };
+    let prefix = settings.persistence.storages.prefix();
+    let world = Arc::new(Engine::new(host, scripts, client.clone(), shared.clock).with_account(shared.account.clone(), prefix));
+    let declared = Declared { sub_defaults: defaults, account: shared.account, ..declare(&name, handlers, &settings, shared.scope) };
     Observer::new(declared, world, client, kinds).run(stop).await.map_err(ServeError::Discovery)
 }
 
@@ -69,6 +73,7 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &settings::Settings, sc
         lifecycle: execution.lifecycle,
         default_backoff: execution.default_backoff,
         sub_defaults: Policy::default(),
+        account: None,
         pace: Arc::new(Pace {
             consistency_timeout: persistence.consistency_timeout,
             idle_timeout: queueing.idle_timeout,

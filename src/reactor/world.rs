@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 
 use crate::cluster::Applied;
 use crate::handling::spawning::Companions;
-use crate::handling::{Handler, Telling};
+use crate::handling::{Handler, Outcome, Telling};
 use crate::kit::Clock;
 use crate::object::{Body, Patch, Resource, Sighting};
 use crate::script::{Arguments, Call, Evaluation, Returned};
@@ -48,6 +48,9 @@ pub trait World: Send + Sync {
 
     /// Notes that an object was taken up, for those who follow the engine step by step.
     fn taken_up(&self, _sighting: Sighting, _body: &Body, _consistency_in: Option<f64>) {}
+
+    /// Notes what an attempt of a handler has come to.
+    fn concluded(&self, _handler: &Handler, _outcome: &Outcome) {}
 
     /// Notes the seconds until the next attempts, as a cycle has left them, for those who follow the engine step by step.
     fn waits(&self, _delays: &[f64]) {}

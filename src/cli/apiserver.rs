@@ -1,0 +1,150 @@
+//! `kopfd apiserver`: the embedded API server alone.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::devserver::access::{Authentication, MASTERS, User};
+use crate::devserver::journal::Journal;
+use crate::devserver::server::Listening;
+use crate::devserver::{Api, Settings, given, ids};
+use crate::kit::{Clock, Stop, Tasks};
+use crate::object::yaml;
+use crate::telemetry::{self, Verbosity};
+
+use super::{DONE, FAILED, complain};
+
+/// Runs the embedded API server until a signal comes.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// The port; 0 takes a free one.
+    #[arg(long, env = "KOPFD_APISERVER_PORT", value_name = "PORT", default_value_t = 0)]
+    pub port: u16,
+    /// The address to listen on. Anything but loopback lets others in who have the token.
+    #[arg(long, env = "KOPFD_APISERVER_ADDRESS", value_name = "IP", default_value = "127.0.0.1")]
+    pub address: IpAddr,
+    /// Where the kubeconfig is written, readable by you only.
+    #[arg(long, value_name = "FILE", default_value = "kopfd.kubeconfig")]
+    pub kubeconfig_out: PathBuf,
+    /// Definitions of custom resources: a file, or a directory with files. May be repeated.
+    #[arg(long, value_name = "FILE|DIR")]
+    pub crds: Vec<PathBuf>,
+    /// Objects that are there from the beginning: a file, or a directory with files. May be repeated.
+    #[arg(long, value_name = "FILE|DIR")]
+    pub apply: Vec<PathBuf>,
+    /// A directory where objects are kept over restarts. Without it, they are gone with the process.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(options: &Options) -> u8 {
+    let clock = Clock::system();
+    let logging = telemetry::Options {
+        format: telemetry::Format::Full,
+        verbosity: Verbosity::Normal,
+        reference_key: "object".to_owned(),
+        prefix: None,
+    };
+    telemetry::start(logging, clock.clone());
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("kopfd").build() {
+        Ok(runtime) => runtime,
+        Err(problem) => {
+            complain(&format!("cannot start the threads of the server: {problem}"));
+            return FAILED;
+        }
+    };
+    match runtime.block_on(serve(options, clock)) {
+        Ok(()) => DONE,
+        Err(problem) => {
+            complain(&problem);
+            FAILED
+        }
+    }
+}
+
+async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
+    let objects = read(&options.crds)?.into_iter().chain(read(&options.apply)?).collect();
+    let journal = options.data.as_deref().map(Journal::open).transpose().map_err(|error| chain(&error))?;
+    let token = ids::Ids::random().uid();
+    let administrator = User::new("kopfd-admin", &[MASTERS, "system:authenticated"]);
+    let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
+    let api = Api::with_journal(Settings { authentication, ..Settings::default() }, clock, journal);
+    given::apply(&api, objects).await.map_err(|refused| refused.to_string())?;
+    let listening = Listening::open(SocketAddr::new(options.address, options.port)).await.map_err(|error| chain(&error))?;
+    listening.write_kubeconfig(&options.kubeconfig_out, &token).map_err(|error| chain(&error))?;
+    tell(&listening, &options.kubeconfig_out);
+
+    let stop = Stop::new();
+    let mut tasks = Tasks::default();
+    tasks.spawn("controllers", {
+        let (api, stop) = (api.clone(), stop.clone());
+        async move { api.attend(stop).await }
+    });
+    tasks.spawn("server", listening.serve(api, stop.clone()));
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+        return Err("signals cannot be heard".to_owned());
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        ended = tasks.next_ended() => {
+            let name = ended.map(|ended| ended.name).unwrap_or_default();
+            return Err(format!("the server cannot go on: its part {name:?} has ended"));
+        }
+    }
+    stop.request("a signal");
+    tasks.finish(std::time::Duration::from_secs(3)).await;
+    Ok(())
+}
+
+fn tell(listening: &Listening, kubeconfig: &Path) {
+    let path = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
+    let mut stdout = anstream::stdout().lock();
+    // Who does not read along does not need it.
+    drop(writeln!(stdout, "The API server listens on https://{}.", listening.address()));
+    drop(writeln!(stdout, "export KUBECONFIG={}", path.display()));
+    drop(stdout.flush());
+}
+
+/// Returns the objects of files, and of the files of directories.
+pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Value>, String> {
+    let mut objects = Vec::new();
+    for path in paths {
+        for file in files(path).map_err(|error| format!("cannot read {}: {error}", path.display()))? {
+            let text = std::fs::read_to_string(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+            objects.extend(yaml::parse(&text).map_err(|error| format!("{}: {error}", file.display()))?);
+        }
+    }
+    Ok(objects)
+}
+
+fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        let file = entry?.path();
+        if file.extension().is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known)) {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,48 @@
+//! The embedded API server: a store of objects with the face of Kubernetes, for trying and testing operators without a cluster.
+//!
+//! What a request does to the objects is decided by pure functions; waiting, sockets and time come from outside.
+
+pub mod access;
+pub mod admission;
+pub mod api;
+pub mod builtin;
+pub mod causes;
+pub mod chores;
+pub mod controllers;
+pub mod definition;
+pub mod discovery;
+pub mod failure;
+pub mod faults;
+pub mod given;
+pub mod handlers;
+pub mod ids;
+pub mod journal;
+pub mod json;
+pub mod json_patch;
+pub mod kind;
+pub mod merge_patch;
+pub mod metadata;
+pub mod openapi;
+pub mod ownership;
+pub mod patching;
+pub mod protobuf;
+pub mod reading;
+pub mod registry;
+pub mod reply;
+pub mod request;
+pub mod reviews;
+pub mod rules;
+pub mod schema;
+pub mod selector;
+pub mod server;
+pub mod shapes;
+pub mod store;
+pub mod strategic;
+pub mod table;
+pub mod view;
+pub mod watch;
+
+pub use api::{Api, Settings};
+pub use failure::{Cause, Failure};
+pub use kind::Kind;
+pub use schema::Schema;

@@ -1,0 +1,178 @@
+//! Admission webhooks: which are called for a request, with what, and what their answers do.
+//!
+//! Everything is decided here and below; only [`call`] waits.
+
+pub mod call;
+#[cfg(feature = "cel")]
+mod conditions;
+mod matching;
+mod review;
+mod webhook;
+
+use futures::future::join_all;
+use serde_json::{Map, Value};
+
+use super::failure::{Cause, Failure};
+use super::kind::Kind;
+pub use call::{Calls, Https};
+pub use review::{Answer, read, review};
+pub use webhook::{Client, Webhook};
+
+/// What a request does with the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// It makes it.
+    Create,
+    /// It changes it, or a part of it.
+    Update,
+    /// It deletes it.
+    Delete,
+    /// It connects to it.
+    Connect,
+}
+
+/// A request as webhooks see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Attributes<'a> {
+    /// The kind in the version of the request.
+    pub kind: &'a Kind,
+    /// The other versions whose rules count too, as only the version in the object tells them apart.
+    pub versions: &'a [String],
+    /// The subresource; empty for none.
+    pub subresource: &'a str,
+    /// The object's name; empty if it gets one later.
+    pub name: &'a str,
+    /// The namespace; empty for none.
+    pub namespace: &'a str,
+    /// The labels of the namespace.
+    pub namespace_labels: Option<&'a Map<String, Value>>,
+    /// What the request does.
+    pub operation: Operation,
+    /// Who asks, as `userInfo` has it.
+    pub user: &'a Value,
+    /// The object after the request; none for a deletion.
+    pub object: Option<&'a Value>,
+    /// The object before the request; none for a creation.
+    pub old: Option<&'a Value>,
+    /// Whether nothing will be stored.
+    pub dry_run: bool,
+    /// The options of the request with their `kind` and `apiVersion`.
+    pub options: &'a Value,
+}
+
+/// What the webhooks made of a request.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Admitted {
+    /// The object, with the patches; none for a deletion.
+    pub object: Option<Value>,
+    /// The warnings for the client.
+    pub warnings: Vec<String>,
+}
+
+/// Why a webhook did not let the request pass.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Trouble {
+    /// It said no, or asked for what cannot be done: the request fails.
+    Refused(Failure),
+    /// It could not be asked, or its answer is none: its failure policy decides.
+    Failed(String),
+}
+
+/// Sends the request through the mutating webhooks, one after another, by the names of their configurations.
+///
+/// `unique` gives the ids of the calls. A webhook that asks for it is called once more if a later one changed the object.
+pub async fn mutate<C: Calls>(
+    calls: &C,
+    configurations: &[&Value],
+    attributes: &Attributes<'_>,
+    mut unique: impl FnMut() -> String,
+) -> Result<Admitted, Failure> {
+    let webhooks = Webhook::all(configurations);
+    let mut admitted = Admitted { object: attributes.object.cloned(), warnings: Vec::new() };
+    let mut called_at = vec![None; webhooks.len()];
+    let mut changes = 0_usize;
+    for round in 0..2 {
+        for (webhook, called_at) in webhooks.iter().zip(&mut called_at) {
+            let is_due = round == 0 || webhook.reinvoke && called_at.is_some_and(|at| at < changes);
+            let current = Attributes { object: admitted.object.as_ref(), ..*attributes };
+            if !is_due || !is_called(webhook, &current)? {
+                continue;
+            }
+            let Some(answer) = ask(calls, webhook, &current, &unique(), true).await? else { continue };
+            admitted.warnings.extend(answer.warnings);
+            if let Some(object) = answer.object {
+                changes += usize::from(admitted.object.as_ref() != Some(&object));
+                admitted.object = Some(object);
+            }
+            *called_at = Some(changes);
+        }
+    }
+    Ok(admitted)
+}
+
+/// Sends the request to the validating webhooks, all at once. The first denial in order wins. Returns the warnings.
+pub async fn validate<C: Calls>(
+    calls: &C,
+    configurations: &[&Value],
+    attributes: &Attributes<'_>,
+    mut unique: impl FnMut() -> String,
+) -> Result<Vec<String>, Failure> {
+    let mut asked = Vec::new();
+    for webhook in &Webhook::all(configurations) {
+        if is_called(webhook, attributes)? {
+            asked.push((webhook.clone(), unique()));
+        }
+    }
+    let answers = join_all(asked.iter().map(|(webhook, uid)| ask(calls, webhook, attributes, uid, false))).await;
+    let mut warnings = Vec::new();
+    for answer in answers {
+        warnings.extend(answer?.map(|answer| answer.warnings).unwrap_or_default());
+    }
+    Ok(warnings)
+}
+
+/// Tells whether the webhook is called for the request.
+///
+/// # Errors
+///
+/// 400 for a dry run through a webhook with side effects; 403 for a condition that cannot be evaluated, unless failures are ignored.
+pub fn is_called(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<bool, Failure> {
+    if !matching::is_for(webhook, attributes) {
+        return Ok(false);
+    }
+    #[cfg(feature = "cel")]
+    if !conditions::hold(webhook, attributes)? {
+        return Ok(false);
+    }
+    if attributes.dry_run && webhook.has_side_effects {
+        return Err(Failure::bad_request(format!("admission webhook {:?} does not support dry run", webhook.name)));
+    }
+    Ok(true)
+}
+
+/// Asks one webhook. None if it failed and failures are ignored.
+async fn ask<C: Calls>(
+    calls: &C,
+    webhook: &Webhook,
+    attributes: &Attributes<'_>,
+    uid: &str,
+    may_patch: bool,
+) -> Result<Option<Answer>, Failure> {
+    let question = review(webhook, attributes, uid);
+    let answer = calls.call(webhook, question).await.map_err(Trouble::Failed);
+    match answer.and_then(|answer| read(webhook, attributes, uid, &answer, may_patch)) {
+        Ok(answer) => Ok(Some(answer)),
+        Err(Trouble::Refused(failure)) => Err(failure),
+        Err(Trouble::Failed(_)) if webhook.ignores_failures => Ok(None),
+        Err(Trouble::Failed(text)) => Err(internal(&format!("failed calling webhook {:?}: {text}", webhook.name))),
+    }
+}
+
+fn internal(text: &str) -> Failure {
+    let mut failure = Failure::new(500, "InternalError", format!("Internal error occurred: {text}"));
+    failure.details.causes = vec![Cause::new("", "", text)];
+    failure
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,333 @@
+//! What the server fills in for built-in kinds.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use super::events;
+use crate::devserver::Kind;
+
+/// Fills in the defaults of an object, and what the server set in the old one.
+pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Namespace") => namespace(object, old),
+        ("", "Secret") => secret(object),
+        ("", "Service") => service(object, old),
+        ("", "Pod") => pod(object),
+        ("", "Event") => *object = events::to_core(object),
+        ("", "ReplicationController") => template(&mut object["spec"]["template"]),
+        ("", "PersistentVolumeClaim") => claim(object),
+        ("", "PodTemplate") => template(&mut object["template"]),
+        ("apps", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") => workload(&kind.kind, object),
+        ("batch", "Job") => job(object, old),
+        ("batch", "CronJob") => cron_job(object),
+        ("admissionregistration.k8s.io", _) => webhooks(&kind.kind, object),
+        _ => {}
+    }
+}
+
+/// Puts a value where there is none.
+fn put(object: &mut Value, name: &str, value: Value) {
+    let members = members(object);
+    if members.get(name).is_none_or(Value::is_null) {
+        members.insert(name.into(), value);
+    }
+}
+
+fn put_all<const N: usize>(object: &mut Value, values: [(&str, Value); N]) {
+    for (name, value) in values {
+        put(object, name, value);
+    }
+}
+
+fn members(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = json!({});
+    }
+    value.as_object_mut().expect("the value was just made an object")
+}
+
+fn items<'a>(value: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Value> {
+    value.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+/// Only `finalize` changes the finalizers of a namespace's specification, and it does not come here.
+fn namespace(object: &mut Value, old: Option<&Value>) {
+    let name = object["metadata"]["name"].clone();
+    members(&mut object["metadata"]["labels"]).insert("kubernetes.io/metadata.name".into(), name);
+    let mut finalizers = object["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
+    match old {
+        Some(old) => finalizers = old["spec"]["finalizers"].as_array().cloned().unwrap_or_default(),
+        None if finalizers.contains(&json!("kubernetes")) => {}
+        None => finalizers.push(json!("kubernetes")),
+    }
+    members(&mut object["spec"]).insert("finalizers".into(), json!(finalizers));
+    put(&mut object["status"], "phase", json!("Active"));
+}
+
+fn secret(object: &mut Value) {
+    put(object, "type", json!("Opaque"));
+    let Some(Value::Object(texts)) = members(object).remove("stringData") else { return };
+    for (name, text) in texts {
+        let encoded = STANDARD.encode(text.as_str().unwrap_or_default());
+        members(&mut object["data"]).insert(name, json!(encoded));
+    }
+}
+
+fn service(object: &mut Value, old: Option<&Value>) {
+    let address = cluster_address(&object["metadata"]);
+    let spec = &mut object["spec"];
+    put_all(spec, [("type", json!("ClusterIP")), ("sessionAffinity", json!("None"))]);
+    for port in items(spec, "ports") {
+        put(port, "protocol", json!("TCP"));
+        let target = port["port"].clone();
+        put(port, "targetPort", target);
+    }
+    if spec["type"] != "ExternalName" {
+        if spec["clusterIP"].as_str().is_none_or(str::is_empty) {
+            let kept = old.map(|old| old["spec"]["clusterIP"].clone()).filter(|kept| kept.as_str().is_some_and(|kept| !kept.is_empty()));
+            members(spec).insert("clusterIP".into(), kept.unwrap_or_else(|| json!(address)));
+        }
+        let addresses = json!([spec["clusterIP"]]);
+        put_all(
+            spec,
+            [
+                ("clusterIPs", addresses),
+                ("internalTrafficPolicy", json!("Cluster")),
+                ("ipFamilies", json!(["IPv4"])),
+                ("ipFamilyPolicy", json!("SingleStack")),
+            ],
+        );
+        if spec["type"] != "ClusterIP" {
+            put(spec, "externalTrafficPolicy", json!("Cluster"));
+        }
+    }
+    put(&mut object["status"], "loadBalancer", json!({}));
+}
+
+/// There is no network: an address that only depends on the name serves as well as any, and repeats.
+fn cluster_address(metadata: &Value) -> String {
+    let mut hasher = DefaultHasher::new();
+    (metadata["namespace"].as_str(), metadata["name"].as_str()).hash(&mut hasher);
+    format!("10.0.0.{}", 2 + hasher.finish() % 253)
+}
+
+fn pod(object: &mut Value) {
+    let spec = &mut object["spec"];
+    pod_spec(spec);
+    put(spec, "enableServiceLinks", json!(true));
+    put(spec, "serviceAccountName", json!("default"));
+    let account = spec["serviceAccountName"].clone();
+    let tolerations = ["not-ready", "unreachable"].map(|state| {
+        json!({"key": format!("node.kubernetes.io/{state}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+    });
+    put_all(
+        spec,
+        [
+            ("serviceAccount", account),
+            ("priority", json!(0)),
+            ("preemptionPolicy", json!("PreemptLowerPriority")),
+            ("tolerations", json!(tolerations)),
+        ],
+    );
+    let class = quality(spec);
+    put_all(&mut object["status"], [("phase", json!("Pending")), ("qosClass", json!(class))]);
+}
+
+fn pod_spec(spec: &mut Value) {
+    put_all(
+        spec,
+        [
+            ("restartPolicy", json!("Always")),
+            ("terminationGracePeriodSeconds", json!(30)),
+            ("dnsPolicy", json!("ClusterFirst")),
+            ("securityContext", json!({})),
+            ("schedulerName", json!("default-scheduler")),
+        ],
+    );
+    for list in ["containers", "initContainers"] {
+        items(spec, list).for_each(container);
+    }
+}
+
+fn container(container: &mut Value) {
+    let image = container["image"].as_str().unwrap_or_default();
+    let tag = image.rsplit('/').next().unwrap_or_default();
+    let is_moving = !image.contains('@') && (!tag.contains(':') || tag.ends_with(":latest"));
+    put_all(
+        container,
+        [
+            ("terminationMessagePath", json!("/dev/termination-log")),
+            ("terminationMessagePolicy", json!("File")),
+            ("imagePullPolicy", json!(if is_moving { "Always" } else { "IfNotPresent" })),
+            ("resources", json!({})),
+        ],
+    );
+    items(container, "ports").for_each(|port| put(port, "protocol", json!("TCP")));
+}
+
+/// The class that tells who is evicted first.
+fn quality(spec: &Value) -> &'static str {
+    let containers: Vec<&Value> = ["containers", "initContainers"].iter().filter_map(|list| spec[*list].as_array()).flatten().collect();
+    let has_any = containers
+        .iter()
+        .any(|one| ["requests", "limits"].iter().any(|part| one["resources"][*part].as_object().is_some_and(|map| !map.is_empty())));
+    let is_full = |one: &&Value| {
+        ["cpu", "memory"].iter().all(|resource| {
+            let (limit, request) = (&one["resources"]["limits"][*resource], &one["resources"]["requests"][*resource]);
+            !limit.is_null() && (request.is_null() || request == limit)
+        })
+    };
+    match (has_any, containers.iter().all(is_full)) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+fn template(template: &mut Value) {
+    if template.is_object() {
+        put(template, "metadata", json!({}));
+        pod_spec(&mut template["spec"]);
+    }
+}
+
+fn claim(object: &mut Value) {
+    put(&mut object["spec"], "volumeMode", json!("Filesystem"));
+    put(&mut object["status"], "phase", json!("Pending"));
+}
+
+fn workload(kind: &str, object: &mut Value) {
+    let spec = &mut object["spec"];
+    template(&mut spec["template"]);
+    match kind {
+        "Deployment" => {
+            put_all(
+                spec,
+                [
+                    ("replicas", json!(1)),
+                    ("strategy", json!({"type": "RollingUpdate"})),
+                    ("revisionHistoryLimit", json!(10)),
+                    ("progressDeadlineSeconds", json!(600)),
+                ],
+            );
+            if spec["strategy"]["type"] == "RollingUpdate" {
+                put_all(&mut spec["strategy"]["rollingUpdate"], [("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))]);
+            }
+            put(object, "status", json!({}));
+        }
+        "StatefulSet" => {
+            put_all(
+                spec,
+                [
+                    ("replicas", json!(1)),
+                    ("podManagementPolicy", json!("OrderedReady")),
+                    ("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})),
+                    ("revisionHistoryLimit", json!(10)),
+                    ("persistentVolumeClaimRetentionPolicy", json!({"whenDeleted": "Retain", "whenScaled": "Retain"})),
+                    ("serviceName", json!("")),
+                ],
+            );
+            put_all(&mut object["status"], [("replicas", json!(0)), ("availableReplicas", json!(0))]);
+        }
+        "DaemonSet" => {
+            put_all(
+                spec,
+                [
+                    ("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}})),
+                    ("revisionHistoryLimit", json!(10)),
+                ],
+            );
+            let counts = ["currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"];
+            for count in counts {
+                put(&mut object["status"], count, json!(0));
+            }
+        }
+        _ => {
+            put(spec, "replicas", json!(1));
+            put(&mut object["status"], "replicas", json!(0));
+        }
+    }
+}
+
+fn job_spec(spec: &mut Value) {
+    let is_plain = spec["completions"].is_null() && spec["parallelism"].is_null();
+    if is_plain {
+        put(spec, "completions", json!(1));
+    }
+    put_all(
+        spec,
+        [
+            ("parallelism", json!(1)),
+            ("backoffLimit", json!(6)),
+            ("completionMode", json!("NonIndexed")),
+            ("suspend", json!(false)),
+            ("manualSelector", json!(false)),
+            ("podReplacementPolicy", json!("TerminatingOrFailed")),
+        ],
+    );
+}
+
+fn job(object: &mut Value, old: Option<&Value>) {
+    let (name, uid) = (object["metadata"]["name"].clone(), object["metadata"]["uid"].clone());
+    let spec = &mut object["spec"];
+    template(&mut spec["template"]);
+    job_spec(spec);
+    if spec["manualSelector"] != true && uid.is_string() {
+        if let Some(old) = old {
+            put(spec, "selector", old["spec"]["selector"].clone());
+        }
+        put(spec, "selector", json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}));
+        let labels = &mut spec["template"]["metadata"]["labels"];
+        put_all(
+            labels,
+            [
+                ("batch.kubernetes.io/controller-uid", uid.clone()),
+                ("batch.kubernetes.io/job-name", name.clone()),
+                ("controller-uid", uid),
+                ("job-name", name),
+            ],
+        );
+    }
+    put(object, "status", json!({}));
+}
+
+fn cron_job(object: &mut Value) {
+    let spec = &mut object["spec"];
+    template(&mut spec["jobTemplate"]["spec"]["template"]);
+    put(&mut spec["jobTemplate"], "metadata", json!({}));
+    put_all(
+        spec,
+        [
+            ("concurrencyPolicy", json!("Allow")),
+            ("suspend", json!(false)),
+            ("successfulJobsHistoryLimit", json!(3)),
+            ("failedJobsHistoryLimit", json!(1)),
+        ],
+    );
+    put(object, "status", json!({}));
+}
+
+fn webhooks(kind: &str, object: &mut Value) {
+    for webhook in items(object, "webhooks") {
+        put_all(
+            webhook,
+            [
+                ("failurePolicy", json!("Fail")),
+                ("matchPolicy", json!("Equivalent")),
+                ("namespaceSelector", json!({})),
+                ("objectSelector", json!({})),
+                ("timeoutSeconds", json!(10)),
+            ],
+        );
+        if kind == "MutatingWebhookConfiguration" {
+            put(webhook, "reinvocationPolicy", json!("Never"));
+        }
+        items(webhook, "rules").for_each(|rule| put(rule, "scope", json!("*")));
+        if webhook["clientConfig"]["service"].is_object() {
+            put(&mut webhook["clientConfig"]["service"], "port", json!(443));
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The few controllers: garbage collection, namespaces, and the end of definitions.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::api::Api;
+use super::chores::{CLEANUP, Chore, FOREGROUND, ORPHAN, has_finalizer};
+use super::handlers;
+use super::registry::Served;
+use super::request::Options;
+use super::rules::{Deletion, PROTECTED_NAMESPACES, Writer, time};
+use super::store::{Key, Resource, Stored, uid_of};
+
+/// Who writes, in managed fields.
+const NAME: &str = "kube-controller-manager";
+
+/// Creates what is always there.
+pub fn begin(api: &Api) {
+    let Some(served) = api.registry().find("", "v1", "namespaces").cloned() else { return };
+    for name in PROTECTED_NAMESPACES {
+        create(api, &served, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
+    }
+}
+
+/// Looks at what a write has left to be done.
+pub fn attend(api: &Api, chore: &Chore) {
+    match chore {
+        Chore::Owned(resource, key) => collect(api, resource, key),
+        Chore::Owner(uid) => attend_owner(api, uid),
+        Chore::Namespace(name) => attend_namespace(api, name),
+        Chore::Definition(name) => attend_definition(api, name),
+    }
+}
+
+fn create(api: &Api, served: &Arc<Served>, value: Value) {
+    let options = Options::default();
+    let writer = Writer { served, subresource: "", options: &options, manager: NAME, now: api.now(), is_patch: false };
+    // What is there already is as good; what cannot be created now is looked at again with the next write.
+    drop(handlers::create_received(api, &writer, value));
+}
+
+/// Writes a changed form of an object, if nobody else has written it meanwhile; if so, there is another chore.
+fn write(api: &Api, served: &Arc<Served>, stored: &Arc<Stored>, new: Value, again: &Chore) {
+    let options = Options::default();
+    let writer = Writer { served, subresource: "finalize", options: &options, manager: NAME, now: api.now(), is_patch: true };
+    let Ok(decision) = writer.finish(&stored.value, new) else { return };
+    if api.commit(served, Some(stored), decision).is_err() {
+        api.leave(again.clone());
+    }
+}
+
+fn delete(api: &Api, resource: &Resource, stored: Arc<Stored>, again: &Chore) {
+    let Some(served) = api.registry().stored(resource).cloned() else { return };
+    let uid = Some(uid_of(&stored.value).to_owned());
+    let deletion = Deletion { propagation: Some(super::rules::Propagation::Background), uid, ..Deletion::default() };
+    if handlers::delete_one(api, &served, stored, &deletion).is_err_and(|failure| failure.code == 409) {
+        api.leave(again.clone());
+    }
+}
+
+/// What an owner reference points to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// There is such an object.
+    There,
+    /// There is one, which waits for its dependents.
+    Waiting,
+    /// There is none.
+    Absent,
+    /// Nobody knows such a kind, so there may be one.
+    Unknown,
+}
+
+fn owner_of(api: &Api, reference: &Value, namespace: &str) -> Owner {
+    let text = |field: &str| reference[field].as_str().unwrap_or_default();
+    let registry = api.registry();
+    let Some(served) = registry.by_kind(text("apiVersion"), text("kind")) else { return Owner::Unknown };
+    let place = if served.kind.namespaced { namespace } else { "" };
+    let found = api.read(&served.resource, &(place.to_owned(), text("name").to_owned()));
+    match found.filter(|found| uid_of(&found.value) == text("uid")) {
+        None => Owner::Absent,
+        Some(found) if found.value["metadata"]["deletionTimestamp"].is_string() && has_finalizer(&found.value, FOREGROUND) => {
+            Owner::Waiting
+        }
+        Some(_) => Owner::There,
+    }
+}
+
+/// Deletes an object whose owners are all gone, or takes away the references to those that are.
+fn collect(api: &Api, resource: &Resource, key: &Key) {
+    let again = Chore::Owned(resource.clone(), key.clone());
+    let Some(stored) = api.read(resource, key) else { return };
+    if stored.value["metadata"]["deletionTimestamp"].is_string() && !has_finalizer(&stored.value, FOREGROUND) {
+        return;
+    }
+    let references = stored.value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+    let states: Vec<Owner> = references.iter().map(|reference| owner_of(api, reference, &key.0)).collect();
+    let has = |wanted: Owner| states.contains(&wanted);
+    if states.is_empty() || !(has(Owner::Absent) || has(Owner::Waiting)) || has(Owner::Unknown) {
+        return;
+    }
+    if !has(Owner::There) {
+        return delete(api, resource, stored, &again);
+    }
+    if has(Owner::Absent) {
+        let kept: Vec<Value> =
+            references.into_iter().zip(&states).filter(|(_, state)| **state != Owner::Absent).map(|(reference, _)| reference).collect();
+        set_owners(api, resource, &stored, &kept, &again);
+    }
+}
+
+fn set_owners(api: &Api, resource: &Resource, stored: &Arc<Stored>, owners: &[Value], again: &Chore) {
+    let Some(served) = api.registry().stored(resource).cloned() else { return };
+    let mut new = (*stored.value).clone();
+    if let Some(metadata) = new["metadata"].as_object_mut() {
+        if owners.is_empty() {
+            metadata.remove("ownerReferences");
+        } else {
+            metadata.insert("ownerReferences".into(), json!(owners));
+        }
+    }
+    write(api, &served, stored, new, again);
+}
+
+/// Looks after the dependents of an object that is gone, or going and waiting.
+fn attend_owner(api: &Api, uid: &str) {
+    let dependents = api.with(|state| state.store.dependents(uid));
+    let Some((resource, _, owner)) = api.with(|state| state.store.by_uid(uid)) else {
+        for (resource, key) in dependents {
+            collect(api, &resource, &key);
+        }
+        return;
+    };
+    if !owner.value["metadata"]["deletionTimestamp"].is_string() {
+        return;
+    }
+    let again = Chore::Owner(uid.to_owned());
+    if has_finalizer(&owner.value, ORPHAN) {
+        for (resource, key) in dependents {
+            let Some(stored) = api.read(&resource, &key) else { continue };
+            let references = stored.value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+            let kept: Vec<Value> = references.into_iter().filter(|reference| reference["uid"] != uid).collect();
+            set_owners(api, &resource, &stored, &kept, &Chore::Owner(uid.to_owned()));
+        }
+        if api.with(|state| state.store.dependents(uid)).is_empty() {
+            release(api, &resource, &owner, ORPHAN, &again);
+        }
+    } else if has_finalizer(&owner.value, FOREGROUND) {
+        for (resource, key) in dependents {
+            collect(api, &resource, &key);
+        }
+        let blocks = |value: &Value| {
+            let references = value["metadata"]["ownerReferences"].as_array();
+            references.is_some_and(|all| all.iter().any(|one| one["uid"] == uid && one["blockOwnerDeletion"] == true))
+        };
+        let left = api.with(|state| state.store.dependents(uid));
+        let is_blocked = left.iter().any(|(resource, key)| api.read(resource, key).is_some_and(|stored| blocks(&stored.value)));
+        if !is_blocked {
+            release(api, &resource, &owner, FOREGROUND, &again);
+        }
+    }
+}
+
+/// Takes a finalizer away.
+fn release(api: &Api, resource: &Resource, stored: &Arc<Stored>, finalizer: &str, again: &Chore) {
+    let Some(served) = api.registry().stored(resource).cloned() else { return };
+    let mut new = (*stored.value).clone();
+    if let Some(finalizers) = new["metadata"]["finalizers"].as_array_mut() {
+        finalizers.retain(|one| one != finalizer);
+    }
+    if new["metadata"]["finalizers"].as_array().is_some_and(Vec::is_empty) {
+        new["metadata"].as_object_mut().map(|metadata| metadata.remove("finalizers"));
+    }
+    write(api, &served, stored, new, again);
+}
+
+/// What is in a namespace: the objects of each resource.
+type Content = Vec<(Resource, Vec<(Key, Arc<Stored>)>)>;
+
+fn namespaces() -> Resource {
+    Resource { group: String::new(), plural: "namespaces".to_owned() }
+}
+
+/// Gives a namespace its service account, and empties one that is going.
+fn attend_namespace(api: &Api, name: &str) {
+    let again = Chore::Namespace(name.to_owned());
+    let Some(stored) = api.read(&namespaces(), &(String::new(), name.to_owned())) else { return };
+    let registry = api.registry();
+    if !stored.value["metadata"]["deletionTimestamp"].is_string() {
+        let accounts = Resource { group: String::new(), plural: "serviceaccounts".to_owned() };
+        let is_furnished = api.read(&accounts, &(name.to_owned(), "default".to_owned())).is_some();
+        if let (false, Some(served)) = (is_furnished, registry.find("", "v1", "serviceaccounts")) {
+            let metadata = json!({"name": "default", "namespace": name});
+            create(api, served, json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}));
+        }
+        return;
+    }
+    let content = || -> Content {
+        api.with(|state| {
+            let resources: Vec<Resource> = state.store.resources().cloned().collect();
+            let listed = resources.into_iter().map(|resource| {
+                let objects = state.store.list(&resource, Some(name));
+                (resource, objects)
+            });
+            listed.filter(|(_, objects)| !objects.is_empty()).collect()
+        })
+    };
+    for (resource, objects) in content() {
+        for (_, stored) in objects {
+            if !stored.value["metadata"]["deletionTimestamp"].is_string() {
+                delete(api, &resource, stored, &again);
+            }
+        }
+    }
+    let left = content();
+    let Some(served) = registry.stored(&namespaces()).cloned() else { return };
+    let Some(stored) = api.read(&namespaces(), &(String::new(), name.to_owned())) else { return };
+    let mut new = (*stored.value).clone();
+    if left.is_empty() {
+        if let Some(finalizers) = new["spec"]["finalizers"].as_array_mut() {
+            finalizers.retain(|one| one != "kubernetes");
+        }
+    } else {
+        new["status"]["conditions"] = remaining(&stored.value, &left, &time(api.now()));
+    }
+    // What would change nothing is not written: each write is looked at again.
+    if new != *stored.value {
+        write(api, &served, &stored, new, &again);
+    }
+}
+
+/// The conditions of a namespace that cannot go yet.
+fn remaining(namespace: &Value, left: &Content, now: &str) -> Value {
+    let full = |resource: &Resource| {
+        if resource.group.is_empty() { format!("{}.", resource.plural) } else { format!("{}.{}", resource.plural, resource.group) }
+    };
+    let counted: Vec<String> =
+        left.iter().map(|(resource, objects)| format!("{} has {} resource instances", full(resource), objects.len())).collect();
+    let finalizers = |stored: &Stored| -> Vec<String> {
+        let all = stored.value["metadata"]["finalizers"].as_array().into_iter().flatten();
+        all.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let held: Vec<String> = left.iter().flat_map(|(_, objects)| objects.iter().flat_map(|(_, stored)| finalizers(stored))).collect();
+    let names: BTreeSet<&String> = held.iter().collect();
+    let held: Vec<String> = names
+        .into_iter()
+        .map(|name| format!("{name} in {} resource instances", held.iter().filter(|other| *other == name).count()))
+        .collect();
+    let condition = |kind: &str, is_true: bool, reason: &str, message: String| {
+        let status = if is_true { "True" } else { "False" };
+        let known =
+            namespace["status"]["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == kind && one["status"] == status);
+        let since = known.and_then(|one| one["lastTransitionTime"].as_str()).unwrap_or(now);
+        json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since})
+    };
+    json!([
+        condition("NamespaceDeletionDiscoveryFailure", false, "ResourcesDiscovered", "All resources successfully discovered".into()),
+        condition(
+            "NamespaceDeletionGroupVersionParsingFailure",
+            false,
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed".into()
+        ),
+        condition(
+            "NamespaceDeletionContentFailure",
+            false,
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization".into()
+        ),
+        condition(
+            "NamespaceContentRemaining",
+            true,
+            "SomeResourcesRemain",
+            format!("Some resources are remaining: {}", counted.join(", "))
+        ),
+        condition(
+            "NamespaceFinalizersRemaining",
+            !held.is_empty(),
+            if held.is_empty() { "ContentHasNoFinalizers" } else { "SomeFinalizersRemain" },
+            if held.is_empty() {
+                "All content-preserving finalizers finished".to_owned()
+            } else {
+                format!("Some content in the namespace has finalizers remaining: {}", held.join(", "))
+            }
+        ),
+    ])
+}
+
+/// Deletes the objects of a definition that is going, and lets it go when there are none.
+fn attend_definition(api: &Api, name: &str) {
+    let again = Chore::Definition(name.to_owned());
+    let definitions = Resource { group: "apiextensions.k8s.io".to_owned(), plural: "customresourcedefinitions".to_owned() };
+    let Some(stored) = api.read(&definitions, &(String::new(), name.to_owned())) else { return };
+    if !stored.value["metadata"]["deletionTimestamp"].is_string() || !has_finalizer(&stored.value, CLEANUP) {
+        return;
+    }
+    let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+    let resource = Resource { group: text(&stored.value["spec"]["group"]), plural: text(&stored.value["spec"]["names"]["plural"]) };
+    for (_, instance) in api.with(|state| state.store.list(&resource, None)) {
+        if !instance.value["metadata"]["deletionTimestamp"].is_string() {
+            delete(api, &resource, instance, &again);
+        }
+    }
+    if api.with(|state| state.store.list(&resource, None)).is_empty() {
+        release(api, &definitions, &stored, CLEANUP, &again);
+        return;
+    }
+    let mut new = (*stored.value).clone();
+    let Some(conditions) = new["status"]["conditions"].as_array_mut() else { return };
+    if conditions.iter().any(|one| one["type"] == "Terminating") {
+        return;
+    }
+    conditions.push(json!({
+        "type": "Terminating", "status": "True", "reason": "InstanceDeletionInProgress",
+        "message": "CustomResource deletion is in progress", "lastTransitionTime": time(api.now()),
+    }));
+    if let Some(served) = api.registry().stored(&definitions).cloned() {
+        write(api, &served, &stored, new, &again);
+    }
+}

@@ -1,0 +1,456 @@
+//! Faults on demand: rules that say which requests go wrong, and how.
+//!
+//! The same rules and the same requests in the same order give the same faults: randomness comes from the seeds of the rules, time from
+//! the requests. Each firing is recorded. What a fault does on the wire is not done here.
+
+pub mod pattern;
+
+use std::collections::{HashMap, VecDeque};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use pattern::{OneOrMany, matches};
+
+/// The most firings that are remembered: an hour of a test that fails every request.
+const MAX_FIRINGS: usize = 100_000;
+
+/// Which requests go wrong, and how.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rule {
+    /// Which requests.
+    #[serde(rename = "match", default)]
+    pub matching: Match,
+    /// How many of them pass first.
+    #[serde(default)]
+    pub skip: u64,
+    /// How often the rule fires at most; none for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<u64>,
+    /// How likely it fires.
+    #[serde(default = "always")]
+    pub probability: f64,
+    /// Where its randomness starts.
+    #[serde(default)]
+    pub seed: u64,
+    /// What goes wrong.
+    pub action: Action,
+}
+
+fn always() -> f64 {
+    1.0
+}
+
+/// Which requests a rule is for. What is left out matches everything; `*` in a text stands for any text.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Match {
+    /// The verbs of the API, such as `patch`.
+    #[serde(skip_serializing_if = "OneOrMany::is_empty")]
+    pub verb: OneOrMany,
+    /// The API group; empty for the core group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// The plural name of the resource, also with its group as in `widgets.ex.dev`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// The subresource; empty for the object itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subresource: Option<String>,
+    /// The namespace; empty for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The object's name; empty for collections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The client's program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_agent: Option<String>,
+    /// The user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+}
+
+/// What goes wrong. Numbers of milliseconds have `ms` in their names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+#[expect(missing_docs, reason = "the fields are the words of the rules; the variants say what they do")]
+pub enum Action {
+    /// This answer, and nothing is done.
+    Status {
+        code: u16,
+        #[serde(default)]
+        reason: String,
+        #[serde(default)]
+        message: String,
+        #[serde(default)]
+        retry_after: Option<u64>,
+        #[serde(default)]
+        body: AnswerBody,
+    },
+    /// The request is carried out, and the answer is an error.
+    StatusAfter { code: u16 },
+    /// The answer takes its time.
+    Delay {
+        ms: u64,
+        #[serde(default)]
+        jitter: u64,
+        #[serde(default)]
+        phase: Phase,
+    },
+    /// The connection breaks.
+    Reset {
+        #[serde(default)]
+        phase: Phase,
+    },
+    /// A watch ends.
+    WatchDrop {
+        #[serde(default)]
+        after_events: Option<u64>,
+        #[serde(default)]
+        after_ms: Option<u64>,
+        #[serde(default)]
+        how: Drop,
+    },
+    /// A watch is told that its history is gone.
+    WatchExpire {
+        #[serde(default)]
+        how: Expiry,
+    },
+    /// A watch gets another error event.
+    WatchError {
+        code: u16,
+        #[serde(default)]
+        reason: String,
+    },
+    /// A watch stays open and silent.
+    WatchStall {
+        #[serde(default)]
+        ms: Option<u64>,
+    },
+    /// A watch gets the event before its start again.
+    WatchDuplicate {},
+    /// The events of a watch come late.
+    WatchDelay { ms: u64 },
+    /// A watch gets no bookmarks.
+    WatchNoBookmarks {},
+    /// The answer trickles.
+    SlowBody { bytes_per_sec: u64 },
+    /// Reads answer as of some revisions, or some time, ago.
+    StaleRead {
+        #[serde(default)]
+        revisions: Option<u64>,
+        #[serde(default)]
+        ms: Option<u64>,
+    },
+    /// Somebody else writes the object before each matching write.
+    Conflict {
+        #[serde(default)]
+        times: Option<u64>,
+    },
+    /// Each user has so many requests a second, and some more at once.
+    Throttle {
+        qps: f64,
+        #[serde(default)]
+        burst: u64,
+        #[serde(default)]
+        retry_after: Option<u64>,
+    },
+    /// Nobody is known any more some time after the rule was made.
+    Unauthorized {
+        #[serde(default)]
+        after_ms: u64,
+    },
+    /// Admission webhooks cannot be called.
+    WebhookFail {
+        #[serde(default)]
+        name: Option<String>,
+        kind: WebhookFailure,
+    },
+    /// The storage is not ready for some time after a definition has changed.
+    NotReady { ms: u64 },
+    /// A group is broken in discovery.
+    DiscoveryFail { group: String, code: u16 },
+}
+
+/// What an injected answer has for a body.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum AnswerBody {
+    /// A `Status` object.
+    #[default]
+    Status,
+    /// Plain text.
+    Text,
+    /// A page, as proxies send them.
+    Html,
+    /// Nothing.
+    Empty,
+}
+
+/// When something happens to a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Before it is carried out.
+    #[default]
+    Before,
+    /// After it was carried out.
+    After,
+    /// In the middle of the answer.
+    MidBody,
+}
+
+/// How a watch ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Drop {
+    /// As at its time-out.
+    #[default]
+    Clean,
+    /// By a reset of the connection.
+    Rst,
+    /// In the middle of a line.
+    MidLine,
+}
+
+/// How a watch is told that its history is gone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Expiry {
+    /// By an event.
+    #[default]
+    Event,
+    /// By the status of the answer.
+    Http,
+}
+
+/// How the call of a webhook fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum WebhookFailure {
+    /// No answer in time.
+    Timeout,
+    /// No connection.
+    Refused,
+    /// An internal error.
+    #[serde(rename = "500")]
+    Internal,
+}
+
+/// What rules can know of a request.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Request<'a> {
+    /// The verb of the API.
+    pub verb: &'a str,
+    /// The API group.
+    pub group: &'a str,
+    /// The plural name.
+    pub resource: &'a str,
+    /// The subresource; empty for none.
+    pub subresource: &'a str,
+    /// The namespace; empty for none.
+    pub namespace: &'a str,
+    /// The object's name; empty for collections.
+    pub name: &'a str,
+    /// The client's program.
+    pub user_agent: &'a str,
+    /// The user.
+    pub user: &'a str,
+    /// The time of the request.
+    pub at: Timestamp,
+}
+
+/// A fault that a request gets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fault {
+    /// The rule.
+    pub rule: u64,
+    /// What goes wrong.
+    pub action: Action,
+    /// A random number for what the action leaves open, such as its jitter.
+    pub random: u64,
+}
+
+/// One firing of a rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Firing {
+    /// The rule.
+    pub rule: u64,
+    /// When.
+    pub at: Timestamp,
+    /// The verb of the request.
+    pub verb: String,
+    /// Its resource, with group and subresource: `widgets.ex.dev/status`.
+    pub resource: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its object.
+    pub name: String,
+}
+
+/// All rules, and what became of them.
+#[derive(Debug, Default)]
+pub struct Faults {
+    last: u64,
+    rules: Vec<Live>,
+    firings: VecDeque<Firing>,
+}
+
+#[derive(Debug)]
+struct Live {
+    id: u64,
+    rule: Rule,
+    random: Random,
+    since: Timestamp,
+    seen: u64,
+    fired: u64,
+    buckets: HashMap<String, Bucket>,
+}
+
+/// The requests that a user may send at once, at the time of the last one.
+#[derive(Debug)]
+struct Bucket {
+    tokens: f64,
+    at: Timestamp,
+}
+
+impl Faults {
+    /// Adds a rule and returns its id.
+    pub fn add(&mut self, rule: Rule, now: Timestamp) -> u64 {
+        self.last += 1;
+        let random = Random(rule.seed);
+        self.rules.push(Live { id: self.last, rule, random, since: now, seen: 0, fired: 0, buckets: HashMap::new() });
+        self.last
+    }
+
+    /// Removes a rule; tells whether it was there.
+    pub fn remove(&mut self, id: u64) -> bool {
+        let before = self.rules.len();
+        self.rules.retain(|live| live.id != id);
+        self.rules.len() < before
+    }
+
+    /// Removes all rules. What they did stays recorded.
+    pub fn clear(&mut self) {
+        self.rules.clear();
+    }
+
+    /// Returns the rules with their ids.
+    pub fn rules(&self) -> impl Iterator<Item = (u64, &Rule)> {
+        self.rules.iter().map(|live| (live.id, &live.rule))
+    }
+
+    /// Returns what has fired, in order.
+    pub fn firings(&self) -> impl Iterator<Item = &Firing> {
+        self.firings.iter()
+    }
+
+    /// Decides whether a request goes wrong: the first rule that fires wins. A rule that lets the request pass leaves it to the next.
+    pub fn decide(&mut self, request: &Request<'_>) -> Option<Fault> {
+        let fault = self.rules.iter_mut().find_map(|live| live.decide(request))?;
+        if self.firings.len() == MAX_FIRINGS {
+            self.firings.pop_front();
+        }
+        self.firings.push_back(Firing::of(fault.rule, request));
+        Some(fault)
+    }
+}
+
+impl Firing {
+    fn of(rule: u64, request: &Request<'_>) -> Self {
+        let mut resource = request.resource.to_owned();
+        for (separator, part) in [(".", request.group), ("/", request.subresource)] {
+            if !part.is_empty() {
+                resource += separator;
+                resource += part;
+            }
+        }
+        let text = str::to_owned;
+        Self { rule, at: request.at, verb: text(request.verb), resource, namespace: text(request.namespace), name: text(request.name) }
+    }
+}
+
+impl Live {
+    fn decide(&mut self, request: &Request<'_>) -> Option<Fault> {
+        if self.limit().is_some_and(|times| self.fired >= times) || !self.rule.matching.is_for(request) {
+            return None;
+        }
+        self.seen += 1;
+        if self.seen <= self.rule.skip || self.random.share() >= self.rule.probability || !self.is_due(request) {
+            return None;
+        }
+        self.fired += 1;
+        Some(Fault { rule: self.id, action: self.rule.action.clone(), random: self.random.next() })
+    }
+
+    fn limit(&self) -> Option<u64> {
+        match self.rule.action {
+            Action::Conflict { times: Some(times) } => Some(self.rule.times.map_or(times, |own| own.min(times))),
+            _ => self.rule.times,
+        }
+    }
+
+    /// Some actions depend on time: a token expires, a bucket of requests runs empty.
+    fn is_due(&mut self, request: &Request<'_>) -> bool {
+        match self.rule.action {
+            Action::Unauthorized { after_ms } => request.at.as_millisecond() - self.since.as_millisecond() >= after_ms as i64,
+            Action::Throttle { qps, burst, .. } => {
+                let most = (burst as f64).max(1.0);
+                let bucket = self.buckets.entry(request.user.to_owned()).or_insert(Bucket { tokens: most, at: request.at });
+                let passed = (request.at.as_millisecond() - bucket.at.as_millisecond()).max(0) as f64 / 1000.0;
+                bucket.at = request.at;
+                bucket.tokens = (bucket.tokens + passed * qps.max(0.0)).min(most);
+                let is_empty = bucket.tokens < 1.0;
+                if !is_empty {
+                    bucket.tokens -= 1.0;
+                }
+                is_empty
+            }
+            _ => true,
+        }
+    }
+}
+
+impl Match {
+    fn is_for(&self, request: &Request<'_>) -> bool {
+        let fits = |pattern: &Option<String>, text: &str| pattern.as_ref().is_none_or(|pattern| matches(pattern, text));
+        let full = format!("{}.{}", request.resource, request.group);
+        let resource = self
+            .resource
+            .as_ref()
+            .is_none_or(|pattern| matches(pattern, request.resource) || !request.group.is_empty() && matches(pattern, &full));
+        (self.verb.is_empty() || self.verb.has(request.verb))
+            && resource
+            && fits(&self.group, request.group)
+            && fits(&self.subresource, request.subresource)
+            && fits(&self.namespace, request.namespace)
+            && fits(&self.name, request.name)
+            && fits(&self.user_agent, request.user_agent)
+            && fits(&self.user, request.user)
+    }
+}
+
+/// A small generator with the same numbers everywhere and for ever, which those of libraries do not promise.
+#[derive(Debug, Clone)]
+struct Random(u64);
+
+impl Random {
+    /// Mixes a counter with a step of the golden ratio.
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Returns a number from zero to below one.
+    fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Structural schemas of custom resources: what is kept of an object, what is filled in, and what is refused.
+//!
+//! They look like JSON Schema, but are a language of their own: nodes have one type, unknown fields are dropped, and rules compare with the old object.
+
+mod defaults;
+mod formats;
+mod node;
+mod parse;
+mod prune;
+#[cfg(feature = "cel")]
+mod rules;
+mod structure;
+mod values;
+
+use serde_json::Value;
+
+use super::Cause;
+use super::causes::{self, Place};
+use super::kind::Scale;
+
+pub use node::{Additional, ListType, Node, Rule, Type};
+
+/// A schema of a custom resource in one version.
+#[derive(Debug, Clone)]
+pub struct Schema {
+    root: Node,
+    has_rules: bool,
+    remarks: Vec<String>,
+}
+
+/// The reasons after which rules and other late checks are skipped.
+const BLOCKING: [&str; 5] =
+    ["FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueNotSupported", "FieldValueTypeInvalid"];
+
+impl Schema {
+    /// Returns the schema of an `openAPIV3Schema`.
+    ///
+    /// # Errors
+    /// All mistakes of the schema; their fields begin with `openAPIV3Schema`.
+    pub fn parse(schema: &Value) -> Result<Self, Vec<Cause>> {
+        let mut parser = parse::Parser::default();
+        let root = parser.root(schema);
+        if parser.causes.is_empty() { Ok(Self { has_rules: root.has_rules(), root, remarks: parser.remarks }) } else { Err(parser.causes) }
+    }
+
+    /// Returns the schema's outermost node.
+    pub fn root(&self) -> &Node {
+        &self.root
+    }
+
+    /// Returns what of the schema is not enforced here, such as rules with functions that are missing: texts for the log.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
+    /// Drops the fields that the schema does not know, and returns their paths in order. The object's metadata stays as it is.
+    pub fn prune(&self, object: &mut Value) -> Vec<String> {
+        let mut dropped = Vec::new();
+        prune::prune_root(&self.root, object, &mut dropped);
+        dropped.sort();
+        dropped
+    }
+
+    /// Fills in the defaults, and drops nulls that are neither allowed nor replaced.
+    pub fn fill_defaults(&self, object: &mut Value) {
+        defaults::fill(&self.root, object);
+    }
+
+    /// Returns what is wrong with an object. Mistakes in values that are as in the old object are forgiven.
+    pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<Cause> {
+        self.validate_after(Vec::new(), None, new, old)
+    }
+
+    /// Returns what is wrong with an object, in the server's order: first what was found in the metadata, then values, scale, lists and rules.
+    pub fn validate_after(&self, found: Vec<Cause>, scale: Option<&Scale>, new: &Value, old: Option<&Value>) -> Vec<Cause> {
+        let mut causes = found;
+        values::check(&self.root, new, old, &Place::Root, &mut causes);
+        if let Some(scale) = scale {
+            values::check_scale(scale, new, &mut causes);
+        }
+        structure::check_embedded(&self.root, new, old, &Place::Root, &mut causes);
+        structure::check_lists(&self.root, new, old, &Place::Root, &mut causes);
+        if self.has_rules {
+            self.check_rules(new, old, &mut causes);
+        }
+        causes
+    }
+
+    /// Tells whether a path such as `.spec.color` leads to a text, a whole number, or a truth, so that objects can be selected by it.
+    pub fn is_selectable(&self, path: &str) -> bool {
+        let node = path.split('.').filter(|name| !name.is_empty()).try_fold(&self.root, |node, name| node.properties.get(name));
+        node.is_some_and(|node| matches!(node.kind, Some(Type::String | Type::Integer | Type::Boolean)))
+    }
+
+    fn check_rules(&self, new: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+        if causes.iter().any(|cause| BLOCKING.contains(&cause.reason.as_str())) {
+            let text = "some validation rules were not checked because the object was invalid; \
+                        correct the existing errors to complete validation";
+            causes.push(causes::invalid("<nil>", &Value::Null, text));
+            return;
+        }
+        #[cfg(feature = "cel")]
+        rules::check(&self.root, new, old, &Place::Root, causes);
+        #[cfg(not(feature = "cel"))]
+        let _ = (new, old);
+    }
+}
+
+#[cfg(test)]
+mod tests;

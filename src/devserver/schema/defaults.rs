@@ -1,0 +1,52 @@
+//! Defaults, filled in from the outside to the inside.
+
+use serde_json::Value;
+
+use super::node::{Additional, Node};
+
+/// Fills in the defaults below a value, and drops nulls that are neither allowed nor replaced.
+pub(super) fn fill(node: &Node, value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, schema) in &node.properties {
+                let Some(default) = &schema.default else { continue };
+                let is_missing = members.get(name).is_none_or(|present| present.is_null() && !schema.is_nullable);
+                if is_missing {
+                    members.insert(name.clone(), default.clone());
+                }
+            }
+            members.retain(|name, member| {
+                let Some(schema) = node.member(name) else { return true };
+                replace_null(schema, member);
+                fill(schema, member);
+                !member.is_null() || schema.is_nullable || accepts_null(schema)
+            });
+        }
+        Value::Array(items) => {
+            let Some(schema) = &node.items else { return };
+            for item in items {
+                replace_null(schema, item);
+                fill(schema, item);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn replace_null(node: &Node, value: &mut Value) {
+    if value.is_null()
+        && !node.is_nullable
+        && let Some(default) = &node.default
+    {
+        *value = default.clone();
+    }
+}
+
+/// A node without any type that keeps unknown values is no statement on its value.
+fn accepts_null(node: &Node) -> bool {
+    node.kind.is_none()
+        && node.keeps_unknown
+        && !node.is_int_or_string
+        && matches!(node.additional, Additional::Nothing)
+        && node.properties.is_empty()
+}

@@ -1,0 +1,175 @@
+//! The nodes of a structural schema.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+use serde_json::Value;
+
+/// The type of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Type {
+    /// An object with members.
+    Object,
+    /// A list.
+    Array,
+    /// A text.
+    String,
+    /// A whole number.
+    Integer,
+    /// A number.
+    Number,
+    /// True or false.
+    Boolean,
+}
+
+/// How the items of a list are told apart.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ListType {
+    /// They are not: the list is one value.
+    #[default]
+    Atomic,
+    /// Each value is there at most once.
+    Set,
+    /// By the values of these members.
+    Map(Vec<String>),
+}
+
+/// What may stand beside the named properties.
+#[derive(Debug, Clone, Default)]
+pub enum Additional {
+    /// Nothing: other members are dropped.
+    #[default]
+    Nothing,
+    /// Anything, which is kept as it is.
+    Anything,
+    /// Values of a schema.
+    Of(Box<Node>),
+}
+
+/// A rule of `x-kubernetes-validations`.
+#[derive(Debug, Clone, Default)]
+pub struct Rule {
+    /// The expression that must be true.
+    pub rule: String,
+    /// What to say otherwise.
+    pub message: Option<String>,
+    /// The expression that tells what to say.
+    pub message_expression: Option<String>,
+    /// The reason of the cause, such as `FieldValueInvalid`.
+    pub reason: String,
+    /// The path below the node, such as `.size`; empty for the node itself.
+    pub field_path: String,
+    /// Whether the rule also runs without an old value.
+    pub is_old_self_optional: bool,
+    /// The compiled expressions; none if they are not enforced.
+    #[cfg(feature = "cel")]
+    pub(super) compiled: Option<super::rules::Compiled>,
+}
+
+/// A node: the schema of one value and all below it.
+#[derive(Debug, Clone, Default)]
+pub struct Node {
+    /// The type; none for a value of any type, and for whole numbers or texts.
+    pub kind: Option<Type>,
+    /// Whether null is allowed.
+    pub is_nullable: bool,
+    /// The value that is filled in.
+    pub default: Option<Value>,
+    /// The schemas of members.
+    pub properties: BTreeMap<String, Node>,
+    /// The schema of the other members.
+    pub additional: Additional,
+    /// The schema of items.
+    pub items: Option<Box<Node>>,
+    /// How items are told apart.
+    pub list_type: ListType,
+    /// Whether the members of the object are one value for server-side apply.
+    pub is_atomic: bool,
+    /// Whether the value is a whole number or a text.
+    pub is_int_or_string: bool,
+    /// Whether unknown members are kept.
+    pub keeps_unknown: bool,
+    /// Whether the value is an object of Kubernetes.
+    pub is_embedded: bool,
+    /// What the value itself must be like.
+    pub(super) limits: Limits,
+    /// The rules.
+    pub rules: Vec<Rule>,
+}
+
+/// What a value must be like.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Limits {
+    pub(super) required: Vec<String>,
+    pub(super) options: Option<Vec<Value>>,
+    pub(super) format: Option<String>,
+    pub(super) pattern: Option<Regex>,
+    pub(super) length: Range<u64>,
+    pub(super) items: Range<u64>,
+    pub(super) properties: Range<u64>,
+    pub(super) number: Range<f64>,
+    pub(super) excludes_minimum: bool,
+    pub(super) excludes_maximum: bool,
+    pub(super) multiple_of: Option<f64>,
+    pub(super) all_of: Vec<Node>,
+    pub(super) any_of: Vec<Node>,
+    pub(super) one_of: Vec<Node>,
+    pub(super) not: Option<Box<Node>>,
+}
+
+/// A lower and an upper end, both optional.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Range<T> {
+    pub(super) least: Option<T>,
+    pub(super) most: Option<T>,
+}
+
+impl Type {
+    /// All types with their names.
+    pub(super) const NAMES: [(&'static str, Self); 6] = [
+        ("array", Self::Array),
+        ("boolean", Self::Boolean),
+        ("integer", Self::Integer),
+        ("number", Self::Number),
+        ("object", Self::Object),
+        ("string", Self::String),
+    ];
+
+    /// Returns the name as schemas write it.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+
+    /// Returns the type of a name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+    }
+}
+
+impl Node {
+    /// Returns the schema of a member.
+    pub fn member(&self, name: &str) -> Option<&Node> {
+        self.properties.get(name).or(match &self.additional {
+            Additional::Of(node) => Some(node),
+            Additional::Nothing | Additional::Anything => None,
+        })
+    }
+
+    /// Returns the item of an old list that the item of a new list was: only items of map lists can be told apart.
+    pub(super) fn old_item<'a>(&self, old: Option<&'a Value>, new: &Value) -> Option<&'a Value> {
+        let ListType::Map(keys) = &self.list_type else { return None };
+        old?.as_array()?.iter().find(|item| keys.iter().all(|key| item.get(key) == new.get(key)))
+    }
+
+    /// Tells whether there are rules here or below.
+    pub(super) fn has_rules(&self) -> bool {
+        let below = match &self.additional {
+            Additional::Of(node) => node.has_rules(),
+            Additional::Nothing | Additional::Anything => false,
+        };
+        !self.rules.is_empty()
+            || below
+            || self.items.as_ref().is_some_and(|node| node.has_rules())
+            || self.properties.values().any(Self::has_rules)
+    }
+}

@@ -1,0 +1,227 @@
+//! The server on a socket, with TLS; and as a service for clients in the same process.
+
+use std::convert::Infallible;
+use std::io::Write as _;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tracing::debug;
+
+use super::api::Api;
+use super::failure::Failure;
+use super::reply;
+use super::request::MAX_BODY;
+use crate::kit::{Stop, Tasks};
+use crate::object::yaml;
+
+/// How long a client may take to shake hands, or to send the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take to send a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long open connections may take to end.
+const GRACE: Duration = Duration::from_secs(1);
+/// Connections that are served at the same time; each takes a few KiB.
+const MAX_CONNECTIONS: usize = 8_000;
+
+/// A service that answers without a socket. Cheap to clone.
+#[derive(Clone)]
+pub struct Service(Api);
+
+impl Service {
+    /// Returns the service of an API.
+    pub fn new(api: Api) -> Self {
+        Self(api)
+    }
+}
+
+impl tower::Service<Request<Bytes>> for Service {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Infallible>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
+        let api = self.0.clone();
+        Box::pin(async move { Ok(api.answer(request).await) })
+    }
+}
+
+/// Why the server does not listen.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is taken, or not ours.
+    #[error("cannot listen on {0}")]
+    Listen(SocketAddr, #[source] std::io::Error),
+    /// There are no certificates.
+    #[error("cannot make the certificates")]
+    Certificates(#[source] rcgen::Error),
+    /// The certificates are not accepted.
+    #[error("cannot use the certificates")]
+    Tls(#[source] rustls::Error),
+    /// The kubeconfig cannot be written.
+    #[error("cannot write {0}")]
+    Kubeconfig(String, #[source] std::io::Error),
+}
+
+/// A socket that is ready to be served.
+pub struct Listening {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    address: SocketAddr,
+    authority: String,
+}
+
+impl Listening {
+    /// Opens a socket, with a certificate that is made for it.
+    ///
+    /// # Errors
+    /// If the address cannot be used.
+    pub async fn open(address: SocketAddr) -> Result<Self, Error> {
+        let listener = TcpListener::bind(address).await.map_err(|error| Error::Listen(address, error))?;
+        let address = listener.local_addr().map_err(|error| Error::Listen(address, error))?;
+        let (authority, config) = certificates(address.ip())?;
+        Ok(Self { listener, acceptor: TlsAcceptor::from(Arc::new(config)), address, authority })
+    }
+
+    /// Returns the address that the server listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the kubeconfig of a client with a token.
+    pub fn kubeconfig(&self, token: &str) -> String {
+        let host = match self.address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
+            IpAddr::V6(ip) if ip.is_unspecified() => "[::1]".to_owned(),
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        };
+        let server = format!("https://{host}:{}", self.address.port());
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "kopfd",
+            "clusters": [{"name": "kopfd", "cluster": {"server": server, "certificate-authority-data": STANDARD.encode(&self.authority)}}],
+            "users": [{"name": "kopfd", "user": {"token": token}}],
+            "contexts": [{"name": "kopfd", "context": {"cluster": "kopfd", "user": "kopfd", "namespace": "default"}}],
+        });
+        yaml::dump(&config).expect("plain texts have a form in YAML")
+    }
+
+    /// Writes the kubeconfig, readable by its owner only.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write_kubeconfig(&self, path: &Path, token: &str) -> Result<(), Error> {
+        let fail = |error| Error::Kubeconfig(path.display().to_string(), error);
+        // A file of somebody else's mode is replaced, never filled.
+        let temporary = path.with_extension(format!("{}.new", std::process::id()));
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).map_err(fail)?;
+        file.write_all(self.kubeconfig(token).as_bytes()).map_err(fail)?;
+        std::fs::rename(&temporary, path).map_err(fail)
+    }
+
+    /// Serves clients until the stop.
+    pub async fn serve(self, api: Api, stop: Stop) {
+        let mut connections: Tasks<()> = Tasks::default();
+        loop {
+            let accepted = tokio::select! {
+                () = stop.requested() => break,
+                accepted = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => accepted,
+                Some(_) = connections.next_ended(), if !connections.is_empty() => continue,
+            };
+            match accepted {
+                Ok((stream, peer)) => {
+                    let (acceptor, api, stop) = (self.acceptor.clone(), api.clone(), stop.clone());
+                    connections.spawn(peer.to_string(), connection(stream, acceptor, api, stop));
+                }
+                // Too many open files, for one: others may end meanwhile.
+                Err(error) => {
+                    debug!(%error, "A connection was not accepted.");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+        connections.finish(GRACE).await;
+    }
+}
+
+async fn connection(stream: TcpStream, acceptor: TlsAcceptor, api: Api, stop: Stop) {
+    // Events are small and wanted at once.
+    drop(stream.set_nodelay(true));
+    let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIMEOUT, acceptor.accept(stream)).await else { return };
+    let service = service_fn(move |request| {
+        let api = api.clone();
+        async move { Ok::<_, Infallible>(receive(&api, request).await) }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(4_000).keep_alive_interval(Duration::from_secs(30));
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    tokio::select! {
+        served = connection.as_mut() => if let Err(error) = served { debug!(%error, "A connection has ended.") },
+        () = stop.requested() => {
+            connection.as_mut().graceful_shutdown();
+            drop(tokio::time::timeout(GRACE, connection).await);
+        }
+    }
+}
+
+/// Reads the whole body, which is small, and answers.
+async fn receive(api: &Api, request: Request<Incoming>) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            return reply::refuse(Failure::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {MAX_BODY}")));
+        }
+        Ok(Err(error)) => return reply::refuse(Failure::bad_request(format!("the body cannot be read: {error}"))),
+        Err(_) => return reply::refuse(Failure::new(408, "Timeout", "the body did not come in time")),
+    };
+    api.answer(Request::from_parts(head, body)).await
+}
+
+/// Returns the certificate of an authority, as text, and the set-up of a server that it vouches for.
+fn certificates(ip: IpAddr) -> Result<(String, rustls::ServerConfig), Error> {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, "kopfd apiserver");
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let key = KeyPair::generate().map_err(Error::Certificates)?;
+    let authority = CertifiedIssuer::self_signed(params, key).map_err(Error::Certificates)?;
+
+    let names = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
+    let mut names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    names.push(ip.to_string());
+    let key = KeyPair::generate().map_err(Error::Certificates)?;
+    let mut params = CertificateParams::new(names).map_err(Error::Certificates)?;
+    params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
+    let certificate = params.signed_by(&key, &authority).map_err(Error::Certificates)?;
+
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let chain = vec![certificate.der().clone()];
+    let mut config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).map_err(Error::Tls)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok((authority.pem(), config))
+}

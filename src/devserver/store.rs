@@ -1,0 +1,510 @@
+//! The store: objects by resource, one counter of revisions, and the history of every resource.
+//!
+//! It decides and never waits; time is an argument. What happens to an object, and who may do it, is decided elsewhere.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::chores::Chore;
+
+/// The revision of an empty store. It is above 1, so that a watch from 1 is always too old.
+const FIRST_REVISION: u64 = 1_000;
+
+/// A resource as the store knows it, whatever the version.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource {
+    /// The API group.
+    pub group: String,
+    /// The plural name.
+    pub plural: String,
+}
+
+/// Where an object is inside of its resource: its namespace (empty for none) and its name, in the order of lists.
+pub type Key = (String, String);
+
+/// An object as it is stored.
+#[derive(Debug)]
+pub struct Stored {
+    /// The revision of its last write.
+    pub revision: u64,
+    /// The object, with this revision in its metadata.
+    pub value: Arc<Value>,
+}
+
+/// One write: from what, to what.
+#[derive(Debug)]
+pub struct Change {
+    /// The revision that the write has made.
+    pub revision: u64,
+    /// What was there; none for a creation.
+    pub old: Option<Arc<Stored>>,
+    /// What is there; none for a removal.
+    pub new: Option<Arc<Stored>>,
+    at: Timestamp,
+    lines: [OnceLock<Bytes>; 3],
+}
+
+/// What a watcher sees of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// The object came into sight.
+    Added,
+    /// The object has changed.
+    Modified,
+    /// The object went out of sight.
+    Deleted,
+}
+
+/// How much history is kept for each resource.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The number of changes.
+    pub changes: usize,
+    /// The age of changes.
+    pub age: SignedDuration,
+}
+
+/// What a write expects to find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// No object at all.
+    Nothing,
+    /// The object at this revision.
+    Revision(u64),
+}
+
+/// The history does not reach back to the asked revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compacted;
+
+/// Another write came first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Raced;
+
+/// All objects, with their history.
+#[derive(Debug)]
+pub struct Store {
+    revision: u64,
+    /// The revision before which nothing is known of any resource.
+    base: u64,
+    tables: BTreeMap<Resource, Table>,
+    limits: Limits,
+    /// Where the objects are that have an object as owner, by the owner's unique id.
+    dependents: HashMap<String, BTreeSet<(Resource, Key)>>,
+    /// Where objects are, by their unique ids.
+    places: HashMap<String, (Resource, Key)>,
+    chores: VecDeque<Chore>,
+}
+
+#[derive(Debug)]
+struct Table {
+    objects: BTreeMap<Key, Arc<Stored>>,
+    history: VecDeque<Arc<Change>>,
+    /// The revision up to which history is forgotten.
+    floor: u64,
+    tick: watch::Sender<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { changes: 10_000, age: SignedDuration::from_mins(10) }
+    }
+}
+
+impl Sight {
+    /// Returns the word in watch events.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+impl Change {
+    /// Returns what a watcher sees that is interested in some objects only, if it sees the change.
+    pub fn sight(&self, is_interesting: impl Fn(&Value) -> bool) -> Option<Sight> {
+        let was = self.old.as_ref().is_some_and(|old| is_interesting(&old.value));
+        let is = self.new.as_ref().is_some_and(|new| is_interesting(&new.value));
+        match (was, is) {
+            (false, false) => None,
+            (false, true) => Some(Sight::Added),
+            (true, true) => Some(Sight::Modified),
+            (true, false) => Some(Sight::Deleted),
+        }
+    }
+
+    /// Returns the object of an event: the new state, or for what went out of sight the old state with the new revision.
+    pub fn object(&self, sight: Sight) -> Value {
+        let stored = if sight == Sight::Deleted { self.old.as_ref() } else { self.new.as_ref() };
+        let mut value = stored.map_or(Value::Null, |stored| (*stored.value).clone());
+        if sight == Sight::Deleted {
+            set_revision(&mut value, self.revision);
+        }
+        value
+    }
+
+    /// Returns the line of an event in the stored form, which is made once for all watchers.
+    pub fn line(&self, sight: Sight) -> Bytes {
+        self.lines[sight as usize].get_or_init(|| line(sight.word(), &self.object(sight))).clone()
+    }
+}
+
+/// Returns the line of a watch event.
+pub fn line(word: &str, object: &Value) -> Bytes {
+    let mut text = format!("{{\"type\":\"{word}\",\"object\":");
+    text.push_str(&object.to_string());
+    text.push_str("}\n");
+    Bytes::from(text)
+}
+
+impl Table {
+    fn new(floor: u64) -> Self {
+        Self { objects: BTreeMap::new(), history: VecDeque::new(), floor, tick: watch::Sender::new(floor) }
+    }
+
+    fn remember(&mut self, change: Change, limits: Limits) {
+        let (revision, now) = (change.revision, change.at);
+        self.history.push_back(Arc::new(change));
+        let is_too_much = |history: &VecDeque<Arc<Change>>| {
+            history.len() > limits.changes || history.front().is_some_and(|oldest| now.duration_since(oldest.at) > limits.age)
+        };
+        while is_too_much(&self.history) {
+            self.forget_one();
+        }
+        self.tick.send_replace(revision);
+    }
+
+    fn forget_one(&mut self) {
+        if let Some(oldest) = self.history.pop_front() {
+            self.floor = oldest.revision;
+        }
+    }
+}
+
+impl Store {
+    /// Returns an empty store.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            revision: FIRST_REVISION,
+            base: FIRST_REVISION,
+            tables: BTreeMap::new(),
+            limits,
+            dependents: HashMap::new(),
+            places: HashMap::new(),
+            chores: VecDeque::new(),
+        }
+    }
+
+    /// Puts back what was stored earlier, without history. The revision goes on from the given one.
+    pub fn restore(&mut self, revision: u64, objects: impl IntoIterator<Item = (Resource, Key, Value)>) {
+        self.revision = self.revision.max(revision);
+        for (resource, key, value) in objects {
+            let revision = revision_of(&value).unwrap_or(revision);
+            let stored = Arc::new(Stored { revision, value: Arc::new(value) });
+            self.note(&resource, &key, None, Some(&stored));
+            self.table(&resource).objects.insert(key, stored);
+        }
+        self.base = self.revision;
+        for table in self.tables.values_mut() {
+            table.floor = self.base;
+        }
+    }
+
+    /// Returns the revision of the last write.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Returns an object.
+    pub fn get(&self, resource: &Resource, key: &Key) -> Option<Arc<Stored>> {
+        self.tables.get(resource)?.objects.get(key).cloned()
+    }
+
+    /// Returns the object with a unique id.
+    pub fn by_uid(&self, uid: &str) -> Option<(Resource, Key, Arc<Stored>)> {
+        let (resource, key) = self.places.get(uid)?;
+        Some((resource.clone(), key.clone(), self.get(resource, key)?))
+    }
+
+    /// Returns where the objects are that name an owner.
+    pub fn dependents(&self, uid: &str) -> Vec<(Resource, Key)> {
+        self.dependents.get(uid).map(|places| places.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Returns the resources that have objects in a namespace.
+    pub fn resources(&self) -> impl Iterator<Item = &Resource> {
+        self.tables.iter().filter(|(_, table)| !table.objects.is_empty()).map(|(resource, _)| resource)
+    }
+
+    /// Returns the present objects of a namespace, or of all, in order.
+    pub fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<(Key, Arc<Stored>)> {
+        let Some(table) = self.tables.get(resource) else { return Vec::new() };
+        in_namespace(&table.objects, namespace).map(|(key, stored)| (key.clone(), Arc::clone(stored))).collect()
+    }
+
+    /// Returns the objects of a namespace, or of all, as they were at a revision.
+    ///
+    /// # Errors
+    /// If the history does not reach back so far.
+    pub fn list_at(&self, resource: &Resource, namespace: Option<&str>, revision: u64) -> Result<Vec<(Key, Arc<Stored>)>, Compacted> {
+        let Some(table) = self.tables.get(resource) else {
+            return if revision < self.base { Err(Compacted) } else { Ok(Vec::new()) };
+        };
+        if revision < table.floor {
+            return Err(Compacted);
+        }
+        let mut objects: BTreeMap<Key, Arc<Stored>> =
+            in_namespace(&table.objects, namespace).map(|(key, stored)| (key.clone(), Arc::clone(stored))).collect();
+        for change in table.history.iter().rev().take_while(|change| change.revision > revision) {
+            let Some(stored) = change.new.as_ref().or(change.old.as_ref()) else { continue };
+            let key = key_of(&stored.value);
+            if namespace.is_some_and(|namespace| namespace != key.0) {
+                continue;
+            }
+            match &change.old {
+                Some(old) => objects.insert(key, Arc::clone(old)),
+                None => objects.remove(&key),
+            };
+        }
+        Ok(objects.into_iter().collect())
+    }
+
+    /// Returns the changes after a revision, in order, at most `limit`.
+    ///
+    /// # Errors
+    /// If some of them are forgotten.
+    pub fn changes_after(&self, resource: &Resource, revision: u64, limit: usize) -> Result<Vec<Arc<Change>>, Compacted> {
+        let Some(table) = self.tables.get(resource) else {
+            return if revision < self.base { Err(Compacted) } else { Ok(Vec::new()) };
+        };
+        if revision < table.floor {
+            return Err(Compacted);
+        }
+        let begin = table.history.partition_point(|change| change.revision <= revision);
+        Ok(table.history.range(begin..).take(limit).cloned().collect())
+    }
+
+    /// Returns what ticks with every change of a resource.
+    pub fn subscribe(&mut self, resource: &Resource) -> watch::Receiver<u64> {
+        self.table(resource).tick.subscribe()
+    }
+
+    /// Stores an object and returns it with its new revision.
+    ///
+    /// # Errors
+    /// If what is there is not what the write expects.
+    pub fn put(&mut self, resource: &Resource, mut value: Value, expected: Expected, now: Timestamp) -> Result<Arc<Stored>, Raced> {
+        let key = key_of(&value);
+        let old = self.check(resource, &key, expected)?;
+        self.revision += 1;
+        set_revision(&mut value, self.revision);
+        let stored = Arc::new(Stored { revision: self.revision, value: Arc::new(value) });
+        self.table(resource).objects.insert(key.clone(), Arc::clone(&stored));
+        self.remember(resource, &key, old, Some(Arc::clone(&stored)), now);
+        Ok(stored)
+    }
+
+    /// Removes an object and returns the revision of the removal.
+    ///
+    /// # Errors
+    /// If what is there is not what the write expects.
+    pub fn remove(&mut self, resource: &Resource, key: &Key, expected: Expected, now: Timestamp) -> Result<u64, Raced> {
+        let old = self.check(resource, key, expected)?;
+        self.revision += 1;
+        self.table(resource).objects.remove(key);
+        self.remember(resource, key, old, None, now);
+        Ok(self.revision)
+    }
+
+    /// Forgets the history of all resources but for the last changes of each.
+    pub fn compact(&mut self, keep: usize) {
+        let now = self.revision;
+        for table in self.tables.values_mut() {
+            while table.history.len() > keep {
+                table.forget_one();
+            }
+            if keep == 0 {
+                table.floor = now;
+            }
+        }
+    }
+
+    /// Takes the oldest chore that a write has left for the controllers.
+    pub fn take_chore(&mut self) -> Option<Chore> {
+        self.chores.pop_front()
+    }
+
+    /// Leaves a chore for the controllers, unless it already waits.
+    pub fn leave_chore(&mut self, chore: Chore) {
+        if !self.chores.contains(&chore) {
+            self.chores.push_back(chore);
+        }
+    }
+
+    fn check(&self, resource: &Resource, key: &Key, expected: Expected) -> Result<Option<Arc<Stored>>, Raced> {
+        let old = self.get(resource, key);
+        let found = old.as_ref().map_or(Expected::Nothing, |old| Expected::Revision(old.revision));
+        if found == expected { Ok(old) } else { Err(Raced) }
+    }
+
+    fn remember(&mut self, resource: &Resource, key: &Key, old: Option<Arc<Stored>>, new: Option<Arc<Stored>>, now: Timestamp) {
+        self.note(resource, key, old.as_deref(), new.as_ref());
+        let change = Change { revision: self.revision, old, new, at: now, lines: Default::default() };
+        let limits = self.limits;
+        self.table(resource).remember(change, limits);
+    }
+
+    /// Keeps the indices in step with a write, and leaves the chores that come from it.
+    fn note(&mut self, resource: &Resource, key: &Key, old: Option<&Stored>, new: Option<&Arc<Stored>>) {
+        let place = (resource.clone(), key.clone());
+        if let Some(old) = old {
+            for owner in owners(&old.value) {
+                if let Some(places) = self.dependents.get_mut(owner) {
+                    places.remove(&place);
+                    if places.is_empty() {
+                        self.dependents.remove(owner);
+                    }
+                }
+            }
+            if new.is_none() {
+                self.places.remove(uid_of(&old.value));
+            }
+        }
+        if let Some(new) = new {
+            for owner in owners(&new.value) {
+                self.dependents.entry(owner.to_owned()).or_default().insert(place.clone());
+            }
+            self.places.insert(uid_of(&new.value).to_owned(), place);
+        }
+        for chore in Chore::from_write(resource, key, old.map(|old| &*old.value), new.map(|new| &*new.value)) {
+            self.leave_chore(chore);
+        }
+    }
+
+    fn table(&mut self, resource: &Resource) -> &mut Table {
+        // Since the base, nothing has happened to a resource that has no table.
+        let base = self.base;
+        self.tables.entry(resource.clone()).or_insert_with(|| Table::new(base))
+    }
+}
+
+fn in_namespace<'a>(
+    objects: &'a BTreeMap<Key, Arc<Stored>>,
+    namespace: Option<&'a str>,
+) -> impl Iterator<Item = (&'a Key, &'a Arc<Stored>)> {
+    let begin = (namespace.unwrap_or_default().to_owned(), String::new());
+    objects.range(begin..).take_while(move |(key, _)| namespace.is_none_or(|namespace| namespace == key.0))
+}
+
+/// Returns where an object is inside of its resource.
+pub fn key_of(value: &Value) -> Key {
+    let text = |name: &str| value["metadata"][name].as_str().unwrap_or_default().to_owned();
+    (text("namespace"), text("name"))
+}
+
+/// Returns an object's unique id.
+pub fn uid_of(value: &Value) -> &str {
+    value["metadata"]["uid"].as_str().unwrap_or_default()
+}
+
+/// Returns the unique ids of an object's owners.
+pub fn owners(value: &Value) -> impl Iterator<Item = &str> {
+    value["metadata"]["ownerReferences"].as_array().into_iter().flatten().filter_map(|owner| owner["uid"].as_str())
+}
+
+fn revision_of(value: &Value) -> Option<u64> {
+    value["metadata"]["resourceVersion"].as_str()?.parse().ok()
+}
+
+fn set_revision(value: &mut Value, revision: u64) {
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("resourceVersion".into(), json!(revision.to_string()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn things() -> Resource {
+        Resource { group: "ex.dev".into(), plural: "things".into() }
+    }
+
+    fn thing(name: &str, size: u64) -> Value {
+        json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"size": size}})
+    }
+
+    fn sizes(list: &[(Key, Arc<Stored>)]) -> Vec<u64> {
+        list.iter().map(|(_, stored)| stored.value["spec"]["size"].as_u64().unwrap()).collect()
+    }
+
+    fn filled() -> (Store, u64) {
+        let mut store = Store::new(Limits::default());
+        let first = store.put(&things(), thing("a", 1), Expected::Nothing, Timestamp::UNIX_EPOCH).unwrap().revision;
+        store.put(&things(), thing("b", 2), Expected::Nothing, Timestamp::UNIX_EPOCH).unwrap();
+        store.put(&things(), thing("a", 3), Expected::Revision(first), Timestamp::UNIX_EPOCH).unwrap();
+        store.remove(&things(), &("default".into(), "b".into()), Expected::Revision(first + 1), Timestamp::UNIX_EPOCH).unwrap();
+        (store, first)
+    }
+
+    #[test]
+    fn the_past_is_found_by_undoing_what_came_later() {
+        let (store, first) = filled();
+        let at = |revision| sizes(&store.list_at(&things(), Some("default"), revision).unwrap());
+        assert_eq!(at(first - 1), [0_u64; 0]);
+        assert_eq!(at(first), [1]);
+        assert_eq!(at(first + 1), [1, 2]);
+        assert_eq!(at(first + 2), [3, 2]);
+        assert_eq!(at(first + 3), [3]);
+    }
+
+    #[test]
+    fn a_write_that_expects_another_state_is_refused_and_leaves_no_trace() {
+        let (mut store, first) = filled();
+        let before = store.revision();
+        assert_eq!(store.put(&things(), thing("a", 9), Expected::Revision(first), Timestamp::UNIX_EPOCH).unwrap_err(), Raced);
+        assert_eq!(store.put(&things(), thing("a", 9), Expected::Nothing, Timestamp::UNIX_EPOCH).unwrap_err(), Raced);
+        assert_eq!(store.revision(), before);
+    }
+
+    #[test]
+    fn a_removed_object_is_seen_in_its_last_state_with_the_revision_of_the_removal() {
+        let (store, first) = filled();
+        let changes = store.changes_after(&things(), first + 2, 10).unwrap();
+        let sight = changes[0].sight(|_| true).unwrap();
+        assert_eq!(sight, Sight::Deleted);
+        assert_eq!(changes[0].object(sight)["metadata"]["resourceVersion"], json!((first + 3).to_string()));
+        assert_eq!(changes[0].object(sight)["spec"]["size"], json!(2));
+    }
+
+    #[test]
+    fn what_leaves_a_selection_is_deleted_for_its_watcher() {
+        let (store, first) = filled();
+        let changes = store.changes_after(&things(), first + 1, 10).unwrap();
+        assert_eq!(changes[0].sight(|value| value["spec"]["size"] == json!(1)), Some(Sight::Deleted));
+        assert_eq!(changes[0].sight(|value| value["spec"]["size"] == json!(3)), Some(Sight::Added));
+        assert_eq!(changes[0].sight(|value| value["spec"]["size"] == json!(7)), None);
+    }
+
+    #[test]
+    fn history_is_forgotten_by_number_and_by_age() {
+        let mut store = Store::new(Limits { changes: 2, age: SignedDuration::from_secs(10) });
+        let moment = |seconds| Timestamp::from_second(seconds).unwrap();
+        let mut revisions = Vec::new();
+        for (name, at) in [("a", 0), ("b", 1), ("c", 2), ("d", 12)] {
+            revisions.push(store.put(&things(), thing(name, 1), Expected::Nothing, moment(at)).unwrap().revision);
+        }
+        assert_eq!(store.changes_after(&things(), revisions[0], 10).unwrap_err(), Compacted);
+        assert_eq!(store.changes_after(&things(), revisions[1], 10).unwrap().len(), 2);
+        store.compact(0);
+        assert_eq!(store.list_at(&things(), None, revisions[2]).unwrap_err(), Compacted);
+        assert_eq!(store.changes_after(&things(), revisions[3], 10).unwrap().len(), 0);
+    }
+}

@@ -1,0 +1,272 @@
+//! Watches: a cursor into the history of a resource, written as lines.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::stream::{self, StreamExt};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::api::{Api, Call};
+use super::failure::{Cause, Failure};
+use super::reading::{self, Interest};
+use super::registry::Served;
+use super::reply::{Content, Reply};
+use super::request::Form;
+use super::store::{Change, Compacted, Sight, line};
+use super::table::Table;
+use super::view;
+
+/// Changes that are taken from the store at once, and written in one piece.
+const BATCH: usize = 500;
+/// How often a watcher without events is told how far it is.
+const BOOKMARKS: Duration = Duration::from_mins(1);
+/// How long before its end a watcher is told how far it is.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+/// How long a watch lasts that does not say so.
+const LIFETIME: Duration = Duration::from_mins(45);
+
+/// A watch between two of its pieces.
+struct Watch {
+    api: Api,
+    served: Arc<Served>,
+    call: Call,
+    interest: Interest,
+    /// Everything up to this revision was told.
+    cursor: u64,
+    /// The last revision that the watcher knows of.
+    told: u64,
+    tick: watch::Receiver<u64>,
+    kinds: watch::Receiver<u64>,
+    first: Option<Bytes>,
+    has_bookmarks: bool,
+    has_columns: bool,
+    bookmark_at: Instant,
+    last_bookmark_at: Option<Instant>,
+    ends_at: Instant,
+    is_over: bool,
+}
+
+/// Answers a request to watch.
+pub fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+    check(call)?;
+    if call.accept.is_yaml || call.accept.form == Form::MetadataList {
+        return Err(Failure::new(406, "NotAcceptable", "only the following media types are accepted: application/json;stream=watch"));
+    }
+    let interest = Interest::read(served, call)?;
+    let start = match call.query.text("resourceVersion") {
+        None | Some("0") => None,
+        Some(text) => Some(text.parse::<u64>().map_err(|_| {
+            Failure::new(500, "", format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"))
+        })?),
+    };
+    let initial = call.query.text("sendInitialEvents").map(|_| call.query.is_on("sendInitialEvents"));
+    let lifetime = call.query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
+    let lifetime = lifetime.map_or(LIFETIME, Duration::from_secs);
+    let kinds = api.kinds_changed();
+    let (tick, now, objects) = api.with(|state| {
+        let tick = state.store.subscribe(&served.resource);
+        let is_listed = initial.unwrap_or(start.is_none());
+        let objects = if is_listed { state.store.list(&served.resource, call.place.namespace.as_deref()) } else { Vec::new() };
+        (tick, state.store.revision(), objects)
+    });
+    let is_listed = initial.unwrap_or(start.is_none());
+    let cursor = if is_listed { now } else { start.unwrap_or(now) };
+    let begun_at = Instant::now();
+    let mut watch = Watch {
+        api: api.clone(),
+        served: Arc::clone(served),
+        call: call.copy(),
+        interest,
+        cursor,
+        told: cursor,
+        tick,
+        kinds,
+        first: None,
+        has_bookmarks: call.query.is_on("allowWatchBookmarks"),
+        has_columns: false,
+        bookmark_at: begun_at + BOOKMARKS,
+        last_bookmark_at: (lifetime > LAST_BOOKMARK).then(|| begun_at + lifetime - LAST_BOOKMARK),
+        ends_at: begun_at + lifetime,
+        is_over: false,
+    };
+    let mut text = BytesMut::new();
+    for (_, stored) in objects {
+        let value = view::see(served, &stored);
+        if watch.interest.covers(&value) {
+            text.extend_from_slice(&watch.write(Sight::Added.word(), (*value).clone()));
+        }
+    }
+    if initial == Some(true) && watch.has_bookmarks {
+        text.extend_from_slice(&watch.bookmark(now, true));
+    }
+    watch.first = Some(text.freeze()).filter(|text| !text.is_empty());
+    let lines = stream::unfold(watch, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) });
+    Ok(Reply { code: 200, content: Content::Lines(lines.boxed()), warnings: Vec::new() })
+}
+
+fn check(call: &Call) -> Result<(), Failure> {
+    let matching = call.query.text("resourceVersionMatch");
+    let text = match (call.query.text("sendInitialEvents").is_some(), matching) {
+        (true, Some("NotOlderThan")) | (false, None) => return Ok(()),
+        (true, _) => "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        (false, Some(_)) => "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+    };
+    let cause = Cause::new("FieldValueForbidden", "resourceVersionMatch", format!("Forbidden: {text}"));
+    Err(Failure::invalid("meta.k8s.io", "ListOptions", "", vec![cause]))
+}
+
+/// What a watch has waited for.
+enum Woken {
+    Changed,
+    Bookmark,
+    End,
+}
+
+impl Watch {
+    /// Returns the next piece, once there is one.
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        while !self.is_over {
+            // Marked as seen before looking, so that nothing is missed in between.
+            self.tick.borrow_and_update();
+            self.kinds.borrow_and_update();
+            match self.api.with(|state| state.store.changes_after(&self.served.resource, self.cursor, BATCH)) {
+                Err(Compacted) => return Some(self.expire()),
+                Ok(changes) => {
+                    let text = self.tell(&changes);
+                    if !text.is_empty() {
+                        return Some(text);
+                    }
+                    if !changes.is_empty() {
+                        continue;
+                    }
+                }
+            }
+            if !self.is_served() {
+                return None;
+            }
+            match self.wait().await {
+                Woken::Changed => {}
+                Woken::Bookmark => {
+                    if let Some(text) = self.due_bookmark() {
+                        return Some(text);
+                    }
+                }
+                Woken::End => return None,
+            }
+        }
+        None
+    }
+
+    async fn wait(&mut self) -> Woken {
+        let last = self.last_bookmark_at;
+        let next_bookmark = last.map_or(self.bookmark_at, |last| last.min(self.bookmark_at));
+        let has_bookmarks = self.has_bookmarks;
+        tokio::select! {
+            biased;
+            changed = self.tick.changed() => if changed.is_ok() { Woken::Changed } else { Woken::End },
+            changed = self.kinds.changed() => if changed.is_ok() { Woken::Changed } else { Woken::End },
+            () = tokio::time::sleep_until(self.ends_at) => Woken::End,
+            () = tokio::time::sleep_until(next_bookmark), if has_bookmarks => {
+                if self.last_bookmark_at.is_some_and(|last| last <= next_bookmark) {
+                    self.last_bookmark_at = None;
+                } else {
+                    self.bookmark_at = next_bookmark + BOOKMARKS;
+                }
+                Woken::Bookmark
+            }
+        }
+    }
+
+    /// A kind that has changed or gone ends its watches.
+    fn is_served(&self) -> bool {
+        let place = &self.call.place;
+        let registry = self.api.registry();
+        registry.find(&place.group, &place.version, &place.plural).is_some_and(|served| Arc::ptr_eq(served, &self.served))
+    }
+
+    fn due_bookmark(&mut self) -> Option<Bytes> {
+        // The cursor is at the end of the history: nothing of this resource was left out.
+        let resource = &self.served.resource;
+        let (revision, is_complete) = self.api.with(|state| {
+            let rest = state.store.changes_after(resource, self.cursor, 1);
+            (state.store.revision(), rest.is_ok_and(|rest| rest.is_empty()))
+        });
+        if !is_complete || revision <= self.told {
+            return None;
+        }
+        Some(self.bookmark(revision, false))
+    }
+
+    fn tell(&mut self, changes: &[Arc<Change>]) -> Bytes {
+        let mut text = BytesMut::new();
+        for change in changes {
+            self.cursor = change.revision;
+            let served = Arc::clone(&self.served);
+            let is_plain = [&change.old, &change.new].into_iter().flatten().all(|stored| view::is_plain(&served, stored));
+            let seen = |value: &Value| {
+                if is_plain {
+                    return self.interest.covers(value);
+                }
+                let mut value = value.clone();
+                view::convert(&served, &mut value);
+                self.interest.covers(&value)
+            };
+            let Some(sight) = change.sight(seen) else { continue };
+            self.told = change.revision;
+            if is_plain && self.call.accept.form == Form::Plain {
+                text.extend_from_slice(&change.line(sight));
+                continue;
+            }
+            let mut value = change.object(sight);
+            view::convert(&served, &mut value);
+            text.extend_from_slice(&self.write(sight.word(), value));
+        }
+        text.freeze()
+    }
+
+    /// Writes an event in the form that the watcher asks for.
+    fn write(&mut self, word: &str, value: Value) -> Bytes {
+        match self.call.accept.form {
+            Form::Plain | Form::MetadataList => line(word, &value),
+            Form::Metadata => line(word, &view::metadata_of(&value)),
+            Form::Table => {
+                self.call.now = self.api.now();
+                let table = reading::rows_with(&self.served, &self.call, &value, !self.has_columns).unwrap_or_default();
+                self.has_columns = true;
+                line(word, &table)
+            }
+        }
+    }
+
+    fn bookmark(&mut self, revision: u64, is_end_of_list: bool) -> Bytes {
+        self.told = revision;
+        let kind = &self.served.kind;
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if is_end_of_list {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        match self.call.accept.form {
+            Form::Table => {
+                let object = json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata});
+                let table = Table::of(kind).bookmark(&object, !self.has_columns);
+                self.has_columns = true;
+                line("BOOKMARK", &table)
+            }
+            Form::Metadata => line("BOOKMARK", &view::metadata_of(&json!({"metadata": metadata}))),
+            _ => line("BOOKMARK", &json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata})),
+        }
+    }
+
+    fn expire(&mut self) -> Bytes {
+        self.is_over = true;
+        let current = self.api.with(|state| state.store.revision());
+        let text = format!("too old resource version: {} ({current})", self.cursor);
+        line("ERROR", &Failure::new(410, "Expired", text).to_json())
+    }
+}

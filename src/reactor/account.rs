@@ -1,0 +1,190 @@
+//! An account of what an operator does, for people who follow it step by step, and the knowledge of when it has nothing left to do.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::sync::Notify;
+use tracing::info;
+
+use crate::object::{Body, Patch, Sighting, path};
+
+/// How long nothing may happen before everything counts as settled: events of own patches are on their way.
+const CALM: Duration = Duration::from_millis(300);
+
+/// The longest value that is shown in full.
+const SHOWN: usize = 80;
+
+/// What is known of the operators that are followed.
+#[derive(Debug, Default)]
+pub struct Account {
+    /// Objects that have a worker.
+    workers: AtomicUsize,
+    /// Watches that have not listed everything yet.
+    unlisted: AtomicUsize,
+    /// Handlers that have failed for good.
+    failures: AtomicUsize,
+    changed: Notify,
+}
+
+impl Account {
+    /// Notes that an object has got a worker.
+    pub fn worker_began(&self) {
+        self.workers.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Notes that a worker has ended.
+    pub fn worker_ended(&self) {
+        self.workers.fetch_sub(1, Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+
+    /// Notes that a watch has begun.
+    pub fn watch_began(&self) {
+        self.unlisted.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Notes that a watch has listed everything for the first time.
+    pub fn listed(&self) {
+        self.unlisted.fetch_sub(1, Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+
+    /// Notes that a handler has failed for good.
+    pub fn failed(&self) {
+        self.failures.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns how many handlers have failed for good.
+    pub fn failures(&self) -> usize {
+        self.failures.load(Ordering::SeqCst)
+    }
+
+    /// Waits until nothing is left to do, retries included.
+    pub async fn settled(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.is_calm() {
+                tokio::time::sleep(CALM).await;
+                if self.is_calm() {
+                    return;
+                }
+            } else {
+                // The time is only for what might happen between the look and the wait.
+                let _ = tokio::time::timeout(CALM, changed).await;
+            }
+        }
+    }
+
+    fn is_calm(&self) -> bool {
+        self.workers.load(Ordering::SeqCst) == 0 && self.unlisted.load(Ordering::SeqCst) == 0
+    }
+}
+
+/// Tells that an object has come.
+pub fn tell_sighting(sighting: Sighting, body: &Body) {
+    let what = match sighting {
+        Sighting::Listed => "was there",
+        Sighting::Added => "was added",
+        Sighting::Modified => "has changed",
+        Sighting::Deleted => "is gone",
+    };
+    let kind = body.get("kind").and_then(Value::as_str).unwrap_or("object");
+    info!(target: "kopfd::objects", "┌ The {kind} {what}, at version {}.", body.resource_version().unwrap_or("unknown"));
+}
+
+/// Tells what is written to an object, as a small difference.
+pub fn tell_patch(body: &Body, patch: &Patch, prefix: &str) {
+    for line in differences(body, patch, prefix) {
+        info!(target: "kopfd::objects", "│ {line}");
+    }
+}
+
+/// Returns the lines of the difference that a patch makes.
+pub fn differences(body: &Body, patch: &Patch, prefix: &str) -> Vec<String> {
+    let mut leaves = Vec::new();
+    collect(&patch.merge, &mut Vec::new(), &mut leaves);
+    let is_own = |keys: &[String]| keys.len() == 3 && keys[1] == "annotations" && keys[2].starts_with(prefix);
+    let mut lines: Vec<String> =
+        leaves.iter().filter(|(keys, _)| !is_own(keys)).filter_map(|(keys, new)| difference(body, keys, new)).collect();
+    let (purged, kept): (Vec<_>, Vec<_>) = leaves.iter().filter(|(keys, _)| is_own(keys)).partition(|(_, value)| value.is_null());
+    if !kept.is_empty() || !purged.is_empty() {
+        let names = |leaves: &[&(Vec<String>, Value)]| -> String {
+            let names: Vec<&str> = leaves.iter().filter_map(|(keys, _)| keys[2].split_once('/').map(|(_, name)| name)).collect();
+            names.join(", ")
+        };
+        let kept = if kept.is_empty() { String::new() } else { format!(" kept {}", names(&kept)) };
+        let purged = if purged.is_empty() { String::new() } else { format!(" purged {}", names(&purged)) };
+        lines.push(format!("= annotations:{kept}{}{purged}", if kept.is_empty() || purged.is_empty() { "" } else { ";" }));
+    }
+    lines.extend(patch.transforms.iter().map(|transform| match transform {
+        crate::object::Transform::AddFinalizer(name) => format!("+ metadata.finalizers: {name}"),
+        crate::object::Transform::RemoveFinalizer(name) => format!("- metadata.finalizers: {name}"),
+        crate::object::Transform::Function(_) => "~ a function over the whole object".to_owned(),
+    }));
+    lines
+}
+
+fn collect(map: &Map<String, Value>, keys: &mut Vec<String>, leaves: &mut Vec<(Vec<String>, Value)>) {
+    for (key, value) in map {
+        keys.push(key.clone());
+        match value {
+            Value::Object(child) if !child.is_empty() => collect(child, keys, leaves),
+            _ => leaves.push((keys.clone(), value.clone())),
+        }
+        keys.pop();
+    }
+}
+
+fn difference(body: &Body, keys: &[String], new: &Value) -> Option<String> {
+    let old = path::resolve(body, keys).filter(|old| !old.is_null());
+    let place = keys.join(".");
+    match (old, new) {
+        (None, Value::Null) => None,
+        (None, new) => Some(format!("+ {place}: {}", shown(new))),
+        (Some(old), Value::Null) => Some(format!("- {place}: {}", shown(old))),
+        (Some(old), new) if old == new => None,
+        (Some(old), new) => Some(format!("~ {place}: {} -> {}", shown(old), shown(new))),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    if text.chars().count() <= SHOWN { text } else { format!("{}…", text.chars().take(SHOWN).collect::<String>()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_patch_is_told_by_what_it_changes() {
+        let body = Body::from(json!({"metadata": {"annotations": {"kopf.zalando.org/f": "{}"}}, "status": {"old": 1, "same": 2}}));
+        let mut patch = Patch::default();
+        patch.set(&["status", "old"], json!(3)).unwrap();
+        patch.set(&["status", "same"], json!(2)).unwrap();
+        patch.set(&["status", "new", "deep"], json!("x")).unwrap();
+        patch.set(&["metadata", "annotations", "kopf.zalando.org/f"], Value::Null).unwrap();
+        patch.set(&["metadata", "annotations", "kopf.zalando.org/last-handled-configuration"], json!("{}")).unwrap();
+        let lines = differences(&body, &patch, "kopf.zalando.org/");
+        let expected = ["+ status.new.deep: \"x\"", "~ status.old: 1 -> 3", "= annotations: kept last-handled-configuration; purged f"];
+        assert_eq!(lines, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn everything_is_settled_when_no_worker_and_no_list_is_left() {
+        let account = Account::default();
+        account.watch_began();
+        account.worker_began();
+        let work = async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            account.listed();
+            tokio::time::sleep(Duration::from_mins(1)).await;
+            account.worker_ended();
+        };
+        let began = tokio::time::Instant::now();
+        tokio::join!(work, account.settled());
+        assert!(began.elapsed() >= Duration::from_secs(65));
+    }
+}
