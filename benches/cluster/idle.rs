@@ -25,7 +25,8 @@ pub fn measure(cluster: &Cluster, directory: &Path) {
     let load = Load::new(cluster.client(), group);
     let directory = directory.join(group);
     fs::create_dir_all(&directory).expect("the directory of an operator can be made");
-    let start = |options: &str| Program::start(&mut kopfd(&cluster.tools().kopfd, cluster, group, &directory, options), &directory.join("log"));
+    let start =
+        |options: &str| Program::start(&mut kopfd(&cluster.tools().kopfd, cluster, group, &directory, options), &directory.join("log"));
     let rested = |program: &Program| {
         sleep(REST);
         program.resident()
