@@ -18,7 +18,7 @@ use super::config::{BuiltIn, Networking, Options, Places, Watching};
 use super::error::{Error, LoginError};
 use super::transport::{Answer, ByteStream, Connection, Login, Transport};
 
-/// Calls on their way at the same time. API servers allow 100 streams on a connection, and what comes on top would wait there unseen.
+/// Calls on their way at the same time, each on a connection. What comes on top would only wait in the server.
 const IN_FLIGHT: usize = 64;
 
 /// Logins within one request: a server that refuses three fresh sets of credentials will not like the fourth.

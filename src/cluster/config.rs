@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 
 use super::error::LoginError;
 use super::plugin;
-use super::transport::{self, Connection, Login, Protocol};
+use super::transport::{self, Connection, Login};
 
 /// How to connect.
 #[derive(Debug, Clone, Default)]
@@ -133,8 +133,8 @@ impl BuiltIn {
         let (networking, watching) = (&self.options.networking, &self.options.watching);
         let connect = networking.connect_timeout;
         Ok(Connection {
-            calls: transport::open(&config, Protocol::Negotiated, connect)?,
-            watches: transport::open(&config, Protocol::Http1, watching.connect_timeout.or(connect))?,
+            calls: transport::open(&config, connect)?,
+            watches: transport::open(&config, watching.connect_timeout.or(connect))?,
             expires_at,
             fingerprint: fingerprint(&config),
             server: config.cluster_url.to_string(),
