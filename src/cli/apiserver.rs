@@ -40,7 +40,13 @@ pub struct Options {
     /// A directory where objects are kept over restarts. Without it, they are gone with the process.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Let administrators control the server under `/_dev`: faults on demand, a record of requests, restarts.
+    #[arg(long)]
+    pub control: bool,
 }
+
+/// How many requests are on record for those who control the server.
+const RECORD: usize = 10_000;
 
 /// Runs the command.
 pub fn run(options: &Options) -> u8 {
@@ -74,7 +80,11 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     let token = ids::Ids::random().uid();
     let administrator = User::new("kopfd-admin", &[MASTERS, "system:authenticated"]);
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
-    let api = Api::with_journal(Settings { authentication, ..Settings::default() }, clock, journal);
+    let api = {
+        let requests = if options.control { RECORD } else { 0 };
+        let settings = Settings { authentication, requests, has_control: options.control, ..Settings::default() };
+        Api::with_journal(settings, clock, journal)
+    };
     given::apply(&api, objects).await.map_err(|refused| refused.to_string())?;
     let listening = Listening::open(SocketAddr::new(options.address, options.port)).await.map_err(|error| chain(&error))?;
     listening.write_kubeconfig(&options.kubeconfig_out, &token).map_err(|error| chain(&error))?;

@@ -12,7 +12,7 @@ mod webhook;
 use futures::future::join_all;
 use serde_json::{Map, Value};
 
-use super::failure::{Cause, Failure};
+use super::failure::Failure;
 use super::kind::Kind;
 pub use call::{Calls, Https};
 pub use review::{Answer, read, review};
@@ -164,14 +164,8 @@ async fn ask<C: Calls>(
         Ok(answer) => Ok(Some(answer)),
         Err(Trouble::Refused(failure)) => Err(failure),
         Err(Trouble::Failed(_)) if webhook.ignores_failures => Ok(None),
-        Err(Trouble::Failed(text)) => Err(internal(&format!("failed calling webhook {:?}: {text}", webhook.name))),
+        Err(Trouble::Failed(text)) => Err(Failure::internal(format!("failed calling webhook {:?}: {text}", webhook.name))),
     }
-}
-
-fn internal(text: &str) -> Failure {
-    let mut failure = Failure::new(500, "InternalError", format!("Internal error occurred: {text}"));
-    failure.details.causes = vec![Cause::new("", "", text)];
-    failure
 }
 
 #[cfg(test)]

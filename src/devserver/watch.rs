@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::api::{Api, Call};
 use super::failure::{Cause, Failure};
+use super::faults::Action;
 use super::reading::{self, Interest};
 use super::registry::Served;
 use super::reply::{Content, Reply};
@@ -66,14 +67,20 @@ pub fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Fai
     let lifetime = call.query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
     let lifetime = lifetime.map_or(LIFETIME, Duration::from_secs);
     let kinds = api.kinds_changed();
+    let is_listed = initial.unwrap_or(start.is_none());
+    let stale = reading::stale_revision(api, served, call).filter(|_| is_listed);
     let (tick, now, objects) = api.with(|state| {
         let tick = state.store.subscribe(&served.resource);
-        let is_listed = initial.unwrap_or(start.is_none());
-        let objects = if is_listed { state.store.list(&served.resource, call.place.namespace.as_deref()) } else { Vec::new() };
-        (tick, state.store.revision(), objects)
+        let store = &state.store;
+        let revision = stale.unwrap_or_else(|| store.revision());
+        let objects = if is_listed { store.list_at(&served.resource, call.place.namespace.as_deref(), revision) } else { Ok(Vec::new()) };
+        (tick, revision, objects.unwrap_or_default())
     });
-    let is_listed = initial.unwrap_or(start.is_none());
-    let cursor = if is_listed { now } else { start.unwrap_or(now) };
+    let mut cursor = if is_listed { now } else { start.unwrap_or(now) };
+    if is_fault(call, &Action::WatchDuplicate {}) && !is_listed {
+        let is_seen = |change: &Change| change.sight(|value| interest.covers(value)).is_some();
+        cursor = api.with(|state| state.store.before_last(&served.resource, cursor, is_seen));
+    }
     let begun_at = Instant::now();
     let mut watch = Watch {
         api: api.clone(),
@@ -85,7 +92,7 @@ pub fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Fai
         tick,
         kinds,
         first: None,
-        has_bookmarks: call.query.is_on("allowWatchBookmarks"),
+        has_bookmarks: call.query.is_on("allowWatchBookmarks") && !is_fault(call, &Action::WatchNoBookmarks {}),
         has_columns: false,
         bookmark_at: begun_at + BOOKMARKS,
         last_bookmark_at: (lifetime > LAST_BOOKMARK).then(|| begun_at + lifetime - LAST_BOOKMARK),
@@ -105,6 +112,10 @@ pub fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Fai
     watch.first = Some(text.freeze()).filter(|text| !text.is_empty());
     let lines = stream::unfold(watch, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) });
     Ok(Reply { code: 200, content: Content::Lines(lines.boxed()), warnings: Vec::new() })
+}
+
+fn is_fault(call: &Call, action: &Action) -> bool {
+    call.fault.as_ref().is_some_and(|fault| fault.action == *action)
 }
 
 fn check(call: &Call) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 //!
 //! Compared are the status, the reason, the causes with their fields, the warnings, and the kind of what comes back; never the texts.
 
+mod faults;
 mod in_process;
 
 use std::collections::BTreeMap;
