@@ -4,6 +4,7 @@
 
 mod faults;
 mod in_process;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
