@@ -15,6 +15,7 @@ pub mod discovery;
 pub mod failure;
 pub mod faults;
 pub mod given;
+pub mod hand;
 pub mod handlers;
 pub mod ids;
 pub mod injection;

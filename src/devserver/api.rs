@@ -219,6 +219,7 @@ impl Api {
         loop {
             self.settle();
             tokio::select! {
+                biased;
                 () = stop.requested() => return,
                 changed = activity.changed() => if changed.is_err() { return },
             }

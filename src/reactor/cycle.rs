@@ -340,7 +340,7 @@ impl<W: World> Cycle<'_, W> {
                 (outcome, telling)
             };
             self.world.tell(telling);
-            self.world.concluded(handler, &outcome);
+            self.world.concluded(&self.body, handler, record.retries, &outcome);
             outcomes.push((handler.id.clone(), outcome));
         }
         Ok(outcomes)
