@@ -1,5 +1,6 @@
 //! Disturbances by chance: which requests meet trouble, when the operators die, and what comes late. The same seed gives the same trouble.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,17 @@ pub enum OnWrite {
     Refused(u16),
 }
 
+/// What is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// The kinds of the cluster.
+    Discovery,
+    /// Objects.
+    Objects,
+    /// The changes of objects.
+    Watch,
+}
+
 /// What happens to a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnRead {
@@ -85,6 +97,8 @@ struct State {
     crashes: u64,
     watch_trouble_at: Option<Instant>,
     is_over: bool,
+    /// The objects, by resource, namespace and name, whose status may have been lost.
+    lost_statuses: BTreeSet<(String, String, String)>,
 }
 
 impl Chaos {
@@ -93,7 +107,7 @@ impl Chaos {
         let mut dice = Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5ce7_a110);
         // Some runs are only shuffled; in most of them a few things go wrong; in some nearly everything does.
         let rate = [0, 30, 80, 150, 400][dice.below(5) as usize];
-        let state = State { dice, rate, troubles: MOST_TROUBLES, crashes: MOST_CRASHES, watch_trouble_at: None, is_over: false };
+        let state = State { dice, rate, troubles: MOST_TROUBLES, crashes: MOST_CRASHES, watch_trouble_at: None, is_over: false, lost_statuses: BTreeSet::new() };
         Self { timeline, state: Mutex::new(state), crashed: Notify::new() }
     }
 
@@ -105,6 +119,12 @@ impl Chaos {
     /// Waits until the operators are to die.
     pub async fn crashed(&self) {
         self.crashed.notified().await;
+    }
+
+    /// Lets the operators live again after they have died of themselves.
+    pub fn note_death(&self, why: &str) {
+        self.tell(format!("the operators die of it: {why}"));
+        self.crashed.notify_one();
     }
 
     /// Lets the operators die; whoever calls is one of them.
@@ -150,13 +170,15 @@ impl Chaos {
     }
 
     /// Decides about a read. Only reads from a version can be told that it has expired.
-    pub fn on_read(&self, is_watch: bool) -> OnRead {
+    pub fn on_read(&self, reading: Reading) -> OnRead {
         let mut state = self.state.lock();
-        if !state.strikes() {
+        // There are many requests for the kinds at each start, and little depends on them.
+        let is_spared = reading == Reading::Discovery && state.dice.below(10) > 0;
+        if is_spared || !state.strikes() {
             return OnRead::Nothing;
         }
         match state.dice.below(3) {
-            0 if is_watch => OnRead::Expired,
+            0 if reading == Reading::Watch => OnRead::Expired,
             0 | 1 => OnRead::Refused(state.status()),
             _ => OnRead::Lost,
         }
@@ -185,6 +207,17 @@ impl Chaos {
             tokio::time::sleep(Duration::from_millis(silence)).await;
         }
         what
+    }
+
+    /// Notes that operators have died between the two requests of a patch: the one for the object itself, and the one for its status. As in
+    /// kopf, the second is lost then.
+    pub fn note_lost_status(&self, object: (String, String, String)) {
+        self.state.lock().lost_statuses.insert(object);
+    }
+
+    /// Returns the objects whose status may have been lost.
+    pub fn lost_statuses(&self) -> BTreeSet<(String, String, String)> {
+        self.state.lock().lost_statuses.clone()
     }
 
     /// Tells of a trouble.

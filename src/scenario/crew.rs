@@ -116,7 +116,14 @@ fn perform(job: &Job, reference: &OnceLock<Reference>, options: &Options) -> Out
             return outcome(failures, 0.0, None);
         }
     };
-    let Ended { mut failures, seconds, timeline, ending: found, ends: stored, violations, .. } = attempt(scenario, seed, Mode::Disturb);
+    let Ended { mut failures, seconds, timeline, ending: mut found, ends: stored, violations, lost_statuses } =
+        attempt(scenario, seed, Mode::Disturb);
+    let mut ending = ending.clone();
+    for key in &lost_statuses {
+        for side in [&mut ending, &mut found] {
+            side.get_mut(key).and_then(|object| object.as_object_mut()?.remove("status"));
+        }
+    }
     let mut broken = violations;
     for ((subject, handler), count) in ends {
         let others = stored.get(&(subject.clone(), handler.clone())).copied().unwrap_or_default();
@@ -124,7 +131,7 @@ fn perform(job: &Job, reference: &OnceLock<Reference>, options: &Options) -> Out
             broken.push(format!("`{handler}` was lost for {subject}: its end was stored {others} times instead of {count}"));
         }
     }
-    broken.extend(compare::differences(ending, &found).into_iter().map(|line| format!("another end than without disturbances: {line}")));
+    broken.extend(compare::differences(&ending, &found).into_iter().map(|line| format!("another end than without disturbances: {line}")));
     failures.extend(broken.into_iter().map(|text| Failure::of(0, text)));
     let timeline = (!failures.is_empty()).then_some(timeline);
     outcome(failures, seconds, timeline)
@@ -140,6 +147,7 @@ fn attempt(scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> Ended {
             ending: compare::Ending::new(),
             ends: Ends::new(),
             violations: Vec::new(),
+            lost_statuses: std::collections::BTreeSet::new(),
         }
     })
 }

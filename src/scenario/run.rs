@@ -1,5 +1,6 @@
 //! One run of one scenario, in a runtime of its own, whose time passes only when nobody has anything to do.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::runtime::Builder;
@@ -31,6 +32,8 @@ pub struct Ended {
     pub ends: Ends,
     /// The invariants that were violated.
     pub violations: Vec<String>,
+    /// The objects, by resource, namespace and name, whose status may have been lost with a life of the operators.
+    pub lost_statuses: BTreeSet<(String, String, String)>,
 }
 
 /// Runs a scenario once. The same scenario with the same seed gives the same timeline.
@@ -55,6 +58,7 @@ async fn perform(scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> Ended {
         ending: Ending::new(),
         ends: Ends::new(),
         violations: Vec::new(),
+        lost_statuses: BTreeSet::new(),
     };
     // Ids begin elsewhere for other seeds, but are the same for an undisturbed run and its repetition.
     let stage = match Stage::set(Arc::clone(scenario), seed, clock, Arc::clone(&timeline), chaos).await {
@@ -73,6 +77,7 @@ async fn perform(scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> Ended {
     ended.seconds = timeline.elapsed();
     ended.ending = stage.ending(&scenario.seeds.ignore);
     (ended.ends, ended.violations) = stage.invariants.result();
+    ended.lost_statuses = stage.chaos.as_ref().map(|chaos| chaos.lost_statuses()).unwrap_or_default();
     ended
 }
 

@@ -15,7 +15,6 @@ use crate::devserver::{Api, Settings, given};
 use crate::kit::{Clock, Stop, Tasks};
 use crate::reactor::operator::{self, ServeError, Shared};
 use crate::reactor::{Account, Scope};
-use crate::script::Problem;
 
 use super::account::Accountant;
 use super::chaos::Chaos;
@@ -151,11 +150,24 @@ impl Stage {
             if life.account.is_ready(life.tasks.len()) || Instant::now() >= deadline {
                 return Ok(());
             }
-            life.check().await?;
+            if let Some(problem) = life.problem().await {
+                return self.die_of(problem);
+            }
             let account = Arc::clone(&life.account);
             drop(place);
             // The time is only for what might happen between the look and the wait.
             let _ = tokio::time::timeout(LOOK, account.changed()).await;
+        }
+    }
+
+    /// An operator that does not get through is started again by whoever runs it; one that is broken is a failure.
+    fn die_of(&self, problem: Problem) -> Result<(), String> {
+        match (problem, &self.chaos) {
+            (Problem::Unreachable(text), Some(chaos)) => {
+                chaos.note_death(&text);
+                Ok(())
+            }
+            (Problem::Unreachable(text) | Problem::Broken(text), _) => Err(text),
         }
     }
 
@@ -229,7 +241,9 @@ impl Stage {
     async fn pending(&self) -> Result<Option<String>, String> {
         let mut place = self.life.lock().await;
         let Some(life) = place.as_mut() else { return Ok(Some("the operator is away".to_owned())) };
-        life.check().await?;
+        if let Some(problem) = life.problem().await {
+            return self.die_of(problem).map(|()| Some("the operator has died".to_owned()));
+        }
         if !life.account.is_ready(life.tasks.len()) {
             return Ok(Some("the operator has not listed everything yet".to_owned()));
         }
@@ -302,19 +316,30 @@ impl Drop for Stage {
 
 impl Life {
     /// Sees whether an operator has ended by itself, which none should.
-    async fn check(&mut self) -> Result<(), String> {
-        let Some(index) = self.tasks.iter().position(JoinHandle::is_finished) else { return Ok(()) };
-        Err(match self.tasks.swap_remove(index).await {
-            Ok(Ok(())) => "the operator has ended by itself".to_owned(),
+    async fn problem(&mut self) -> Option<Problem> {
+        let index = self.tasks.iter().position(JoinHandle::is_finished)?;
+        Some(match self.tasks.swap_remove(index).await {
+            Ok(Ok(())) => Problem::Broken("the operator has ended by itself".to_owned()),
             Ok(Err(ServeError::Scripts { operator, problems })) => {
-                let told = |problem: &Problem| format!("{}:{}: {}", problem.file.display(), problem.line, problem.message);
-                let told: Vec<String> = problems.iter().map(told).collect();
-                format!("the scripts of operator {operator} cannot be installed: {}", told.join("; "))
+                let told = problems.iter().map(|problem| format!("{}:{}: {}", problem.file.display(), problem.line, problem.message));
+                let told: Vec<String> = told.collect();
+                Problem::Broken(format!("the scripts of operator {operator} cannot be installed: {}", told.join("; ")))
             }
-            Ok(Err(error)) => format!("the operator cannot run: {error}"),
-            Err(error) => format!("the operator has failed because of a defect of the engine: {error}"),
+            Ok(Err(ServeError::Discovery(error))) => {
+                Problem::Unreachable(format!("the operator cannot find out the kinds of the cluster: {}", error.chain()))
+            }
+            Ok(Err(error)) => Problem::Broken(format!("the operator cannot run: {error}")),
+            Err(error) => Problem::Broken(format!("the operator has failed because of a defect of the engine: {error}")),
         })
     }
+}
+
+/// Why an operator has ended by itself.
+enum Problem {
+    /// It did not get through to the server.
+    Unreachable(String),
+    /// It cannot run at all.
+    Broken(String),
 }
 
 fn ordinal(number: u32) -> String {

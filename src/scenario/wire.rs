@@ -21,7 +21,7 @@ use crate::devserver::server::Service;
 use crate::devserver::store::{Key, Resource};
 use crate::devserver::{Api, hand};
 
-use super::chaos::{Chaos, OnPiece, OnRead, OnWrite};
+use super::chaos::{Chaos, OnPiece, OnRead, OnWrite, Reading};
 use super::compare::{self, FOREIGN_ANNOTATION};
 use super::invariants::Invariants;
 use super::timeline::{Event, Request as Told, Timeline};
@@ -103,7 +103,9 @@ impl Wire {
             return Some(format!("{in_flight} requests are on their way"));
         }
         let watches = self.0.watches.lock();
-        if let Some((path, _)) = watches.iter().find(|(_, watch)| !watch.is_open) {
+        let registry = self.0.parts.api.registry();
+        let is_served = |resource: &Resource| registry.stored(resource).is_some();
+        if let Some((path, _)) = watches.iter().find(|(_, watch)| !watch.is_open && is_served(&watch.resource)) {
             return Some(format!("the watch of {path} has ended and is not open again"));
         }
         let late = watches.iter().find(|(_, watch)| self.is_behind(watch));
@@ -227,7 +229,7 @@ impl Wire {
         if let Some(chaos) = &self.0.parts.chaos {
             chaos.shuffle().await;
             let what = request.uri().path().to_owned();
-            match chaos.on_read(false) {
+            match chaos.on_read(if place.is_some() { Reading::Objects } else { Reading::Discovery }) {
                 OnRead::Nothing | OnRead::Expired => {}
                 OnRead::Lost => {
                     chaos.tell(format!("the request {verb} {what} is lost"));
@@ -282,6 +284,7 @@ impl Wire {
         self.tell(Told { answer, lines, ..told(&place, verb) });
         if let Some(chaos) = &self.0.parts.chaos {
             if trouble.crashes {
+                chaos.note_lost_status(of_ending(&told(&place, verb)));
                 chaos.tell("the operators die after the request, before its answer".to_owned());
                 chaos.crash().await;
             }
@@ -303,6 +306,9 @@ impl Wire {
         match chaos.on_write() {
             OnWrite::Nothing => {}
             OnWrite::CrashBefore => {
+                if request.subresource == "status" {
+                    chaos.note_lost_status(of_ending(&request));
+                }
                 chaos.tell(format!("the operators die before the request {request}"));
                 chaos.crash().await;
             }
@@ -362,19 +368,17 @@ impl Wire {
     async fn watch(&self, request: Request<Bytes>, place: Place, since: Option<u64>, path: String) -> Result<Answer, Error> {
         if let Some(chaos) = &self.0.parts.chaos {
             chaos.shuffle().await;
-            match chaos.on_read(true) {
+            match chaos.on_read(Reading::Watch) {
                 OnRead::Nothing => {}
-                OnRead::Lost => {
-                    chaos.tell(format!("the watch of {path} does not open"));
-                    return Err(lost());
-                }
-                OnRead::Refused(code) => {
-                    chaos.tell(format!("the watch of {path} is answered by {code}"));
-                    return Ok(refused(code));
-                }
-                OnRead::Expired => {
-                    chaos.tell(format!("the watch of {path} is answered by 410"));
-                    return Ok(refused(410));
+                trouble => {
+                    self.note_closed(&path, place, false);
+                    let (told, answered) = match trouble {
+                        OnRead::Refused(code) => (format!("is answered by {code}"), Ok(refused(code))),
+                        OnRead::Expired => ("is answered by 410".to_owned(), Ok(refused(410))),
+                        _ => ("does not open".to_owned(), Err(lost())),
+                    };
+                    chaos.tell(format!("the watch of {path} {told}"));
+                    return answered;
                 }
             }
         }
@@ -391,13 +395,23 @@ impl Wire {
                 Ok(Answer { status: answer.status, headers: answer.headers, body: deliver(open, answer.body) })
             }
             other => {
-                // A resource that is gone is not watched again.
-                if other.as_ref().is_ok_and(|answer| answer.status == 404) {
-                    watches.remove(&path);
-                }
+                drop(watches);
+                self.note_closed(&path, place, other.as_ref().is_ok_and(|answer| answer.status == 404));
                 other
             }
         }
+    }
+
+    /// Notes that a watch does not open. It will be tried again, unless its resource is gone.
+    fn note_closed(&self, path: &str, place: Place, is_gone: bool) {
+        let mut watches = self.0.watches.lock();
+        if is_gone {
+            watches.remove(path);
+            return;
+        }
+        let number = watches.get(path).map_or(0, |watch| watch.number + 1);
+        let resource = Resource { group: place.group, plural: place.plural };
+        watches.insert(path.to_owned(), Watch { number, is_open: false, resource, namespace: place.namespace, delivered: 0 });
     }
 
     fn note(&self, path: &str, number: usize, change: impl FnOnce(&mut Watch)) {
@@ -426,6 +440,12 @@ fn told(place: &Place, verb: &'static str) -> Told {
         subresource: place.subresource.clone().unwrap_or_default(),
         ..Told::default()
     }
+}
+
+/// Returns the resource, the namespace and the name, as ends are compared by.
+fn of_ending(request: &Told) -> (String, String, String) {
+    let dot = if request.group.is_empty() { "" } else { "." };
+    (format!("{}{dot}{}", request.plural, request.group), request.namespace.clone(), request.name.clone())
 }
 
 /// An open watch. Whoever drops it before its end does not want it any more.

@@ -35,8 +35,8 @@ pub fn render(report: &Report<'_>) -> String {
     let failed = count(&|outcome| !outcome.failures.is_empty());
     let skipped = count(&|outcome| outcome.skipped.is_some());
     let passed = report.outcomes.len() - failed - skipped;
-    let runs = if passed_seeds > 0 { "runs" } else { "scenarios" };
-    let mut parts = vec![format!("{passed} {runs} passed")];
+    let noun = if passed_seeds > 0 { "run" } else { "scenario" };
+    let mut parts = vec![format!("{} passed", counted(passed, noun))];
     parts.extend((failed > 0).then(|| format!("{failed} failed")));
     parts.extend((skipped > 0).then(|| format!("{} left out", counted(skipped, "scenario"))));
     let _ = writeln!(text, "{}", parts.join(", "));
