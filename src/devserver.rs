@@ -18,6 +18,7 @@ pub mod failure;
 pub mod faults;
 pub mod gate;
 pub mod given;
+pub mod hand;
 pub mod handlers;
 pub mod ids;
 pub mod injection;

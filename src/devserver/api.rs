@@ -262,9 +262,10 @@ impl Api {
                 }
             };
             tokio::select! {
-                () = tokio::time::sleep_until(next_at) => {}
+                biased;
                 () = stop.requested() => return,
                 changed = activity.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep_until(next_at) => {}
             }
         }
     }

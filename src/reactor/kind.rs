@@ -73,6 +73,11 @@ impl<W: World + 'static> Kind<W> {
         Self { account, ..self }
     }
 
+    /// Returns the kind with workers that are cancelled with a stop. Without it they go on until they are told to finish.
+    pub fn with_lives(self, lives: &Stop) -> Self {
+        Self { workers: Crowd::under(lives), ..self }
+    }
+
     /// Returns the kind with what another one remembered.
     pub fn with_memories(self, memories: Arc<Memories>) -> Self {
         Self { memories, ..self }
