@@ -1,0 +1,2 @@
+use crate::cases::Case;
+pub const CASES: &[Case] = &[];

@@ -1,0 +1,3 @@
+use crate::cases::Case;
+pub const OWN: &[Case] = &[];
+pub const CASES: &[Case] = &[];
