@@ -15,6 +15,7 @@ pub mod failure;
 pub mod faults;
 pub mod given;
 pub mod handlers;
+pub mod identity;
 pub mod ids;
 pub mod journal;
 pub mod json;

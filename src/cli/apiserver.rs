@@ -10,9 +10,10 @@ use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::devserver::access::{Authentication, MASTERS, User};
+use crate::devserver::identity::Identity;
 use crate::devserver::journal::Journal;
 use crate::devserver::server::Listening;
-use crate::devserver::{Api, Settings, given, ids};
+use crate::devserver::{Api, Settings, given};
 use crate::kit::{Clock, Stop, Tasks};
 use crate::object::yaml;
 use crate::telemetry::{self, Verbosity};
@@ -37,7 +38,7 @@ pub struct Options {
     /// Objects that are there from the beginning: a file, or a directory with files. May be repeated.
     #[arg(long, value_name = "FILE|DIR")]
     pub apply: Vec<PathBuf>,
-    /// A directory where objects are kept over restarts. Without it, they are gone with the process.
+    /// A directory where objects are kept over restarts, with the certificates and the token that clients have. Without it, they are gone with the process.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
 }
@@ -71,12 +72,18 @@ pub fn run(options: &Options) -> u8 {
 async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     let objects = read(&options.crds)?.into_iter().chain(read(&options.apply)?).collect();
     let journal = options.data.as_deref().map(Journal::open).transpose().map_err(|error| chain(&error))?;
-    let token = ids::Ids::random().uid();
+    let identity = match &options.data {
+        Some(directory) => Identity::kept(directory, options.address),
+        None => Identity::new(options.address),
+    };
+    let identity = identity.map_err(|error| chain(&error))?;
+    let token = identity.token.clone();
     let administrator = User::new("kopfd-admin", &[MASTERS, "system:authenticated"]);
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
     let api = Api::with_journal(Settings { authentication, ..Settings::default() }, clock, journal);
     given::apply(&api, objects).await.map_err(|refused| refused.to_string())?;
-    let listening = Listening::open(SocketAddr::new(options.address, options.port)).await.map_err(|error| chain(&error))?;
+    let address = SocketAddr::new(options.address, options.port);
+    let listening = Listening::open_as(address, &identity).await.map_err(|error| chain(&error))?;
     listening.write_kubeconfig(&options.kubeconfig_out, &token).map_err(|error| chain(&error))?;
     tell(&listening, &options.kubeconfig_out);
 
