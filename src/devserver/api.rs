@@ -22,7 +22,7 @@ use super::reply::{self, Reply};
 use super::request::{Accept, Path, Place, Query, verb};
 use super::rules::Decision;
 use super::store::{Expected, Key, Limits, Raced, Resource, Store, Stored};
-use super::{controllers, discovery, handlers, rules, view};
+use super::{controllers, discovery, handlers, openapi, rules, view};
 use crate::kit::{Clock, Stop};
 
 /// How the server behaves.
@@ -184,7 +184,10 @@ impl Api {
     pub async fn answer(&self, request: Request<Bytes>) -> Response<Body> {
         let issued = self.with(|state| state.issued.clone());
         match self.0.authentication.user(request.headers(), &issued) {
-            Ok(user) => self.answer_as(user, request).await,
+            Ok(user) => match self.with(|state| access::impersonated(&state.store, user, request.headers())) {
+                Ok(user) => self.answer_as(user, request).await,
+                Err((user, missing)) => reply::refuse(forbidden(&user, &missing)),
+            },
             Err(_) => reply::refuse(Failure::new(401, "Unauthorized", "Unauthorized")),
         }
     }
@@ -201,6 +204,9 @@ impl Api {
         if body.len() > super::request::MAX_BODY {
             let text = format!("Request entity too large: limit is {}", super::request::MAX_BODY);
             return reply::refuse(Failure::new(413, "RequestEntityTooLarge", text));
+        }
+        if openapi::is_version_two(head.uri.path(), &head.headers) {
+            return reply::message(openapi::VERSION_TWO, openapi::VERSION_TWO_MEDIA);
         }
         let accept = match Accept::negotiate(&head.headers) {
             Ok(accept) => accept,
