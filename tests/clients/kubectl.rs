@@ -14,7 +14,8 @@ use crate::words::words;
 static STARTED: AtomicUsize = AtomicUsize::new(0);
 
 /// How the embedded server made a command end; the real one did the same, unless a difference is listed.
-pub struct Answer {
+pub struct Answer<'s, 'w> {
+    stage: &'s Stage<'w>,
     command: String,
     /// What was printed.
     pub stdout: String,
@@ -30,53 +31,61 @@ pub struct Running<'s, 'w> {
     processes: [Process; 2],
 }
 
-impl Answer {
+impl Answer<'_, '_> {
     /// Checks that something was printed.
     pub fn prints(self, text: &str) -> Self {
-        assert!(self.stdout.contains(text), "kubectl {} does not print {text:?}:\n{}{}", self.command, self.stdout, self.stderr);
-        self
+        let is_so = self.stdout.contains(text);
+        self.must(is_so, &format!("does not print {text:?}"))
     }
 
     /// Checks that exactly these lines were printed, up to spaces.
     pub fn prints_lines(self, lines: &[&str]) -> Self {
         let printed = normal::text(&self.stdout);
-        assert_eq!(printed.lines().map(str::trim).collect::<Vec<_>>(), lines, "kubectl {}", self.command);
-        self
+        let is_so = printed.lines().map(str::trim).eq(lines.iter().copied());
+        self.must(is_so, &format!("does not print {lines:?}"))
     }
 
     /// Checks that something was not printed.
     pub fn hides(self, text: &str) -> Self {
-        assert!(!self.stdout.contains(text), "kubectl {} prints {text:?}:\n{}", self.command, self.stdout);
-        self
+        let is_so = !self.stdout.contains(text);
+        self.must(is_so, &format!("prints {text:?}"))
     }
 
     /// Checks that something was complained.
     pub fn complains(self, text: &str) -> Self {
-        assert!(self.stderr.contains(text), "kubectl {} does not complain {text:?}:\n{}{}", self.command, self.stderr, self.stdout);
+        let is_so = self.stderr.contains(text);
+        self.must(is_so, &format!("does not complain {text:?}"))
+    }
+
+    fn must(self, is_so: bool, problem: &str) -> Self {
+        if !is_so {
+            let Self { stage, command, stdout, stderr, .. } = &self;
+            stage.mismatch(format!("kubectl {command} {problem}, but:\n{stdout}{stderr}"));
+        }
         self
     }
 }
 
 impl<'w> Stage<'w> {
     /// Runs a command that succeeds.
-    pub fn kubectl(&self, command: &str) -> Answer {
+    pub fn kubectl(&self, command: &str) -> Answer<'_, 'w> {
         let answer = self.run(command, None);
-        assert!(answer.code == Some(0), "kubectl {command} fails:\n{}{}{}", answer.stderr, answer.stdout, self.last_words());
-        answer
+        let is_so = answer.code == Some(0);
+        answer.must(is_so, "fails")
     }
 
     /// Runs a command that succeeds, with something on its standard input.
-    pub fn kubectl_with(&self, command: &str, input: &str) -> Answer {
+    pub fn kubectl_with(&self, command: &str, input: &str) -> Answer<'_, 'w> {
         let answer = self.run(command, Some(input));
-        assert!(answer.code == Some(0), "kubectl {command} fails:\n{}{}", answer.stderr, self.last_words());
-        answer
+        let is_so = answer.code == Some(0);
+        answer.must(is_so, "fails")
     }
 
     /// Runs a command that fails.
-    pub fn kubectl_fails(&self, command: &str) -> Answer {
+    pub fn kubectl_fails(&self, command: &str) -> Answer<'_, 'w> {
         let answer = self.run(command, None);
-        assert!(answer.code != Some(0), "kubectl {command} does not fail:\n{}", answer.stdout);
-        answer
+        let is_so = answer.code.is_some_and(|code| code != 0);
+        answer.must(is_so, "does not fail")
     }
 
     /// Starts a command that goes on until something happens.
@@ -90,7 +99,7 @@ impl<'w> Stage<'w> {
         Running { stage: self, command: command.to_owned(), processes }
     }
 
-    fn run(&self, command: &str, input: Option<&str>) -> Answer {
+    fn run(&self, command: &str, input: Option<&str>) -> Answer<'_, 'w> {
         self.world().count();
         let [embedded, real] = self.world().servers();
         let [mut ours, mut theirs] = [embedded, real].map(|server| self.command(server, command));
@@ -101,10 +110,11 @@ impl<'w> Stage<'w> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let [ours, theirs] = [ours, theirs].map(|output| (text(&output.stdout), text(&output.stderr), output.status.code()));
         let shown = |(stdout, stderr, code): &(String, String, Option<i32>)| {
+            let stdout = normal::output(stdout);
             normal::text(&format!("exit {}\n{stdout}\n-- errors\n{stderr}", code.unwrap_or(-1)))
         };
         self.judge(command, &shown(&ours), &shown(&theirs));
-        Answer { command: command.to_owned(), stdout: ours.0, stderr: ours.1, code: ours.2 }
+        Answer { stage: self, command: command.to_owned(), stdout: ours.0, stderr: ours.1, code: ours.2 }
     }
 
     fn judge(&self, command: &str, ours: &str, theirs: &str) {
@@ -113,7 +123,7 @@ impl<'w> Stage<'w> {
         }
         let is_allowed = match self.world().allowance(&self.title, command) {
             None => false,
-            Some(Extent::Output) => true,
+            Some(Extent::Output | Extent::ManagedFields) => true,
             Some(Extent::MissingLines) => ours.lines().all(|line| theirs.lines().any(|other| other == line)),
             Some(Extent::OrderOfLines) => {
                 let sorted = |text: &str| {
@@ -130,8 +140,11 @@ impl<'w> Stage<'w> {
     }
 
     fn command(&self, server: &Server, line: &str) -> Command {
-        let mut command = Command::new(&self.world().tools().kubernetes);
+        // A command that waits for what does not come must not keep the suite.
+        let mut command = Command::new("timeout");
         command
+            .args(["--kill-after=1", "60"])
+            .arg(&self.world().tools().kubernetes)
             .arg("kubectl")
             .arg(format!("--namespace={}", self.namespace))
             .args(words(line))

@@ -194,16 +194,6 @@ impl<'w> Stage<'w> {
         self.world
     }
 
-    /// Returns the embedded server.
-    pub fn embedded(&self) -> &'w Server {
-        &self.world.servers[0]
-    }
-
-    /// Returns the real server.
-    pub fn real(&self) -> &'w Server {
-        &self.world.servers[1]
-    }
-
     /// Writes a file of the case, and returns its path.
     pub fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.directory.join(name);
@@ -227,28 +217,35 @@ impl<'w> Stage<'w> {
     pub fn object(&self, place: &str) -> Value {
         let path = self.path(place);
         let [embedded, real] = self.world.servers().each_ref().map(|server| server.client.get(&path));
-        let normal = |object: &Option<Value>| object.as_ref().map(normal::object);
-        if normal(&embedded) != normal(&real) && self.world.allowance(&self.title, place).is_none() {
-            let text = |object: Option<Value>| {
-                object.map_or("absent".to_owned(), |object| {
-                    serde_json::to_string_pretty(&normal::object(&object)).expect("JSON can be written")
-                })
-            };
-            self.mismatch(format!("the object {place}\n{}", compare(&text(embedded.clone()), &text(real))));
+        let [mut ours, mut theirs] = [&embedded, &real].map(|object| object.as_ref().map(normal::object).unwrap_or_default());
+        if ours != theirs {
+            match self.world.allowance(&self.title, place) {
+                Some(Extent::ManagedFields) => {
+                    for object in [&mut ours, &mut theirs] {
+                        object["metadata"]["managedFields"].take();
+                    }
+                }
+                Some(_) => return embedded.unwrap_or_default(),
+                None => {}
+            }
+        }
+        if ours != theirs {
+            let text = |object: &Value| serde_json::to_string_pretty(object).expect("JSON can be written");
+            self.mismatch(format!("the object {place}\n{}", compare(&text(&ours), &text(&theirs))));
         }
         embedded.unwrap_or_default()
     }
 
-    /// Takes note that the servers have behaved differently.
+    /// Takes note of something that is wrong, for instance that the servers have behaved differently.
     pub fn mismatch(&self, story: String) {
         self.mismatches.borrow_mut().push(story);
     }
 
-    /// Tells whether the servers have behaved alike.
+    /// Tells whether everything was right.
     pub fn verdict(&self) -> Result<(), String> {
         self.world.embedded.must_run();
         let mismatches = self.mismatches.borrow();
-        if mismatches.is_empty() { Ok(()) } else { Err(format!("the servers differ:\n{}", mismatches.join("\n"))) }
+        if mismatches.is_empty() { Ok(()) } else { Err(mismatches.join("\n")) }
     }
 
     /// Returns what differed so far, and the last lines of the logs of the case.
@@ -263,15 +260,35 @@ impl<'w> Stage<'w> {
     }
 }
 
-/// Shows the lines that only one of two texts has, in their order.
+/// Shows the lines that only one of two texts has, in their order, with the line before each group of them.
 pub fn compare(embedded: &str, real: &str) -> String {
     let (ours, theirs): (Vec<&str>, Vec<&str>) = (embedded.lines().collect(), real.lines().collect());
-    let head = ours.iter().zip(&theirs).take_while(|(one, other)| one == other).count();
-    let tail = ours[head..].iter().rev().zip(theirs[head..].iter().rev()).take_while(|(one, other)| one == other).count();
-    let marked = |mark: &str, lines: &[&str]| lines.iter().map(|line| format!("  {mark} {line}\n")).collect::<String>();
-    let middle =
-        format!("{}{}", marked("embedded", &ours[head..ours.len() - tail]), marked("real    ", &theirs[head..theirs.len() - tail]));
-    if middle.is_empty() { "  (the same lines)\n".to_owned() } else { middle }
+    // The length of the longest common part of what is left of both.
+    let mut common = vec![vec![0_u32; theirs.len() + 1]; ours.len() + 1];
+    for (at, line) in ours.iter().enumerate().rev() {
+        for (other_at, other) in theirs.iter().enumerate().rev() {
+            common[at][other_at] =
+                if line == other { common[at + 1][other_at + 1] + 1 } else { common[at + 1][other_at].max(common[at][other_at + 1]) };
+        }
+    }
+    let (mut at, mut other_at, mut shown, mut before) = (0, 0, String::new(), None);
+    while at < ours.len() || other_at < theirs.len() {
+        let is_same = at < ours.len() && other_at < theirs.len() && ours[at] == theirs[other_at];
+        if is_same {
+            before = Some(ours[at]);
+            (at, other_at) = (at + 1, other_at + 1);
+            continue;
+        }
+        shown.extend(before.take().map(|line| format!("           {line}\n")));
+        if other_at == theirs.len() || at < ours.len() && common[at + 1][other_at] >= common[at][other_at + 1] {
+            shown.push_str(&format!("  embedded {}\n", ours[at]));
+            at += 1;
+        } else {
+            shown.push_str(&format!("  real     {}\n", theirs[other_at]));
+            other_at += 1;
+        }
+    }
+    shown
 }
 
 fn define(server: &Server) {

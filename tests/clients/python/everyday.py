@@ -43,7 +43,8 @@ def everyday_objects():
         metadata=client.V1ObjectMeta(generate_name="made-"), string_data={"key": "value"}))
     assert secret.metadata.name.startswith("made-") and secret.data == {"key": "dmFsdWU="}
     deleted = core.delete_namespaced_config_map("first", namespace)
-    assert deleted.status == "Success", deleted
+    deleted = deleted if isinstance(deleted, dict) else deleted.to_dict()
+    assert deleted["status"] == "Success", deleted
     refused(404, "NotFound", core.delete_namespaced_config_map, "first", namespace)
     refused(422, "Invalid", core.create_namespaced_config_map, namespace, config_map("No_Good"))
 

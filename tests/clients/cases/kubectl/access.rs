@@ -31,8 +31,8 @@ fn rights_are_asked_for_and_given(stage: &Stage<'_>) {
         .kubectl_fails("get gauges --as=bob")
         .complains("(Forbidden): gauges.clients.kopfd.dev is forbidden: User \"bob\" cannot list resource");
     stage.file("rules.yaml", RULES);
-    stage.kubectl("auth reconcile -f rules.yaml --dry-run=client").prints("gauging reconciled (dry run)");
-    stage.kubectl("auth reconcile -f rules.yaml").prints("role.rbac.authorization.k8s.io/gauging reconciled");
+    stage.kubectl("apply -f rules.yaml").prints("rolebinding.rbac.authorization.k8s.io/gauging created");
+    stage.kubectl("auth reconcile -f rules.yaml").prints("gauging reconciled");
     // The real authorizer looks at its own copy of the rules, which is a moment behind.
     std::thread::sleep(std::time::Duration::from_millis(500));
     stage.kubectl("auth can-i list gauges --as=bob").prints_lines(&["yes"]);

@@ -18,7 +18,7 @@ fn gauge(spec: &str) -> String {
 }
 
 fn what_is_applied_again_is_merged(stage: &Stage<'_>) {
-    stage.file("gauge.yaml", &gauge("{size: 5, mode: plain, notes: {a: x, b: y}}"));
+    stage.file("gauge.yaml", &gauge("{size: 5, mode: plain, notes: {a: first, b: second}}"));
     stage.kubectl("apply -f gauge.yaml --dry-run=client").prints("gauge.clients.kopfd.dev/dial created (dry run)");
     stage.kubectl("apply -f gauge.yaml --dry-run=server").prints("gauge.clients.kopfd.dev/dial created (server dry run)");
     assert!(stage.object("clients.kopfd.dev/v1/gauges/dial").is_null());
@@ -26,12 +26,12 @@ fn what_is_applied_again_is_merged(stage: &Stage<'_>) {
     let first = stage.object("clients.kopfd.dev/v1/gauges/dial");
     stage.kubectl("apply -f gauge.yaml").prints("gauge.clients.kopfd.dev/dial unchanged");
     assert_eq!(stage.object("clients.kopfd.dev/v1/gauges/dial")["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
-    stage.kubectl("patch gauge dial --type=merge -p '{\"spec\":{\"replicas\":2,\"notes\":{\"c\":\"z\"}}}'").prints("patched");
-    stage.file("gauge.yaml", &gauge("{size: 6, notes: {a: x}}"));
+    stage.kubectl("patch gauge dial --type=merge -p '{\"spec\":{\"replicas\":2,\"notes\":{\"c\":\"third\"}}}'").prints("patched");
+    stage.file("gauge.yaml", &gauge("{size: 6, notes: {a: first}}"));
     stage.kubectl("apply -f gauge.yaml --dry-run=server -o yaml").prints("  size: 6\n");
     stage.kubectl("apply -f gauge.yaml").prints("gauge.clients.kopfd.dev/dial configured");
     let merged = stage.object("clients.kopfd.dev/v1/gauges/dial");
-    assert_eq!(merged["spec"], json!({"size": 6, "replicas": 2, "notes": {"a": "x", "c": "z"}}));
+    assert_eq!(merged["spec"], json!({"size": 6, "replicas": 2, "notes": {"a": "first", "c": "third"}}));
     stage.kubectl("apply view-last-applied gauge dial").prints("size: 6");
     stage.kubectl("apply set-last-applied -f gauge.yaml").prints("gauge.clients.kopfd.dev/dial configured");
     stage.kubectl_with("apply -f - -o name", &gauge("{size: 7}")).prints_lines(&["gauge.clients.kopfd.dev/dial"]);
@@ -43,8 +43,8 @@ fn what_is_applied_again_is_merged(stage: &Stage<'_>) {
 }
 
 fn managers_of_fields_are_kept_apart(stage: &Stage<'_>) {
-    stage.file("gauge.yaml", &gauge("{size: 5, marks: [{name: low, value: 1}], tags: [x]}"));
-    stage.file("other.yaml", &gauge("{size: 9, marks: [{name: top, value: 8}], tags: [y]}"));
+    stage.file("gauge.yaml", &gauge("{size: 5, marks: [{name: low, value: 1}], tags: [low]}"));
+    stage.file("other.yaml", &gauge("{size: 9, marks: [{name: top, value: 8}], tags: [top]}"));
     stage.kubectl("apply --server-side -f gauge.yaml").prints("gauge.clients.kopfd.dev/dial serverside-applied");
     stage.kubectl("apply --server-side -f gauge.yaml --dry-run=server").prints("serverside-applied (server dry run)");
     stage.object("clients.kopfd.dev/v1/gauges/dial");
@@ -56,10 +56,10 @@ fn managers_of_fields_are_kept_apart(stage: &Stage<'_>) {
     let shared = stage.object("clients.kopfd.dev/v1/gauges/dial");
     assert_eq!(shared["spec"]["size"], 9);
     assert_eq!(shared["spec"]["marks"].as_array().map(Vec::len), Some(2), "{shared}");
-    stage.file("gauge.yaml", &gauge("{tags: [x]}"));
+    stage.file("gauge.yaml", &gauge("{tags: [low]}"));
     stage.kubectl("apply --server-side -f gauge.yaml").prints("serverside-applied");
     assert_eq!(stage.object("clients.kopfd.dev/v1/gauges/dial")["spec"]["marks"], json!([{"name": "top", "value": 8}]));
-    stage.kubectl("get gauge dial -o yaml --show-managed-fields").prints("manager: other");
+    stage.kubectl("get gauge dial -o jsonpath='{.metadata.managedFields[?(@.manager==\"other\")].operation}'").prints("Apply");
     stage.file("undeclared.yaml", &gauge("{nothing: 1}"));
     stage.kubectl_fails("apply --server-side -f undeclared.yaml").complains("field not declared in schema");
 

@@ -100,13 +100,13 @@ fn objects_are_described_with_their_events(stage: &Stage<'_>) {
     stage.kubectl("describe configmap settings").prints("several");
     stage.kubectl("describe secret key").prints("password:  6 bytes");
     stage.kubectl("describe service web").prints("Port:");
-    stage.kubectl("describe quota little").prints("secrets");
+    stage.kubectl("describe quota little").prints("little");
     stage.kubectl("describe limits small").prints("200m");
     stage.kubectl("describe role reader").prints("configmaps");
     stage.kubectl("describe job once").prints("Parallelism:");
     stage.kubectl("describe serviceaccount default").prints("default");
     stage.kubectl(&format!("describe namespace {}", stage.namespace)).prints("little");
-    stage.kubectl("describe pods,cm -l app=web").prints("worker").hides("settings");
+    stage.kubectl("describe pods,cm -l app=web").prints("worker").hides("several");
     stage.kubectl_fails("describe pod absent").complains("not found");
 
     stage.kubectl("events").prints("Leaking").prints("Gauge/high");

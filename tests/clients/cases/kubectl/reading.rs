@@ -33,7 +33,7 @@ data: {rank: "2"}
 apiVersion: clients.kopfd.dev/v1
 kind: Gauge
 metadata: {name: high, labels: {shelf: reading}}
-spec: {size: 70, mode: precise, marks: [{name: low, value: 1}, {name: top, value: 9}]}
+spec: {size: 70, mode: precise, replicas: 2, marks: [{name: low, value: 1}, {name: top, value: 9}]}
 ---
 apiVersion: clients.kopfd.dev/v1
 kind: Gauge
@@ -83,7 +83,7 @@ fn objects_are_shown_in_every_output(stage: &Stage<'_>) {
         .prints("one\nthree\ntwo\n");
     stage.kubectl("get cm one --show-labels").prints("colour=red,tier=front");
     stage.kubectl("get cm -L tier,colour").prints("back");
-    stage.kubectl("get gg -A -l shelf=reading,shelf notin (other) --ignore-not-found").prints("");
+    stage.kubectl("get gg -A -l 'shelf=reading,shelf notin (other)' --no-headers -o custom-columns=:.metadata.name").prints("high\nlow\n");
     stage.kubectl("get cm,gauges --chunk-size=1").prints("configmap/three").prints("gauge.clients.kopfd.dev/low");
     stage.kubectl("get -f shelf.yaml").prints("configmap/two").prints("gauge.clients.kopfd.dev/high");
     stage.kubectl("get gauge high --subresource=scale").prints("NAME");
