@@ -1,6 +1,5 @@
 //! A way to a server in the same process: no sockets, no TLS, and the time of whoever runs both.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,18 +14,19 @@ use super::transport::{Answer, Connection, Login, Transport};
 
 /// A server in the same process, as what a client logs in to. Cheap to clone.
 #[derive(Clone)]
-pub struct InProcess(BoxCloneSyncService<Request<Bytes>, Answer, Infallible>);
+pub struct InProcess(BoxCloneSyncService<Request<Bytes>, Answer, BoxError>);
 
 impl InProcess {
-    /// Returns the way to a service.
+    /// Returns the way to a service. An error of the service is a connection that has broken.
     pub fn new<S, B>(service: S) -> Self
     where
-        S: tower::Service<Request<Bytes>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
+        S: tower::Service<Request<Bytes>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Error: Into<BoxError>,
         S::Future: Send + 'static,
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Self(BoxCloneSyncService::new(service.map_response(|response: Response<B>| {
+        Self(BoxCloneSyncService::new(service.map_err(Into::into).map_response(|response: Response<B>| {
             let (head, body) = response.into_parts();
             let body = body.into_data_stream().map(|piece| piece.map_err(Into::into)).boxed();
             Answer { status: head.status.as_u16(), headers: head.headers, body }
@@ -40,7 +40,7 @@ impl Transport for InProcess {
         Box::pin(async move {
             // As on a network, others come in between.
             tokio::task::yield_now().await;
-            Ok(service.oneshot(request).await.unwrap_or_else(|never| match never {}))
+            service.oneshot(request).await.map_err(Error::Connection)
         })
     }
 }

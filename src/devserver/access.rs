@@ -79,11 +79,10 @@ impl Authentication {
     /// If there is a token that is not known.
     pub fn user(&self, headers: &HeaderMap, issued: &BTreeMap<String, User>) -> Result<User, Unknown> {
         let Self::Tokens(tokens) = self else { return Ok(User::administrator()) };
-        let text = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let Some((_, token)) = text.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) else {
+        let Some(token) = bearer(headers) else {
             return Ok(User::new("system:anonymous", &["system:unauthenticated"]));
         };
-        let known = tokens.get(token.trim()).or_else(|| issued.get(token.trim()));
+        let known = tokens.get(token).or_else(|| issued.get(token));
         let mut user = known.cloned().ok_or(Unknown)?;
         if !user.groups.iter().any(|group| group == "system:authenticated") {
             user.groups.push("system:authenticated".to_owned());
@@ -126,6 +125,13 @@ pub fn impersonated(store: &Store, user: User, headers: &HeaderMap) -> Result<Us
         groups.push(kind.to_owned());
     }
     Ok(User { name, uid: text("impersonate-uid").unwrap_or_default(), groups })
+}
+
+/// Returns the bearer token of a request.
+pub fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (_, token) = text.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))?;
+    Some(token.trim())
 }
 
 /// Tells whether somebody may do something, by the roles that are stored.

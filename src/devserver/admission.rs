@@ -12,9 +12,9 @@ mod webhook;
 use futures::future::join_all;
 use serde_json::{Map, Value};
 
-use super::failure::{Cause, Failure};
+use super::failure::Failure;
 use super::kind::Kind;
-pub use call::{Calls, Https};
+pub use call::{Caller, Calls, Faulty, Hook, Target};
 pub use review::{Answer, read, review};
 pub use webhook::{Client, Webhook};
 
@@ -36,6 +36,8 @@ pub enum Operation {
 pub struct Attributes<'a> {
     /// The kind in the version of the request.
     pub kind: &'a Kind,
+    /// The kind of what is written, if it is not that of the resource: of a `Scale`, for one.
+    pub shown: Option<&'a Kind>,
     /// The other versions whose rules count too, as only the version in the object tells them apart.
     pub versions: &'a [String],
     /// The subresource; empty for none.
@@ -164,14 +166,8 @@ async fn ask<C: Calls>(
         Ok(answer) => Ok(Some(answer)),
         Err(Trouble::Refused(failure)) => Err(failure),
         Err(Trouble::Failed(_)) if webhook.ignores_failures => Ok(None),
-        Err(Trouble::Failed(text)) => Err(internal(&format!("failed calling webhook {:?}: {text}", webhook.name))),
+        Err(Trouble::Failed(text)) => Err(Failure::internal(format!("failed calling webhook {:?}: {text}", webhook.name))),
     }
-}
-
-fn internal(text: &str) -> Failure {
-    let mut failure = Failure::new(500, "InternalError", format!("Internal error occurred: {text}"));
-    failure.details.causes = vec![Cause::new("", "", text)];
-    failure
 }
 
 #[cfg(test)]

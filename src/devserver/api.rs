@@ -2,28 +2,39 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
+use futures::FutureExt as _;
 use http::{Method, Request, Response, header};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::access::{self, Attributes, Authentication, User};
+use super::admission::Caller;
 use super::chores::Chore;
 use super::definition::{self, conditions};
 use super::failure::Failure;
+use super::faults::Fault;
+use super::gate::{self, By};
 use super::ids::Ids;
+use super::injection::Injection;
 use super::journal::{Journal, Record};
 use super::registry::{Registry, Served};
 use super::reply::{self, Reply};
-use super::request::{Accept, Path, Place, Query, verb};
+use super::request::{Accept, Options, Path, Place, Query, Question, verb};
 use super::rules::Decision;
 use super::store::{Expected, Key, Limits, Raced, Resource, Store, Stored};
-use super::{controllers, discovery, handlers, openapi, rules, view};
+use super::{controllers, discovery, handlers, openapi, rules};
 use crate::kit::{Clock, Stop};
+
+/// How often the controllers look up when there is nothing to do.
+const IDLE: Duration = Duration::from_hours(1);
 
 /// How the server behaves.
 #[derive(Debug, Clone)]
@@ -34,11 +45,24 @@ pub struct Settings {
     pub limits: Limits,
     /// The seed of unique ids and generated names; none for ids that nobody has seen before.
     pub seed: Option<u64>,
+    /// How many requests are kept on record that came from clients; none by default.
+    pub requests: usize,
+    /// Whether administrators may control the server under `/_dev`.
+    pub has_control: bool,
+    /// How webhooks are called.
+    pub webhooks: Caller,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { authentication: Authentication::Nobody, limits: Limits::default(), seed: None }
+        Self {
+            authentication: Authentication::Nobody,
+            limits: Limits::default(),
+            seed: None,
+            requests: 0,
+            has_control: false,
+            webhooks: Caller::default(),
+        }
     }
 }
 
@@ -55,6 +79,13 @@ struct Inner {
     /// Ticks whenever the kinds change, for open watches.
     kinds: watch::Sender<u64>,
     journal: Option<Journal>,
+    /// What the controllers have put off.
+    later: Mutex<Vec<(Instant, Chore)>>,
+    injection: Injection,
+    has_control: bool,
+    webhooks: Caller,
+    /// By how many milliseconds the server's time is ahead of the clock.
+    offset: AtomicI64,
 }
 
 /// What the server knows. It is locked for moments only.
@@ -87,6 +118,8 @@ pub struct Call {
     pub accept: Accept,
     /// When it came.
     pub now: Timestamp,
+    /// What goes wrong with it while it is carried out.
+    pub fault: Option<Fault>,
 }
 
 impl Call {
@@ -101,7 +134,13 @@ impl Call {
             user: self.user.clone(),
             accept: self.accept,
             now: self.now,
+            fault: self.fault.clone(),
         }
+    }
+
+    /// Returns who writes, for the webhooks on the way.
+    pub fn by<'a>(&'a self, options: &'a Options) -> By<'a> {
+        By { user: &self.user, options, fault: self.fault.as_ref() }
     }
 
     /// Returns who writes, in managed fields: as the request says, or the beginning of the user agent.
@@ -122,7 +161,7 @@ impl Api {
         let mut store = Store::new(settings.limits);
         let mut registry = Registry::new();
         let journal = journal.map(|(journal, objects, revision)| {
-            restore(&mut store, &mut registry, objects, revision);
+            restore(&mut store, &mut registry, objects, revision, clock.now());
             journal
         });
         let ids = settings.seed.map_or_else(Ids::random, Ids::seeded);
@@ -134,6 +173,11 @@ impl Api {
             activity: watch::Sender::new(0),
             kinds: watch::Sender::new(0),
             journal,
+            later: Mutex::new(Vec::new()),
+            injection: Injection::new(settings.seed.unwrap_or_default(), settings.requests),
+            has_control: settings.has_control,
+            webhooks: settings.webhooks,
+            offset: AtomicI64::new(0),
         };
         let api = Self(Arc::new(inner));
         controllers::begin(&api);
@@ -143,7 +187,35 @@ impl Api {
 
     /// Returns the present moment.
     pub fn now(&self) -> Timestamp {
-        self.0.clock.now()
+        let now = self.0.clock.now();
+        let offset = self.0.offset.load(Ordering::Relaxed);
+        // A moment out of the range of time is as good as none.
+        if offset == 0 { now } else { now.checked_add(SignedDuration::from_millis(offset)).unwrap_or(now) }
+    }
+
+    /// Moves the time of the server, but not that of delays and time-outs.
+    pub fn shift_time(&self, offset: SignedDuration) {
+        self.0.offset.store(i64::try_from(offset.as_millis()).unwrap_or_default(), Ordering::Relaxed);
+    }
+
+    /// Returns the faults and the record of requests.
+    pub fn injection(&self) -> &Injection {
+        &self.0.injection
+    }
+
+    /// Tells whether administrators may control the server.
+    pub fn has_control(&self) -> bool {
+        self.0.has_control
+    }
+
+    /// Returns how webhooks are called.
+    pub fn caller(&self) -> &Caller {
+        &self.0.webhooks
+    }
+
+    /// Tells whether the objects are kept over restarts.
+    pub fn is_durable(&self) -> bool {
+        self.0.journal.is_some()
     }
 
     /// Looks at, or changes, what the server knows.
@@ -161,43 +233,71 @@ impl Api {
         self.0.kinds.subscribe()
     }
 
-    /// Does what writes have left to be done: garbage collection, namespaces, definitions.
+    /// Does what writes have left to be done: garbage collection, namespaces, definitions. If there are webhooks, which may have to be
+    /// waited for, all of it is left to [`Self::attend`].
     pub fn settle(&self) {
-        while let Some(chore) = self.with(|state| state.store.take_chore()) {
-            controllers::attend(self, &chore);
+        while !gate::is_guarded(self) {
+            let Some(chore) = self.with(|state| state.store.take_chore()) else { return };
+            if controllers::attend(self, &chore).now_or_never().is_none() {
+                // Somebody has just added a webhook.
+                return self.leave(chore);
+            }
         }
+    }
+
+    /// Tells whether the controllers have nothing to do.
+    pub fn is_settled(&self) -> bool {
+        self.with(|state| !state.store.has_chores()) && self.0.later.lock().is_empty()
     }
 
     /// Does what writes leave to be done, until the stop. Without it, nothing is done after the answers.
     pub async fn attend(&self, stop: Stop) {
         let mut activity = self.0.activity.subscribe();
         loop {
-            self.settle();
+            let next_at = loop {
+                if let Some(chore) = self.with(|state| state.store.take_chore()) {
+                    controllers::attend(self, &chore).await;
+                } else if let Some(next_at) = self.take_up_what_is_due() {
+                    break next_at;
+                }
+            };
             tokio::select! {
+                () = tokio::time::sleep_until(next_at) => {}
                 () = stop.requested() => return,
                 changed = activity.changed() => if changed.is_err() { return },
             }
         }
     }
 
-    /// Answers a request.
+    /// Returns for whom a request is answered: who asks, or who is to be impersonated.
+    ///
+    /// # Errors
+    /// If there is a token that is not known, or no right to impersonate.
+    pub fn authenticate(&self, headers: &http::HeaderMap) -> Result<User, Failure> {
+        let unknown = |_| Failure::new(401, "Unauthorized", "Unauthorized");
+        self.with(|state| {
+            let user = self.0.authentication.user(headers, &state.issued).map_err(unknown)?;
+            access::impersonated(&state.store, user, headers).map_err(|(user, missing)| forbidden(&user, &missing))
+        })
+    }
+
+    /// Answers a request, without faults and without a record.
     pub async fn answer(&self, request: Request<Bytes>) -> Response<Body> {
-        let issued = self.with(|state| state.issued.clone());
-        match self.0.authentication.user(request.headers(), &issued) {
-            Ok(user) => match self.with(|state| access::impersonated(&state.store, user, request.headers())) {
-                Ok(user) => self.answer_as(user, request).await,
-                Err((user, missing)) => reply::refuse(forbidden(&user, &missing)),
-            },
-            Err(_) => reply::refuse(Failure::new(401, "Unauthorized", "Unauthorized")),
+        match self.authenticate(request.headers()) {
+            Ok(user) => self.answer_as(user, request).await,
+            Err(failure) => reply::refuse(failure),
         }
     }
 
-    /// Answers a request of somebody who is known.
+    /// Answers a request of somebody who is known, without faults and without a record.
     pub async fn answer_as(&self, user: User, request: Request<Bytes>) -> Response<Body> {
-        let (head, body) = request.into_parts();
-        let path = Path::parse(head.uri.path());
-        let query = Query::parse(head.uri.query().unwrap_or_default());
-        let wanted = wanted(&head.method, &path, head.uri.path(), &query);
+        self.carry_out(user, Question::read(request), None).await
+    }
+
+    /// Carries out a request. The fault is for those who read, watch, or call webhooks on the way.
+    pub async fn carry_out(&self, user: User, question: Question, fault: Option<Fault>) -> Response<Body> {
+        let Question { method, path, text, query, headers, body, .. } = question;
+        let wanted = wanted(&method, &path, &text, &query);
         if !self.with(|state| access::is_allowed(&state.store, &user, &wanted)) {
             return reply::refuse(forbidden(&user, &wanted));
         }
@@ -205,21 +305,19 @@ impl Api {
             let text = format!("Request entity too large: limit is {}", super::request::MAX_BODY);
             return reply::refuse(Failure::new(413, "RequestEntityTooLarge", text));
         }
-        if openapi::is_version_two(head.uri.path(), &head.headers) {
+        if openapi::is_version_two(&text, &headers) {
             return reply::message(openapi::VERSION_TWO, openapi::VERSION_TWO_MEDIA);
         }
-        let accept = match Accept::negotiate(&head.headers) {
+        let accept = match Accept::negotiate(&headers) {
             Ok(accept) => accept,
             Err(failure) => return reply::refuse(failure),
         };
         let answered = match path {
             Path::Objects(place) => {
-                let call = Call { method: head.method, place, query, headers: head.headers, body, user, accept, now: self.now() };
+                let call = Call { method, place, query, headers, body, user, accept, now: self.now(), fault };
                 handlers::answer(self, call).await
             }
-            path if matches!(head.method, Method::GET | Method::HEAD) => {
-                Ok(discovery::answer(&self.registry(), &path, &query, head.uri.path()))
-            }
+            path if matches!(method, Method::GET | Method::HEAD) => Ok(discovery::answer(&self.registry(), &path, &query, &text)),
             Path::Other(_) => Ok(Reply::no_page()),
             _ => Err(Failure::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")),
         };
@@ -239,8 +337,7 @@ impl Api {
         let mut state = self.0.state.lock();
         let (stored, key, revision) = match decision {
             Decision::Unchanged => return Ok(old.cloned()),
-            Decision::Store(mut value) => {
-                view::store(served, &mut value);
+            Decision::Store(value) => {
                 let stored = state.store.put(&served.resource, value, expected, now)?;
                 let key = super::store::key_of(&stored.value);
                 let revision = stored.revision;
@@ -300,7 +397,7 @@ impl Api {
                 && definition::is_established(old) == definition::is_established(&new.value)
         });
         if !is_known && definition::is_established(&new.value) {
-            Arc::make_mut(&mut state.registry).define(&new.value, new.revision);
+            Arc::make_mut(&mut state.registry).define(&new.value, new.revision, now);
             self.0.kinds.send_modify(|count| *count += 1);
         }
     }
@@ -317,16 +414,55 @@ impl Api {
         tokens.get(token).cloned().or(issued)
     }
 
+    /// Begins anew with these objects, as they are: open watches end, and there is no history.
+    pub fn begin_with(&self, objects: Vec<Value>, revision: u64) {
+        let now = self.now();
+        self.with(|state| {
+            let mut store = state.store.emptied();
+            let mut registry = Registry::new();
+            restore(&mut store, &mut registry, objects, revision, now);
+            state.store = store;
+            state.registry = Arc::new(registry);
+        });
+        controllers::begin(self);
+        self.0.kinds.send_modify(|count| *count += 1);
+        self.0.activity.send_modify(|count| *count += 1);
+    }
+
+    /// Leaves a chore for the controllers, to be done after a while.
+    pub fn leave_for_later(&self, chore: Chore, delay: Duration) {
+        let mut later = self.0.later.lock();
+        if !later.iter().any(|(_, other)| *other == chore) {
+            later.push((Instant::now() + delay, chore));
+        }
+        drop(later);
+        self.0.activity.send_modify(|count| *count += 1);
+    }
+
+    /// Makes chores of what was left for now. Returns when the next one is due, or nothing if there were some.
+    fn take_up_what_is_due(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let due: Vec<Chore> = self.0.later.lock().extract_if(.., |(at, _)| *at <= now).map(|(_, chore)| chore).collect();
+        if due.is_empty() {
+            let next = self.0.later.lock().iter().map(|(at, _)| *at).min();
+            return Some(next.unwrap_or(now + IDLE));
+        }
+        for chore in due {
+            self.leave(chore);
+        }
+        None
+    }
+
     /// Leaves a chore for the controllers.
     pub fn leave(&self, chore: Chore) {
         self.with(|state| state.store.leave_chore(chore));
     }
 }
 
-fn restore(store: &mut Store, registry: &mut Registry, objects: Vec<Value>, revision: u64) {
+fn restore(store: &mut Store, registry: &mut Registry, objects: Vec<Value>, revision: u64, now: Timestamp) {
     let is_definition = |value: &Value| value["kind"] == "CustomResourceDefinition";
     for definition in objects.iter().filter(|value| is_definition(value)) {
-        registry.define(definition, revision);
+        registry.define(definition, revision, now);
     }
     let placed = objects.into_iter().filter_map(|value| {
         let served = registry.by_kind(value["apiVersion"].as_str()?, value["kind"].as_str()?);

@@ -1,5 +1,7 @@
 //! Failures as the API server tells them: `Status` objects with a code, a reason, and causes.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 /// A request that was refused.
@@ -8,7 +10,7 @@ pub struct Failure {
     /// The HTTP status.
     pub code: u16,
     /// The reason in Kubernetes' words; empty for none.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// The text for people.
     pub message: String,
     /// What the failure is about.
@@ -52,8 +54,8 @@ impl Cause {
 
 impl Failure {
     /// Returns a failure without details.
-    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: Details::default() }
+    pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self { code, reason: reason.into(), message: message.into(), details: Details::default() }
     }
 
     /// Returns the failure of a request that makes no sense.
@@ -83,6 +85,14 @@ impl Failure {
         let details = Details { name: name.to_owned(), group: group.to_owned(), kind: resource.to_owned(), ..Details::default() };
         let text = format!("Operation cannot be fulfilled on {full} {name:?}: {message}");
         Self { details, ..Self::new(409, "Conflict", text) }
+    }
+
+    /// Returns the failure of something that went wrong inside of the server.
+    pub fn internal(text: impl Into<String>) -> Self {
+        let text = text.into();
+        let mut failure = Self::new(500, "InternalError", format!("Internal error occurred: {text}"));
+        failure.details.causes = vec![Cause::new("", "", text)];
+        failure
     }
 
     /// Returns the failure with the seconds after which the client may try again.

@@ -3,13 +3,15 @@
 //! The same rules and the same requests in the same order give the same faults: randomness comes from the seeds of the rules, time from
 //! the requests. Each firing is recorded. What a fault does on the wire is not done here.
 
+pub mod action;
 pub mod pattern;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use action::{Action, AnswerBody, Drop, Expiry, Phase, WebhookFailure};
 use pattern::{OneOrMany, matches};
 
 /// The most firings that are remembered: an hour of a test that fails every request.
@@ -72,173 +74,6 @@ pub struct Match {
     pub user: Option<String>,
 }
 
-/// What goes wrong. Numbers of milliseconds have `ms` in their names.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
-#[expect(missing_docs, reason = "the fields are the words of the rules; the variants say what they do")]
-pub enum Action {
-    /// This answer, and nothing is done.
-    Status {
-        code: u16,
-        #[serde(default)]
-        reason: String,
-        #[serde(default)]
-        message: String,
-        #[serde(default)]
-        retry_after: Option<u64>,
-        #[serde(default)]
-        body: AnswerBody,
-    },
-    /// The request is carried out, and the answer is an error.
-    StatusAfter { code: u16 },
-    /// The answer takes its time.
-    Delay {
-        ms: u64,
-        #[serde(default)]
-        jitter: u64,
-        #[serde(default)]
-        phase: Phase,
-    },
-    /// The connection breaks.
-    Reset {
-        #[serde(default)]
-        phase: Phase,
-    },
-    /// A watch ends.
-    WatchDrop {
-        #[serde(default)]
-        after_events: Option<u64>,
-        #[serde(default)]
-        after_ms: Option<u64>,
-        #[serde(default)]
-        how: Drop,
-    },
-    /// A watch is told that its history is gone.
-    WatchExpire {
-        #[serde(default)]
-        how: Expiry,
-    },
-    /// A watch gets another error event.
-    WatchError {
-        code: u16,
-        #[serde(default)]
-        reason: String,
-    },
-    /// A watch stays open and silent.
-    WatchStall {
-        #[serde(default)]
-        ms: Option<u64>,
-    },
-    /// A watch gets the event before its start again.
-    WatchDuplicate {},
-    /// The events of a watch come late.
-    WatchDelay { ms: u64 },
-    /// A watch gets no bookmarks.
-    WatchNoBookmarks {},
-    /// The answer trickles.
-    SlowBody { bytes_per_sec: u64 },
-    /// Reads answer as of some revisions, or some time, ago.
-    StaleRead {
-        #[serde(default)]
-        revisions: Option<u64>,
-        #[serde(default)]
-        ms: Option<u64>,
-    },
-    /// Somebody else writes the object before each matching write.
-    Conflict {
-        #[serde(default)]
-        times: Option<u64>,
-    },
-    /// Each user has so many requests a second, and some more at once.
-    Throttle {
-        qps: f64,
-        #[serde(default)]
-        burst: u64,
-        #[serde(default)]
-        retry_after: Option<u64>,
-    },
-    /// Nobody is known any more some time after the rule was made.
-    Unauthorized {
-        #[serde(default)]
-        after_ms: u64,
-    },
-    /// Admission webhooks cannot be called.
-    WebhookFail {
-        #[serde(default)]
-        name: Option<String>,
-        kind: WebhookFailure,
-    },
-    /// The storage is not ready for some time after a definition has changed.
-    NotReady { ms: u64 },
-    /// A group is broken in discovery.
-    DiscoveryFail { group: String, code: u16 },
-}
-
-/// What an injected answer has for a body.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum AnswerBody {
-    /// A `Status` object.
-    #[default]
-    Status,
-    /// Plain text.
-    Text,
-    /// A page, as proxies send them.
-    Html,
-    /// Nothing.
-    Empty,
-}
-
-/// When something happens to a request.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Phase {
-    /// Before it is carried out.
-    #[default]
-    Before,
-    /// After it was carried out.
-    After,
-    /// In the middle of the answer.
-    MidBody,
-}
-
-/// How a watch ends.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Drop {
-    /// As at its time-out.
-    #[default]
-    Clean,
-    /// By a reset of the connection.
-    Rst,
-    /// In the middle of a line.
-    MidLine,
-}
-
-/// How a watch is told that its history is gone.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Expiry {
-    /// By an event.
-    #[default]
-    Event,
-    /// By the status of the answer.
-    Http,
-}
-
-/// How the call of a webhook fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum WebhookFailure {
-    /// No answer in time.
-    Timeout,
-    /// No connection.
-    Refused,
-    /// An internal error.
-    #[serde(rename = "500")]
-    Internal,
-}
-
 /// What rules can know of a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Request<'a> {
@@ -258,6 +93,10 @@ pub struct Request<'a> {
     pub user_agent: &'a str,
     /// The user.
     pub user: &'a str,
+    /// The bearer token; empty for none.
+    pub token: &'a str,
+    /// When the definition of the resource came; none for what is built in.
+    pub defined_at: Option<Timestamp>,
     /// The time of the request.
     pub at: Timestamp,
 }
@@ -294,8 +133,11 @@ pub struct Firing {
 #[derive(Debug, Default)]
 pub struct Faults {
     last: u64,
+    seed: u64,
     rules: Vec<Live>,
     firings: VecDeque<Firing>,
+    /// The tokens that were issued while there were rules: users with these are known again.
+    fresh_tokens: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -317,10 +159,15 @@ struct Bucket {
 }
 
 impl Faults {
+    /// Returns no rules. The randomness of those to come depends on this seed and on their own.
+    pub fn seeded(seed: u64) -> Self {
+        Self { seed, ..Self::default() }
+    }
+
     /// Adds a rule and returns its id.
     pub fn add(&mut self, rule: Rule, now: Timestamp) -> u64 {
         self.last += 1;
-        let random = Random(rule.seed);
+        let random = Random(rule.seed ^ self.seed.rotate_left(32));
         self.rules.push(Live { id: self.last, rule, random, since: now, seen: 0, fired: 0, buckets: HashMap::new() });
         self.last
     }
@@ -335,6 +182,24 @@ impl Faults {
     /// Removes all rules. What they did stays recorded.
     pub fn clear(&mut self) {
         self.rules.clear();
+        self.fresh_tokens.clear();
+    }
+
+    /// Tells whether nothing can go wrong.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Forgets what has fired.
+    pub fn forget_firings(&mut self) {
+        self.firings.clear();
+    }
+
+    /// Notes that a token was issued: whoever has it is not affected by the expiry of others.
+    pub fn note_token(&mut self, token: &str) {
+        if !self.is_empty() {
+            self.fresh_tokens.insert(token.to_owned());
+        }
     }
 
     /// Returns the rules with their ids.
@@ -349,7 +214,9 @@ impl Faults {
 
     /// Decides whether a request goes wrong: the first rule that fires wins. A rule that lets the request pass leaves it to the next.
     pub fn decide(&mut self, request: &Request<'_>) -> Option<Fault> {
-        let fault = self.rules.iter_mut().find_map(|live| live.decide(request))?;
+        let is_fresh = self.fresh_tokens.contains(request.token);
+        let may_fire = |live: &Live| !(is_fresh && matches!(live.rule.action, Action::Unauthorized { .. }));
+        let fault = self.rules.iter_mut().filter(|live| may_fire(live)).find_map(|live| live.decide(request))?;
         if self.firings.len() == MAX_FIRINGS {
             self.firings.pop_front();
         }
@@ -374,7 +241,8 @@ impl Firing {
 
 impl Live {
     fn decide(&mut self, request: &Request<'_>) -> Option<Fault> {
-        if self.limit().is_some_and(|times| self.fired >= times) || !self.rule.matching.is_for(request) {
+        let is_meant = || self.rule.action.is_for(request) && self.rule.matching.is_for(request);
+        if self.limit().is_some_and(|times| self.fired >= times) || !is_meant() {
             return None;
         }
         self.seen += 1;
@@ -396,6 +264,9 @@ impl Live {
     fn is_due(&mut self, request: &Request<'_>) -> bool {
         match self.rule.action {
             Action::Unauthorized { after_ms } => request.at.as_millisecond() - self.since.as_millisecond() >= after_ms as i64,
+            Action::NotReady { ms } => {
+                request.defined_at.is_some_and(|defined_at| request.at.as_millisecond() - defined_at.as_millisecond() < ms as i64)
+            }
             Action::Throttle { qps, burst, .. } => {
                 let most = (burst as f64).max(1.0);
                 let bucket = self.buckets.entry(request.user.to_owned()).or_insert(Bucket { tokens: most, at: request.at });
@@ -417,10 +288,9 @@ impl Match {
     fn is_for(&self, request: &Request<'_>) -> bool {
         let fits = |pattern: &Option<String>, text: &str| pattern.as_ref().is_none_or(|pattern| matches(pattern, text));
         let full = format!("{}.{}", request.resource, request.group);
-        let resource = self
-            .resource
-            .as_ref()
-            .is_none_or(|pattern| matches(pattern, request.resource) || !request.group.is_empty() && matches(pattern, &full));
+        let resource = self.resource.as_ref().is_none_or(|pattern| {
+            !request.resource.is_empty() && matches(pattern, request.resource) || !request.group.is_empty() && matches(pattern, &full)
+        });
         (self.verb.is_empty() || self.verb.has(request.verb))
             && resource
             && fits(&self.group, request.group)

@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(patched(json!({"op": "remove", "path": 1})), Err(400));
         assert_eq!(patched(json!(1)), Err(400));
         let failure = apply(&target(), &json!({"spec": 1})).unwrap_err();
-        assert_eq!((failure.code, failure.reason), (400, "BadRequest"));
+        assert_eq!((failure.code, &*failure.reason), (400, "BadRequest"));
     }
 
     #[test]

@@ -6,13 +6,14 @@ use serde_json::Value;
 
 use super::api::{Api, Call};
 use super::failure::{Cause, Failure};
+use super::gate::Gate;
 use super::handlers::{self, unsupported_media};
 use super::ownership;
 use super::registry::Served;
 use super::reply::Reply;
 use super::request::{self, Options};
-use super::rules::{Decision, Writer};
-use super::{json, json_patch, merge_patch, reading, strategic};
+use super::rules::{Draft, Writer};
+use super::{json, json_patch, merge_patch, reading, strategic, writing};
 use crate::object::yaml;
 
 /// A list of more operations is refused.
@@ -27,11 +28,11 @@ enum Patch {
 }
 
 /// Answers a request to patch an object.
-pub fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
+pub async fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
     let options = Options::read(&call.query, "PatchOptions")?;
     let patch = read(served, call)?;
     if let Patch::Apply(applied) = patch {
-        return apply(api, served, call, subresource, &options, applied);
+        return apply(api, served, call, subresource, &options, applied).await;
     }
     if options.is_forced {
         return Err(options_mistake("FieldValueForbidden", "force", "Forbidden: may not be specified for non-apply patch"));
@@ -39,16 +40,15 @@ pub fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) ->
     let manager = call.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource, options: &options, manager: &manager, now: api.now(), is_patch: true };
     if subresource == "scale" {
-        return handlers::write_scale(api, &writer, call, &|scale| patched(served, scale, &patch));
+        return writing::write_scale(api, &writer, call, &|scale| patched(served, scale, &patch)).await;
     }
-    let decide = |old: &Value| {
+    let change = |old: &Value| {
         let mut new = patched(served, old, &patch)?;
         let warnings = writer.receive(&mut new, &[])?;
         handlers::place_body(served, call, &mut new, true)?;
-        let (decision, more) = writer.update(old, new)?;
-        Ok((decision, [warnings, more].concat()))
+        Ok((writer.draft(old, new)?, warnings))
     };
-    let (value, warnings) = handlers::write(api, &writer, call, decide)?;
+    let (value, warnings) = writing::write(api, &writer, call, change).await?;
     Ok(reading::shape(served, call, value)?.with_warnings(warnings))
 }
 
@@ -110,7 +110,14 @@ fn options_mistake(reason: &str, field: &str, text: &str) -> Failure {
     Failure::invalid("meta.k8s.io", "PatchOptions", "", vec![Cause::new(reason, field, text)])
 }
 
-fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, options: &Options, applied: Value) -> Result<Reply, Failure> {
+async fn apply(
+    api: &Api,
+    served: &Arc<Served>,
+    call: &Call,
+    subresource: &str,
+    options: &Options,
+    applied: Value,
+) -> Result<Reply, Failure> {
     let Some(manager) = options.field_manager.as_deref() else {
         return Err(options_mistake("FieldValueRequired", "fieldManager", "Required value: is required for apply patch"));
     };
@@ -131,11 +138,12 @@ fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, option
         if let Some(owners) = owners {
             value["metadata"]["managedFields"] = owners;
         }
-        let (value, more) = handlers::create_received(api, &writer, value)?;
+        let gate = Gate::new(api, served, "", call.by(options));
+        let (value, more) = writing::create_received(api, &writer, &gate, value).await?;
         warnings.extend(more);
         return Ok(reading::shape(served, call, value)?.with_code(201).with_warnings(warnings));
     }
-    let decide = |old: &Value| -> Result<(Decision, Vec<String>), Failure> {
+    let change = |old: &Value| -> Result<(Draft, Vec<String>), Failure> {
         let mut new = with_author(&writer, |by| ownership::apply(Some(old), &applied, by))?;
         note_last_applied(&writer, &mut new, &applied);
         let owners = new["metadata"].as_object_mut().and_then(|metadata| metadata.remove("managedFields"));
@@ -143,10 +151,9 @@ fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, option
         if let Some(owners) = owners {
             new["metadata"]["managedFields"] = owners;
         }
-        let (decision, more) = writer.apply(old, new)?;
-        Ok((decision, [warnings, more].concat()))
+        Ok((writer.draft_applied(old, new)?, warnings))
     };
-    let (value, warnings) = handlers::write(api, &writer, call, decide)?;
+    let (value, warnings) = writing::write(api, &writer, call, change).await?;
     Ok(reading::shape(served, call, value)?.with_warnings(warnings))
 }
 

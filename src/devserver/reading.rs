@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::api::{Api, Call};
 use super::failure::{Cause, Failure};
+use super::faults::{Action, Fault};
 use super::handlers;
 use super::registry::Served;
 use super::reply::Reply;
@@ -16,7 +18,7 @@ use super::request::{Form, Query};
 use super::selector::{FieldSelector, LabelSelector};
 use super::store::{Compacted, Key, Stored};
 use super::table::{Include, Table};
-use super::view;
+use super::{conversion, view};
 
 /// How long a request waits for a revision that is not there yet.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -60,8 +62,34 @@ pub async fn get(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, 
     if let Some(revision) = revision(&call.query)? {
         wait_for(api, revision).await?;
     }
-    let stored = handlers::existing(api, served, call)?;
-    shape(served, call, (*view::see(served, &stored)).clone())
+    let stored = match stale_revision(api, served, call) {
+        Some(revision) => existing_at(api, served, call, revision)?,
+        None => handlers::existing(api, served, call)?,
+    };
+    shape(served, call, (*conversion::see(api, served, &stored).await?).clone())
+}
+
+/// Returns the revision that a read is to answer from, if that is not the present one: as old as the fault says, or as the history goes.
+pub fn stale_revision(api: &Api, served: &Served, call: &Call) -> Option<u64> {
+    let Some(Fault { action: Action::StaleRead { revisions, ms }, .. }) = &call.fault else { return None };
+    Some(api.with(|state| {
+        let store = &state.store;
+        let revision = match (revisions, ms) {
+            (None, Some(ms)) => {
+                let age = SignedDuration::from_millis(i64::try_from(*ms).unwrap_or(i64::MAX));
+                call.now.checked_sub(age).map_or(0, |moment| store.revision_at(moment))
+            }
+            (revisions, _) => store.revision().saturating_sub(revisions.unwrap_or(1)),
+        };
+        revision.max(store.oldest(&served.resource))
+    }))
+}
+
+fn existing_at(api: &Api, served: &Served, call: &Call, revision: u64) -> Result<Arc<Stored>, Failure> {
+    let key = handlers::key(call);
+    let objects = api.with(|state| state.store.list_at(&served.resource, Some(&key.0), revision)).unwrap_or_default();
+    let found = objects.into_iter().find(|(other, _)| *other == key).map(|(_, stored)| stored);
+    found.ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))
 }
 
 /// Answers a request for a list.
@@ -78,9 +106,10 @@ pub async fn list(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
         wait_for(api, revision).await?;
     }
     let namespace = call.place.namespace.as_deref();
+    let stale = stale_revision(api, served, call);
     let found = api.with(|state| {
         let store = &state.store;
-        match page.exactly {
+        match page.exactly.or(stale) {
             Some(revision) => store.list_at(&served.resource, namespace, revision).map(|objects| (revision, objects)),
             None => Ok((store.revision(), store.list(&served.resource, namespace))),
         }
@@ -92,18 +121,21 @@ pub async fn list(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
     let limit = if page.is_whole { None } else { limit };
     let start = page.start.clone();
     let after = objects.into_iter().skip_while(|(key, _)| start.as_ref().is_some_and(|start| path_of(key) < *start));
-    let (items, metadata) = cut(served, &interest, after.collect(), limit, revision);
+    let after: Vec<(Key, Arc<Stored>)> = after.collect();
+    let stored: Vec<Arc<Stored>> = after.iter().map(|(_, stored)| Arc::clone(stored)).collect();
+    let seen = conversion::see_all(api, served, &stored).await?;
+    let objects = after.into_iter().map(|(key, _)| key).zip(seen).collect();
+    let (items, metadata) = cut(&interest, objects, limit, revision);
     shape(served, call, list_of(served, items, metadata))
 }
 
 /// Takes what is of interest, up to a limit, and tells how to go on.
-fn cut(served: &Served, interest: &Interest, objects: Vec<(Key, Arc<Stored>)>, limit: Option<usize>, revision: u64) -> (Vec<Value>, Value) {
+fn cut(interest: &Interest, objects: Vec<(Key, Arc<Value>)>, limit: Option<usize>, revision: u64) -> (Vec<Value>, Value) {
     let mut items = Vec::new();
     let mut metadata = json!({"resourceVersion": revision.to_string()});
     let total = objects.len();
     let mut last = String::new();
-    for (index, (key, stored)) in objects.into_iter().enumerate() {
-        let value = view::see(served, &stored);
+    for (index, (key, value)) in objects.into_iter().enumerate() {
         if !interest.covers(&value) {
             continue;
         }

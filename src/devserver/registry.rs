@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::kind::Kind;
@@ -25,6 +26,8 @@ pub struct Served {
     pub is_leaving: bool,
     /// Objects that were written after this revision obey the schema.
     pub since: u64,
+    /// When the definition came; none for built-in kinds.
+    pub defined_at: Option<Timestamp>,
 }
 
 impl Served {
@@ -33,7 +36,7 @@ impl Served {
         // Events have two faces and one store.
         let group = if kind.plural == "events" && kind.group == "events.k8s.io" { "" } else { &kind.group };
         let resource = Resource { group: group.to_owned(), plural: kind.plural.clone() };
-        Self { kind, resource, schema: None, deprecation: None, is_leaving: false, since: 0 }
+        Self { kind, resource, schema: None, deprecation: None, is_leaving: false, since: 0, defined_at: None }
     }
 
     /// Returns the full name of the resource, such as `widgets.ex.dev`.
@@ -61,15 +64,15 @@ impl Registry {
         registry
     }
 
-    /// Serves what a definition defines, from the given revision on.
-    pub fn define(&mut self, definition: &Value, since: u64) {
+    /// Serves what a definition defines, from the given revision and moment on.
+    pub fn define(&mut self, definition: &Value, since: u64, now: Timestamp) {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let is_leaving = definition["metadata"]["deletionTimestamp"].is_string();
         let served = definition::kinds(definition).into_iter().map(|kind| {
             let version = versions(definition).find(|version| version["name"] == kind.version.as_str());
             let schema = version.and_then(|version| Schema::parse(&version["schema"]["openAPIV3Schema"]).ok());
             let deprecation = version.and_then(|version| deprecation(definition, &kind, version));
-            Arc::new(Served { schema, deprecation, is_leaving, since, ..Served::of(kind) })
+            Arc::new(Served { schema, deprecation, is_leaving, since, defined_at: Some(now), ..Served::of(kind) })
         });
         self.defined.insert(name, served.collect());
         self.index();

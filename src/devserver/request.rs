@@ -1,12 +1,43 @@
 //! Requests as they are written: paths, queries, media types.
 
-use http::{HeaderMap, Method, header};
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, header};
 use serde_json::Value;
 
 use super::failure::{Cause, Failure};
 
 /// Bodies larger than this are refused.
 pub const MAX_BODY: usize = 3 << 20;
+
+/// A request as it was sent, with its address read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Question {
+    /// The HTTP method.
+    pub method: Method,
+    /// What the path means.
+    pub path: Path,
+    /// The path as it was written.
+    pub text: String,
+    /// The path with its query.
+    pub uri: String,
+    /// The parameters.
+    pub query: Query,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Question {
+    /// Reads the address of a request.
+    pub fn read(request: Request<Bytes>) -> Self {
+        let (head, body) = request.into_parts();
+        let text = head.uri.path().to_owned();
+        let uri = head.uri.path_and_query().map_or_else(|| text.clone(), ToString::to_string);
+        let query = Query::parse(head.uri.query().unwrap_or_default());
+        Self { method: head.method, path: Path::parse(&text), text, uri, query, headers: head.headers, body }
+    }
+}
 
 /// What a path means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +54,12 @@ pub enum Path {
     Objects(Place),
     /// Anything else, by its text.
     Other(String),
+}
+
+impl Default for Path {
+    fn default() -> Self {
+        Self::Other(String::new())
+    }
 }
 
 /// What a path says of objects.

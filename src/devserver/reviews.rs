@@ -111,6 +111,7 @@ fn issue(api: &Api, served: &Served, call: &Call, mut request: Value) -> Result<
         state.issued.insert(token.clone(), user);
         token
     });
+    api.injection().faults().note_token(&token);
     let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(LIFETIME).clamp(0, i64::from(u32::MAX));
     let expires_at = rules::time(call.now + jiff::SignedDuration::from_secs(seconds));
     request["kind"] = json!("TokenRequest");

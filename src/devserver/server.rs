@@ -1,11 +1,12 @@
 //! The server on a socket, with TLS; and as a service for clients in the same process.
 
-use std::convert::Infallible;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -20,13 +21,16 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tracing::debug;
 
 use super::api::Api;
 use super::failure::Failure;
 use super::identity::{self, Identity};
+use super::injection::Broken;
 use super::reply;
 use super::request::MAX_BODY;
 use crate::kit::{Stop, Tasks};
@@ -54,16 +58,16 @@ impl Service {
 
 impl tower::Service<Request<Bytes>> for Service {
     type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+    type Error = Broken;
+    type Future = BoxFuture<'static, Result<Self::Response, Broken>>;
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Infallible>> {
-        std::task::Poll::Ready(Ok(()))
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
         let api = self.0.clone();
-        Box::pin(async move { Ok(api.answer(request).await) })
+        Box::pin(async move { api.respond(request).await })
     }
 }
 
@@ -174,9 +178,15 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, api: Api, stop: St
     // Events are small and wanted at once.
     drop(stream.set_nodelay(true));
     let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIMEOUT, acceptor.accept(stream)).await else { return };
-    let service = service_fn(move |request| {
-        let api = api.clone();
-        async move { Ok::<_, Infallible>(receive(&api, request).await) }
+    let mut restarts = api.injection().restarts();
+    let cut = Stop::new();
+    let stream = Line { stream, cut: cut.clone() };
+    let service = service_fn({
+        let cut = cut.clone();
+        move |request| {
+            let (api, cut) = (api.clone(), cut.clone());
+            async move { receive(&api, &cut, request).await }
+        }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
@@ -184,6 +194,9 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, api: Api, stop: St
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     tokio::select! {
+        biased;
+        () = cut.requested() => {}
+        _ = restarts.changed() => cut.request("a restart"),
         served = connection.as_mut() => if let Err(error) = served { debug!(%error, "A connection has ended.") },
         () = stop.requested() => {
             connection.as_mut().graceful_shutdown();
@@ -192,16 +205,75 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, api: Api, stop: St
     }
 }
 
-/// Reads the whole body, which is small, and answers.
-async fn receive(api: &Api, request: Request<Incoming>) -> Response<Body> {
+/// A connection that can be cut: then it ends with a reset, as if a machine on the way had gone.
+struct Line {
+    stream: TlsStream<TcpStream>,
+    cut: Stop,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.cut.is_requested() {
+            // Without it, the connection would just end.
+            drop(self.stream.get_ref().0.set_zero_linger());
+        }
+    }
+}
+
+impl AsyncRead for Line {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Line {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, buffer)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffers: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, buffers)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+/// Reads the whole body, which is small, and answers. If the answer breaks, so does the connection.
+async fn receive(
+    api: &Api,
+    cut: &Stop,
+    request: Request<Incoming>,
+) -> Result<Response<impl hyper::body::Body<Data = Bytes, Error = axum::Error> + use<>>, Broken> {
+    let answered = answer(api, request).await;
+    let cut = cut.clone();
+    let response = answered.inspect_err(|_| cut.request("a fault"))?;
+    Ok(response.map(|body| {
+        body.map_err(move |error| {
+            cut.request("a fault");
+            error
+        })
+    }))
+}
+
+async fn answer(api: &Api, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
     let (head, body) = request.into_parts();
     let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            return reply::refuse(Failure::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {MAX_BODY}")));
+            return Ok(reply::refuse(Failure::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {MAX_BODY}"))));
         }
-        Ok(Err(error)) => return reply::refuse(Failure::bad_request(format!("the body cannot be read: {error}"))),
-        Err(_) => return reply::refuse(Failure::new(408, "Timeout", "the body did not come in time")),
+        Ok(Err(error)) => return Ok(reply::refuse(Failure::bad_request(format!("the body cannot be read: {error}")))),
+        Err(_) => return Ok(reply::refuse(Failure::new(408, "Timeout", "the body did not come in time"))),
     };
-    api.answer(Request::from_parts(head, body)).await
+    api.respond(Request::from_parts(head, body)).await
 }

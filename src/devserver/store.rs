@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::chores::Chore;
 
 /// The revision of an empty store. It is above 1, so that a watch from 1 is always too old.
-const FIRST_REVISION: u64 = 1_000;
+pub const FIRST_REVISION: u64 = 1_000;
 
 /// A resource as the store knows it, whatever the version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -202,6 +202,11 @@ impl Store {
         }
     }
 
+    /// Returns an empty store with the same limits.
+    pub fn emptied(&self) -> Self {
+        Self::new(self.limits)
+    }
+
     /// Puts back what was stored earlier, without history. The revision goes on from the given one.
     pub fn restore(&mut self, revision: u64, objects: impl IntoIterator<Item = (Resource, Key, Value)>) {
         self.revision = self.revision.max(revision);
@@ -291,6 +296,39 @@ impl Store {
         Ok(table.history.range(begin..).take(limit).cloned().collect())
     }
 
+    /// Returns the oldest revision at which the objects of a resource are known.
+    pub fn oldest(&self, resource: &Resource) -> u64 {
+        self.tables.get(resource).map_or(self.base, |table| table.floor)
+    }
+
+    /// Returns the revision that was the present one at a moment, as far as the history tells.
+    pub fn revision_at(&self, moment: Timestamp) -> u64 {
+        let later = self.tables.values().filter_map(|table| {
+            let begin = table.history.partition_point(|change| change.at <= moment);
+            table.history.get(begin).map(|change| change.revision - 1)
+        });
+        later.min().unwrap_or(self.revision)
+    }
+
+    /// Returns the revision before the last change up to a revision that somebody sees; the same one if there is none.
+    pub fn before_last(&self, resource: &Resource, revision: u64, is_seen: impl Fn(&Change) -> bool) -> u64 {
+        let history = self.tables.get(resource).into_iter().flat_map(|table| table.history.iter().rev());
+        let mut seen = history.filter(|change| change.revision <= revision && is_seen(change));
+        seen.next().map_or(revision, |change| change.revision - 1)
+    }
+
+    /// Returns all objects, in the order of their revisions.
+    pub fn all(&self) -> Vec<Arc<Stored>> {
+        let mut all: Vec<Arc<Stored>> = self.tables.values().flat_map(|table| table.objects.values().cloned()).collect();
+        all.sort_by_key(|stored| stored.revision);
+        all
+    }
+
+    /// Tells whether there are no objects of a resource.
+    pub fn is_empty(&self, resource: &Resource) -> bool {
+        self.tables.get(resource).is_none_or(|table| table.objects.is_empty())
+    }
+
     /// Returns what ticks with every change of a resource.
     pub fn subscribe(&mut self, resource: &Resource) -> watch::Receiver<u64> {
         self.table(resource).tick.subscribe()
@@ -339,6 +377,11 @@ impl Store {
     /// Takes the oldest chore that a write has left for the controllers.
     pub fn take_chore(&mut self) -> Option<Chore> {
         self.chores.pop_front()
+    }
+
+    /// Tells whether a chore waits.
+    pub fn has_chores(&self) -> bool {
+        !self.chores.is_empty()
     }
 
     /// Leaves a chore for the controllers, unless it already waits.
@@ -423,7 +466,8 @@ fn revision_of(value: &Value) -> Option<u64> {
     value["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }
 
-fn set_revision(value: &mut Value, revision: u64) {
+/// Writes a revision into an object's metadata.
+pub fn set_revision(value: &mut Value, revision: u64) {
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("resourceVersion".into(), json!(revision.to_string()));
     }

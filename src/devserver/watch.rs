@@ -11,13 +11,14 @@ use tokio::time::Instant;
 
 use super::api::{Api, Call};
 use super::failure::{Cause, Failure};
+use super::faults::Action;
 use super::reading::{self, Interest};
 use super::registry::Served;
 use super::reply::{Content, Reply};
 use super::request::Form;
-use super::store::{Change, Compacted, Sight, line};
+use super::store::{Change, Compacted, Sight, Stored, line, set_revision};
 use super::table::Table;
-use super::view;
+use super::{conversion, view};
 
 /// Changes that are taken from the store at once, and written in one piece.
 const BATCH: usize = 500;
@@ -50,7 +51,7 @@ struct Watch {
 }
 
 /// Answers a request to watch.
-pub fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+pub async fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
     check(call)?;
     if call.accept.is_yaml || call.accept.form == Form::MetadataList {
         return Err(Failure::new(406, "NotAcceptable", "only the following media types are accepted: application/json;stream=watch"));
@@ -66,14 +67,20 @@ pub fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Fai
     let lifetime = call.query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
     let lifetime = lifetime.map_or(LIFETIME, Duration::from_secs);
     let kinds = api.kinds_changed();
+    let is_listed = initial.unwrap_or(start.is_none());
+    let stale = reading::stale_revision(api, served, call).filter(|_| is_listed);
     let (tick, now, objects) = api.with(|state| {
         let tick = state.store.subscribe(&served.resource);
-        let is_listed = initial.unwrap_or(start.is_none());
-        let objects = if is_listed { state.store.list(&served.resource, call.place.namespace.as_deref()) } else { Vec::new() };
-        (tick, state.store.revision(), objects)
+        let store = &state.store;
+        let revision = stale.unwrap_or_else(|| store.revision());
+        let objects = if is_listed { store.list_at(&served.resource, call.place.namespace.as_deref(), revision) } else { Ok(Vec::new()) };
+        (tick, revision, objects.unwrap_or_default())
     });
-    let is_listed = initial.unwrap_or(start.is_none());
-    let cursor = if is_listed { now } else { start.unwrap_or(now) };
+    let mut cursor = if is_listed { now } else { start.unwrap_or(now) };
+    if is_fault(call, &Action::WatchDuplicate {}) && !is_listed {
+        let is_seen = |change: &Change| change.sight(|value| interest.covers(value)).is_some();
+        cursor = api.with(|state| state.store.before_last(&served.resource, cursor, is_seen));
+    }
     let begun_at = Instant::now();
     let mut watch = Watch {
         api: api.clone(),
@@ -85,7 +92,7 @@ pub fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Fai
         tick,
         kinds,
         first: None,
-        has_bookmarks: call.query.is_on("allowWatchBookmarks"),
+        has_bookmarks: call.query.is_on("allowWatchBookmarks") && !is_fault(call, &Action::WatchNoBookmarks {}),
         has_columns: false,
         bookmark_at: begun_at + BOOKMARKS,
         last_bookmark_at: (lifetime > LAST_BOOKMARK).then(|| begun_at + lifetime - LAST_BOOKMARK),
@@ -93,8 +100,8 @@ pub fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Fai
         is_over: false,
     };
     let mut text = BytesMut::new();
-    for (_, stored) in objects {
-        let value = view::see(served, &stored);
+    let objects: Vec<Arc<Stored>> = objects.into_iter().map(|(_, stored)| stored).collect();
+    for value in conversion::see_all(api, served, &objects).await? {
         if watch.interest.covers(&value) {
             text.extend_from_slice(&watch.write(Sight::Added.word(), (*value).clone()));
         }
@@ -105,6 +112,10 @@ pub fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Fai
     watch.first = Some(text.freeze()).filter(|text| !text.is_empty());
     let lines = stream::unfold(watch, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) });
     Ok(Reply { code: 200, content: Content::Lines(lines.boxed()), warnings: Vec::new() })
+}
+
+fn is_fault(call: &Call, action: &Action) -> bool {
+    call.fault.as_ref().is_some_and(|fault| fault.action == *action)
 }
 
 fn check(call: &Call) -> Result<(), Failure> {
@@ -138,7 +149,7 @@ impl Watch {
             match self.api.with(|state| state.store.changes_after(&self.served.resource, self.cursor, BATCH)) {
                 Err(Compacted) => return Some(self.expire()),
                 Ok(changes) => {
-                    let text = self.tell(&changes);
+                    let text = self.tell(&changes).await;
                     if !text.is_empty() {
                         return Some(text);
                     }
@@ -203,11 +214,24 @@ impl Watch {
         Some(self.bookmark(revision, false))
     }
 
-    fn tell(&mut self, changes: &[Arc<Change>]) -> Bytes {
+    /// Returns what is told of changes. If one of them cannot be converted, that is told, and the watch is over.
+    async fn tell(&mut self, changes: &[Arc<Change>]) -> Bytes {
         let mut text = BytesMut::new();
         for change in changes {
             self.cursor = change.revision;
             let served = Arc::clone(&self.served);
+            let mut stored = [&change.old, &change.new].into_iter().flatten();
+            if stored.any(|stored| conversion::is_foreign(&served, &stored.value)) {
+                match self.tell_converted(change).await {
+                    Ok(line) => text.extend_from_slice(&line),
+                    Err(failure) => {
+                        self.is_over = true;
+                        text.extend_from_slice(&line("ERROR", &failure.to_json()));
+                        break;
+                    }
+                }
+                continue;
+            }
             let is_plain = [&change.old, &change.new].into_iter().flatten().all(|stored| view::is_plain(&served, stored));
             let seen = |value: &Value| {
                 if is_plain {
@@ -228,6 +252,30 @@ impl Watch {
             text.extend_from_slice(&self.write(sight.word(), value));
         }
         text.freeze()
+    }
+
+    /// Returns what is told of a change of an object that is stored in another version.
+    async fn tell_converted(&mut self, change: &Change) -> Result<Bytes, Failure> {
+        let mut seen = Vec::new();
+        for stored in [&change.old, &change.new] {
+            seen.push(match stored {
+                Some(stored) => Some(conversion::see(&self.api, &self.served, stored).await?),
+                None => None,
+            });
+        }
+        let [was, is] = [&seen[0], &seen[1]].map(|value| value.as_ref().is_some_and(|value| self.interest.covers(value)));
+        let (sight, value) = match (was, is) {
+            (false, false) => return Ok(Bytes::new()),
+            (false, true) => (Sight::Added, &seen[1]),
+            (true, true) => (Sight::Modified, &seen[1]),
+            (true, false) => (Sight::Deleted, &seen[0]),
+        };
+        let mut value = value.as_deref().cloned().unwrap_or_default();
+        if sight == Sight::Deleted {
+            set_revision(&mut value, change.revision);
+        }
+        self.told = change.revision;
+        Ok(self.write(sight.word(), value))
     }
 
     /// Writes an event in the form that the watcher asks for.

@@ -2,7 +2,9 @@
 //!
 //! Compared are the status, the reason, the causes with their fields, the warnings, and the kind of what comes back; never the texts.
 
+mod faults;
 mod in_process;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -77,7 +77,7 @@ fn forbidden(attributes: &Attributes<'_>, text: &str) -> Failure {
     let mut failure = Failure::not_found(&kind.group, &kind.plural, attributes.name);
     let resource = if kind.group.is_empty() { kind.plural.clone() } else { format!("{}.{}", kind.plural, kind.group) };
     failure.code = 403;
-    failure.reason = "Forbidden";
+    failure.reason = "Forbidden".into();
     failure.message = format!("{resource} {} is forbidden: {text}", json!(attributes.name));
     failure
 }

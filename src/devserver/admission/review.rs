@@ -1,15 +1,12 @@
 //! The question to a webhook, and what its answer means.
 
-use std::collections::BTreeSet;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::matching::version;
 use super::webhook::Webhook;
-use super::{Attributes, Operation, Trouble, internal};
+use super::{Attributes, Operation, Trouble};
 use crate::devserver::failure::Failure;
 use crate::devserver::json_patch;
 
@@ -26,8 +23,11 @@ pub struct Answer {
 pub fn review(webhook: &Webhook, attributes: &Attributes<'_>, uid: &str) -> Value {
     let kind = attributes.kind;
     let version = version(webhook, attributes).unwrap_or(&kind.version);
-    let in_version = |object: Option<&Value>| object.map(|object| converted(object, &kind.group, version));
-    let of_kind = |version: &str| json!({"group": kind.group, "version": version, "kind": kind.kind});
+    let in_version = |object: Option<&Value>| object.map(|object| in_version(object, attributes, version));
+    let of_kind = |version: &str| match attributes.shown {
+        Some(shown) => json!({"group": shown.group, "version": shown.version, "kind": shown.kind}),
+        None => json!({"group": kind.group, "version": version, "kind": kind.kind}),
+    };
     let of_resource = |version: &str| json!({"group": kind.group, "version": version, "resource": kind.plural});
     let mut request = json!({
         "uid": uid,
@@ -56,6 +56,11 @@ pub fn review(webhook: &Webhook, attributes: &Attributes<'_>, uid: &str) -> Valu
 
 fn api_version(webhook: &Webhook) -> String {
     format!("admission.k8s.io/{}", webhook.review_version)
+}
+
+/// Returns an object of the resource in another version; what is of another kind has no other.
+fn in_version(object: &Value, attributes: &Attributes<'_>, version: &str) -> Value {
+    if attributes.shown.is_some() { object.clone() } else { converted(object, &attributes.kind.group, version) }
 }
 
 /// Versions of a kind without a conversion webhook differ in what stands in the object.
@@ -106,15 +111,15 @@ fn patch_of(response: &Value, may_patch: bool) -> Result<Option<Vec<u8>>, String
 
 fn patched(webhook: &Webhook, attributes: &Attributes<'_>, patch: &[u8]) -> Result<Value, Failure> {
     let kind = attributes.kind;
-    let operations: Value = serde_json::from_slice(patch).map_err(|error| internal(&error.to_string()))?;
+    let operations: Value = serde_json::from_slice(patch).map_err(|error| Failure::internal(error.to_string()))?;
     let Some(object) = attributes.object.filter(|_| attributes.operation != Operation::Delete) else {
         let text = "attempted to modify the object, which is not supported for this operation";
-        return Err(internal(&format!("admission webhook {:?} {text}", webhook.name)));
+        return Err(Failure::internal(format!("admission webhook {:?} {text}", webhook.name)));
     };
     let version = version(webhook, attributes).unwrap_or(&kind.version);
-    let seen = converted(object, &kind.group, version);
-    let patched = json_patch::apply(&seen, &operations).map_err(|failure| internal(&failure.message))?;
-    Ok(if version == kind.version { patched } else { converted(&patched, &kind.group, &kind.version) })
+    let seen = in_version(object, attributes, version);
+    let patched = json_patch::apply(&seen, &operations).map_err(|failure| Failure::internal(failure.message))?;
+    Ok(if version == kind.version { patched } else { in_version(&patched, attributes, &kind.version) })
 }
 
 /// A denial has the webhook's own code and reason, if that is an error at all.
@@ -126,22 +131,5 @@ fn denied(webhook: &Webhook, status: &Value) -> Failure {
         None => format!("admission webhook {:?} denied the request without explanation", webhook.name),
     };
     let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).filter(|code| (400..600).contains(code));
-    Failure::new(code.unwrap_or(400), known(text("reason")), message)
-}
-
-/// Returns the reason for as long as the program runs. There are few reasons in the world; who makes up many gets them replaced.
-fn known(reason: &str) -> &'static str {
-    const MOST: usize = 1_000;
-    const LONGEST: usize = 256;
-    static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut all = KNOWN.lock();
-    if let Some(known) = all.get(reason) {
-        return known;
-    }
-    if reason.is_empty() || reason.len() > LONGEST || all.len() >= MOST {
-        return if reason.is_empty() { "" } else { "Unknown" };
-    }
-    let kept: &'static str = Box::leak(reason.to_owned().into_boxed_str());
-    all.insert(kept);
-    kept
+    Failure::new(code.unwrap_or(400), text("reason").to_owned(), message)
 }

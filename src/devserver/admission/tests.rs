@@ -59,6 +59,7 @@ fn with<T>(operation: Operation, act: impl FnOnce(Attributes<'_>) -> T) -> T {
     let labels = json!({"team": "x"});
     act(Attributes {
         kind: &kind,
+        shown: None,
         versions: &[],
         subresource: "",
         name: "a",
@@ -164,7 +165,7 @@ fn conditions_decide_and_their_errors_follow_the_failure_policy() {
     };
     assert_eq!(broken("Ignore"), Ok(false));
     let failure = broken("Fail").unwrap_err();
-    assert_eq!((failure.code, failure.reason), (403, "Forbidden"));
+    assert_eq!((failure.code, &*failure.reason), (403, "Forbidden"));
     assert!(failure.message.starts_with("widgets.ex.dev \"a\" is forbidden: expression 'object.nofield == 1' resulted in error: "));
 }
 
@@ -189,9 +190,9 @@ fn denials_keep_their_codes_and_reasons() {
         (failure.code, failure.reason, failure.message)
     };
     let text = |end: &str| format!("admission webhook \"vx.ex.dev\" denied the request{end}");
-    assert_eq!(denied(Value::Null), (400, "", text(" without explanation")));
-    assert_eq!(denied(json!({"message": "nope"})), (400, "", text(": nope")));
-    assert_eq!(denied(json!({"message": "nope", "code": 418, "reason": "Teapot"})), (418, "Teapot", text(": nope")));
+    assert_eq!(denied(Value::Null), (400, "".into(), text(" without explanation")));
+    assert_eq!(denied(json!({"message": "nope"})), (400, "".into(), text(": nope")));
+    assert_eq!(denied(json!({"message": "nope", "code": 418, "reason": "Teapot"})), (418, "Teapot".into(), text(": nope")));
     assert_eq!(denied(json!({"message": "nope", "code": 200})).0, 400);
 }
 
@@ -199,7 +200,7 @@ fn denials_keep_their_codes_and_reasons() {
 fn answers_that_are_none_fail_the_request_unless_failures_are_ignored() {
     let failure = |answer: Result<Value, String>| validated(answer, json!({})).unwrap_err();
     let wrong = failure(Ok(json!({"allowed": true, "uid": "zzz"})));
-    assert_eq!((wrong.code, wrong.reason), (500, "InternalError"));
+    assert_eq!((wrong.code, &*wrong.reason), (500, "InternalError"));
     let text = "Internal error occurred: failed calling webhook \"vx.ex.dev\": received invalid webhook response: expected \
                 response.uid=\"u1\", got \"zzz\"";
     assert_eq!(wrong.message, text);
@@ -222,7 +223,7 @@ fn patches_change_the_object() {
     let admitted = mutated(Operation::Create, patch(operations.clone())).unwrap();
     assert_eq!(admitted.object.unwrap()["spec"], json!({"size": 1, "color": "red"}));
     let failure = mutated(Operation::Create, patch(json!([{"op": "remove", "path": "/none"}]))).unwrap_err();
-    assert_eq!((failure.code, failure.reason), (500, "InternalError"));
+    assert_eq!((failure.code, &*failure.reason), (500, "InternalError"));
     let failure = mutated(Operation::Delete, patch(operations)).unwrap_err();
     assert!(failure.message.ends_with("attempted to modify the object, which is not supported for this operation"));
     assert_eq!(mutated(Operation::Create, json!({"allowed": true, "patchType": "JSONPatch"})).unwrap_err().code, 500);

@@ -50,7 +50,7 @@ fn a_resource_may_be_written_with_its_group() {
 
 #[test]
 fn the_first_rule_that_fires_wins() {
-    let mut faults = faults(&[json!({"times": 1, "action": {"status": {"code": 500}}}), json!({"action": {"watchNoBookmarks": {}}})]);
+    let mut faults = faults(&[json!({"times": 1, "action": {"status": {"code": 500}}}), json!({"action": {"delay": {"ms": 1}}})]);
     assert_eq!(faults.decide(&patch("a")).map(|fault| fault.rule), Some(1));
     assert_eq!(faults.decide(&patch("a")).map(|fault| fault.rule), Some(2));
     assert!(faults.remove(2) && !faults.remove(2));
@@ -96,6 +96,32 @@ fn tokens_expire_after_their_time() {
 fn conflicts_end_by_their_own_number() {
     let mut faults = faults(&[json!({"action": {"conflict": {"times": 2}}})]);
     assert_eq!(fires(&mut faults, 3), [true, true, false]);
+}
+
+#[test]
+fn a_rule_passes_over_requests_that_its_action_means_nothing_to() {
+    let mut faults =
+        faults(&[json!({"times": 1, "action": {"watchStall": {}}}), json!({"times": 1, "action": {"staleRead": {"revisions": 1}}})]);
+    assert!(faults.decide(&patch("a")).is_none());
+    assert_eq!(faults.decide(&Request { verb: "get", ..patch("a") }).map(|fault| fault.rule), Some(2));
+    assert_eq!(faults.decide(&Request { verb: "watch", ..patch("") }).map(|fault| fault.rule), Some(1));
+}
+
+#[test]
+fn a_fresh_token_is_known_again() {
+    let mut faults = faults(&[json!({"action": {"unauthorized": {}}})]);
+    faults.note_token("fresh");
+    assert!(faults.decide(&Request { token: "old", ..patch("a") }).is_some());
+    assert!(faults.decide(&Request { token: "fresh", ..patch("a") }).is_none());
+}
+
+#[test]
+fn a_definition_is_not_ready_for_a_while() {
+    let mut faults = faults(&[json!({"action": {"notReady": {"ms": 500}}})]);
+    let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
+    let mut fires = |now: i64| faults.decide(&Request { defined_at: Some(at(1000)), at: at(now), ..patch("a") }).is_some();
+    assert!(fires(1100) && !fires(1500));
+    assert!(faults.decide(&patch("a")).is_none());
 }
 
 #[test]

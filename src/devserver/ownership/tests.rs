@@ -86,7 +86,7 @@ fn applying_the_same_again_changes_nothing() {
 fn another_value_of_somebody_elses_field_is_a_conflict_unless_forced() {
     let made = applied(None, "m1", json!({"size": 3, "color": "red"})).unwrap();
     let failure = applied(Some(&made), "m2", json!({"size": 4})).unwrap_err();
-    assert_eq!((failure.code, failure.reason), (409, "Conflict"));
+    assert_eq!((failure.code, &*failure.reason), (409, "Conflict"));
     assert_eq!(failure.message, "Apply failed with 1 conflict: conflict with \"m1\": .spec.size");
     assert_eq!(failure.details.causes, vec![Cause::new("FieldManagerConflict", ".spec.size", "conflict with \"m1\"")]);
     let taken = forced(&made, "m2", json!({"size": 4}));

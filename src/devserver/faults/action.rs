@@ -1,0 +1,193 @@
+//! What can go wrong, in the words of rules, and which requests it can happen to.
+
+use serde::{Deserialize, Serialize};
+
+use super::Request;
+
+/// What goes wrong. Numbers of milliseconds have `ms` in their names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+#[expect(missing_docs, reason = "the fields are the words of the rules; the variants say what they do")]
+pub enum Action {
+    /// This answer, and nothing is done.
+    Status {
+        code: u16,
+        #[serde(default)]
+        reason: String,
+        #[serde(default)]
+        message: String,
+        #[serde(default)]
+        retry_after: Option<u64>,
+        #[serde(default)]
+        body: AnswerBody,
+    },
+    /// The request is carried out, and the answer is an error.
+    StatusAfter { code: u16 },
+    /// The answer takes its time.
+    Delay {
+        ms: u64,
+        #[serde(default)]
+        jitter: u64,
+        #[serde(default)]
+        phase: Phase,
+    },
+    /// The connection breaks.
+    Reset {
+        #[serde(default)]
+        phase: Phase,
+    },
+    /// A watch ends.
+    WatchDrop {
+        #[serde(default)]
+        after_events: Option<u64>,
+        #[serde(default)]
+        after_ms: Option<u64>,
+        #[serde(default)]
+        how: Drop,
+    },
+    /// A watch is told that its history is gone.
+    WatchExpire {
+        #[serde(default)]
+        how: Expiry,
+    },
+    /// A watch gets another error event.
+    WatchError {
+        code: u16,
+        #[serde(default)]
+        reason: String,
+    },
+    /// A watch stays open and silent.
+    WatchStall {
+        #[serde(default)]
+        ms: Option<u64>,
+    },
+    /// A watch gets the event before its start again.
+    WatchDuplicate {},
+    /// The events of a watch come late.
+    WatchDelay { ms: u64 },
+    /// A watch gets no bookmarks.
+    WatchNoBookmarks {},
+    /// The answer trickles.
+    SlowBody { bytes_per_sec: u64 },
+    /// Reads answer as of some revisions, or some time, ago.
+    StaleRead {
+        #[serde(default)]
+        revisions: Option<u64>,
+        #[serde(default)]
+        ms: Option<u64>,
+    },
+    /// Somebody else writes the object before each matching write.
+    Conflict {
+        #[serde(default)]
+        times: Option<u64>,
+    },
+    /// Each user has so many requests a second, and some more at once.
+    Throttle {
+        qps: f64,
+        #[serde(default)]
+        burst: u64,
+        #[serde(default)]
+        retry_after: Option<u64>,
+    },
+    /// Nobody is known any more some time after the rule was made.
+    Unauthorized {
+        #[serde(default)]
+        after_ms: u64,
+    },
+    /// Admission webhooks cannot be called.
+    WebhookFail {
+        #[serde(default)]
+        name: Option<String>,
+        kind: WebhookFailure,
+    },
+    /// The storage is not ready for some time after a definition has changed.
+    NotReady { ms: u64 },
+    /// A group is broken in discovery.
+    DiscoveryFail { group: String, code: u16 },
+}
+
+/// What an injected answer has for a body.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum AnswerBody {
+    /// A `Status` object.
+    #[default]
+    Status,
+    /// Plain text.
+    Text,
+    /// A page, as proxies send them.
+    Html,
+    /// Nothing.
+    Empty,
+}
+
+/// When something happens to a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Before it is carried out.
+    #[default]
+    Before,
+    /// After it was carried out.
+    After,
+    /// In the middle of the answer.
+    MidBody,
+}
+
+/// How a watch ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Drop {
+    /// As at its time-out.
+    #[default]
+    Clean,
+    /// By a reset of the connection.
+    Rst,
+    /// In the middle of a line.
+    MidLine,
+}
+
+/// How a watch is told that its history is gone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Expiry {
+    /// By an event.
+    #[default]
+    Event,
+    /// By the status of the answer.
+    Http,
+}
+
+/// How the call of a webhook fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum WebhookFailure {
+    /// No answer in time.
+    Timeout,
+    /// No connection.
+    Refused,
+    /// An internal error.
+    #[serde(rename = "500")]
+    Internal,
+}
+
+impl Action {
+    /// Tells whether the action means something to a request. A rule passes over the others without counting them.
+    pub fn is_for(&self, request: &Request<'_>) -> bool {
+        match self {
+            Self::WatchDrop { .. }
+            | Self::WatchExpire { .. }
+            | Self::WatchError { .. }
+            | Self::WatchStall { .. }
+            | Self::WatchDuplicate {}
+            | Self::WatchDelay { .. }
+            | Self::WatchNoBookmarks {} => request.verb == "watch",
+            Self::StaleRead { .. } => !request.resource.is_empty() && matches!(request.verb, "get" | "list" | "watch"),
+            Self::Conflict { .. } => !request.name.is_empty() && matches!(request.verb, "update" | "patch" | "delete"),
+            Self::WebhookFail { .. } => !request.resource.is_empty() && !matches!(request.verb, "get" | "list" | "watch"),
+            Self::DiscoveryFail { group, .. } => request.resource.is_empty() && !request.group.is_empty() && group == request.group,
+            Self::NotReady { .. } => request.defined_at.is_some(),
+            _ => true,
+        }
+    }
+}

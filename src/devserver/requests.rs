@@ -1,0 +1,139 @@
+//! The record of requests: who has asked for what, and what came of it. It keeps the newest ones, for tests and for people.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// One request.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Asked {
+    /// Its number, in the order in which requests came.
+    pub number: u64,
+    /// When it came.
+    pub at: Timestamp,
+    /// The HTTP method.
+    pub method: String,
+    /// The path, with the query.
+    pub path: String,
+    /// The verb of the API.
+    pub verb: String,
+    /// The API group; empty for the core group.
+    pub group: String,
+    /// The plural name; empty for what is about no resource.
+    pub resource: String,
+    /// The subresource; empty for none.
+    pub subresource: String,
+    /// The namespace; empty for none.
+    pub namespace: String,
+    /// The object's name; empty for collections.
+    pub name: String,
+    /// The user; empty for nobody who is known.
+    pub user: String,
+    /// The client's program.
+    pub user_agent: String,
+    /// The rule that made it go wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<u64>,
+    /// The status of the answer; none as long as there is none, and if there never was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// The milliseconds until the answer began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<i64>,
+    /// The events that a watch was told of.
+    pub events: u64,
+}
+
+/// The record.
+#[derive(Debug, Default)]
+pub struct Requests {
+    /// How many requests are kept that have ended; with none, nothing is recorded.
+    limit: usize,
+    last: u64,
+    /// Those under way: not answered yet, and open watches.
+    open: BTreeMap<u64, Asked>,
+    ended: VecDeque<Asked>,
+}
+
+impl Requests {
+    /// Returns an empty record that keeps so many requests.
+    pub fn keeping(limit: usize) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
+    /// Tells whether anything is recorded.
+    pub fn is_kept(&self) -> bool {
+        self.limit > 0
+    }
+
+    /// Notes that a request came, and returns its number.
+    pub fn begin(&mut self, asked: Asked) -> u64 {
+        self.last += 1;
+        self.open.insert(self.last, Asked { number: self.last, ..asked });
+        self.last
+    }
+
+    /// Notes that a request was answered; it goes on if it is a watch.
+    pub fn note_answer(&mut self, number: u64, status: u16, now: Timestamp) {
+        if let Some(asked) = self.open.get_mut(&number) {
+            asked.status = Some(status);
+            asked.duration_ms = Some(now.as_millisecond() - asked.at.as_millisecond());
+        }
+    }
+
+    /// Notes that a watch was told of events.
+    pub fn note_events(&mut self, number: u64, count: u64) {
+        if let Some(asked) = self.open.get_mut(&number) {
+            asked.events += count;
+        }
+    }
+
+    /// Notes that a request is over.
+    pub fn end(&mut self, number: u64) {
+        let Some(asked) = self.open.remove(&number) else { return };
+        if self.ended.len() >= self.limit {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(asked);
+    }
+
+    /// Returns the requests in the order in which they came.
+    pub fn all(&self) -> Vec<Asked> {
+        let mut all: Vec<Asked> = self.ended.iter().chain(self.open.values()).cloned().collect();
+        all.sort_by_key(|asked| asked.number);
+        all
+    }
+
+    /// Returns the open watches.
+    pub fn watchers(&self) -> impl Iterator<Item = &Asked> {
+        self.open.values().filter(|asked| asked.verb == "watch" && asked.status.is_some())
+    }
+
+    /// Forgets the requests that are over.
+    pub fn forget(&mut self) {
+        self.ended.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_requests_are_kept_in_their_order() {
+        let mut requests = Requests::keeping(2);
+        let numbers: Vec<u64> = (0..4).map(|_| requests.begin(Asked { verb: "watch".into(), ..Asked::default() })).collect();
+        requests.note_answer(numbers[0], 200, Timestamp::from_millisecond(5).unwrap());
+        for number in [numbers[3], numbers[1], numbers[2]] {
+            requests.end(number);
+        }
+        requests.note_events(numbers[0], 3);
+        let kept: Vec<u64> = requests.all().iter().map(|asked| asked.number).collect();
+        assert_eq!(kept, [1, 2, 3]);
+        assert_eq!(requests.watchers().map(|asked| (asked.events, asked.duration_ms)).collect::<Vec<_>>(), [(3, Some(5))]);
+        requests.forget();
+        assert_eq!(requests.all().len(), 1);
+    }
+}
