@@ -20,6 +20,7 @@ pub mod gate;
 pub mod given;
 pub mod hand;
 pub mod handlers;
+pub mod identity;
 pub mod ids;
 pub mod injection;
 pub mod journal;
