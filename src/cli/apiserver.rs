@@ -11,10 +11,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::devserver::access::{Authentication, MASTERS, User};
 use crate::devserver::admission::Caller;
+use crate::devserver::identity::Identity;
 use crate::devserver::journal::Journal;
 use crate::devserver::pace::Pace;
 use crate::devserver::server::Listening;
-use crate::devserver::{Api, Settings, given, ids};
+use crate::devserver::{Api, Settings, given};
 use crate::kit::{Clock, Stop, Tasks};
 use crate::object::yaml;
 use crate::telemetry::{self, Verbosity};
@@ -39,7 +40,7 @@ pub struct Options {
     /// Objects that are there from the beginning: a file, or a directory with files. May be repeated.
     #[arg(long, value_name = "FILE|DIR")]
     pub apply: Vec<PathBuf>,
-    /// A directory where objects are kept over restarts. Without it, they are gone with the process.
+    /// A directory where objects are kept over restarts, with the certificates and the token that clients have. Without it, they are gone with the process.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Let administrators control the server under `/_dev`: faults on demand, a record of requests, restarts.
@@ -108,7 +109,12 @@ pub fn run(options: &Options) -> u8 {
 async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     let objects = read(&options.crds)?.into_iter().chain(read(&options.apply)?).collect();
     let journal = options.data.as_deref().map(Journal::open).transpose().map_err(|error| chain(&error))?;
-    let token = ids::Ids::random().uid();
+    let identity = match &options.data {
+        Some(directory) => Identity::kept(directory, options.address),
+        None => Identity::new(options.address),
+    };
+    let identity = identity.map_err(|error| chain(&error))?;
+    let token = identity.token.clone();
     let administrator = User::new("kopfd-admin", &[MASTERS, "system:authenticated"]);
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
     let api = {
@@ -125,7 +131,8 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
         Api::with_journal(settings, clock, journal)
     };
     given::apply(&api, objects).await.map_err(|refused| refused.to_string())?;
-    let listening = Listening::open(SocketAddr::new(options.address, options.port)).await.map_err(|error| chain(&error))?;
+    let address = SocketAddr::new(options.address, options.port);
+    let listening = Listening::open_as(address, &identity).await.map_err(|error| chain(&error))?;
     listening.write_kubeconfig(&options.kubeconfig_out, &token).map_err(|error| chain(&error))?;
     tell(&listening, &options.kubeconfig_out);
 

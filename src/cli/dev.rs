@@ -100,7 +100,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, clock: Clock) -> Res
     let mut server = Tasks::default();
     start_server(options, &clock, objects, &mut server, &stop).await?;
     let account = Arc::new(Account::default());
-    let shared = Shared { clock: clock.clone(), scope: Scope::Cluster, account: Some(Arc::clone(&account)) };
+    let shared = Shared { clock: clock.clone(), scope: Scope::Cluster, account: Some(Arc::clone(&account)), seed: None };
     let mut files = Files::watch(&options.config);
     let mut generation = Generation::start(operators, options, &shared).await?;
     let mut signals = Signals::listen()?;

@@ -31,7 +31,7 @@ use super::reply::{self, Reply};
 use super::request::{Accept, Options, Path, Place, Query, Question, verb};
 use super::rules::Decision;
 use super::store::{Expected, Key, Limits, Raced, Resource, Store, Stored};
-use super::{controllers, discovery, handlers, rules};
+use super::{controllers, discovery, handlers, openapi, rules};
 use crate::kit::{Clock, Stop};
 
 /// How often the controllers look up when there is nothing to do.
@@ -279,20 +279,24 @@ impl Api {
             }
             let next_at = self.0.later.lock().iter().map(|(at, _)| *at).min().unwrap_or_else(|| Instant::now() + IDLE);
             tokio::select! {
-                () = tokio::time::sleep_until(next_at) => {}
+                biased;
                 () = stop.requested() => return,
                 changed = activity.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep_until(next_at) => {}
             }
         }
     }
 
-    /// Returns who asks.
+    /// Returns for whom a request is answered: who asks, or who is to be impersonated.
     ///
     /// # Errors
-    /// If there is a token that is not known.
+    /// If there is a token that is not known, or no right to impersonate.
     pub fn authenticate(&self, headers: &http::HeaderMap) -> Result<User, Failure> {
         let unknown = |_| Failure::new(401, "Unauthorized", "Unauthorized");
-        self.with(|state| self.0.authentication.user(headers, &state.issued)).map_err(unknown)
+        self.with(|state| {
+            let user = self.0.authentication.user(headers, &state.issued).map_err(unknown)?;
+            access::impersonated(&state.store, user, headers).map_err(|(user, missing)| forbidden(&user, &missing))
+        })
     }
 
     /// Answers a request, without faults and without a record.
@@ -318,6 +322,9 @@ impl Api {
         if body.len() > super::request::MAX_BODY {
             let text = format!("Request entity too large: limit is {}", super::request::MAX_BODY);
             return reply::refuse(Failure::new(413, "RequestEntityTooLarge", text));
+        }
+        if openapi::is_version_two(&text, &headers) {
+            return reply::message(openapi::VERSION_TWO, openapi::VERSION_TWO_MEDIA);
         }
         let accept = match Accept::negotiate(&headers) {
             Ok(accept) => accept,

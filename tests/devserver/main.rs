@@ -176,6 +176,24 @@ async fn requests_are_answered_as_real_servers_answer_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_kubectl_applied_on_its_side_is_noted_when_it_applies_on_the_servers() {
+    let world = World::new();
+    let path = "/api/v1/namespaces/default/configmaps/moved";
+    let note = "kubectl.kubernetes.io/last-applied-configuration";
+    let body = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "moved"}, "data": {"a": value}});
+    let mut first = body("1");
+    first["metadata"]["annotations"] = json!({note: "{}\n"});
+    world.send("POST /api/v1/namespaces/default/configmaps", "application/json", first).await;
+    let apply = |manager: &str| format!("PATCH {path}?fieldManager={manager}&force=true");
+    let other = world.send(&apply("other"), "application/apply-patch+yaml", body("2")).await;
+    assert_eq!(other.value["metadata"]["annotations"][note], "{}\n");
+    let applied = world.send(&apply("kubectl"), "application/apply-patch+yaml", body("3")).await;
+    let text = applied.value["metadata"]["annotations"][note].as_str().unwrap();
+    let noted: Value = serde_json::from_str(text).unwrap();
+    assert_eq!((&noted["data"], text.ends_with('\n')), (&json!({"a": "3"}), true));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_tells_of_what_comes_changes_and_goes() {
     let world = World::new();
     let path = "/api/v1/namespaces/default/configmaps";
