@@ -17,6 +17,7 @@ mod check;
 mod dev;
 mod diagnostics;
 mod run;
+mod test;
 
 /// The work is done.
 pub const DONE: u8 = 0;
@@ -45,6 +46,8 @@ enum Command {
     Run(run::Options),
     /// Try operators on the embedded API server, with an account of what they do.
     Dev(dev::Options),
+    /// Run scenarios: files that say what happens to an operator, and what is expected of it.
+    Test(test::Options),
     /// Check manifests and their scripts, and tell all mistakes at once.
     Check(check::Options),
     /// Run the embedded API server alone, for kubectl and others to try things on.
@@ -58,10 +61,16 @@ pub fn main() -> ExitCode {
         None => run::run(&cli.run),
         Some(Command::Run(options)) => run::run(&options),
         Some(Command::Dev(options)) => dev::run(&options),
+        Some(Command::Test(options)) => test::run(&options),
         Some(Command::Check(options)) => check::run(&options),
         Some(Command::Apiserver(options)) => apiserver::run(&options),
     };
     ExitCode::from(code)
+}
+
+/// Returns a number with its noun.
+fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Tells a problem of the command itself.

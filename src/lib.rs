@@ -9,5 +9,6 @@ pub mod manifest;
 pub mod object;
 pub mod persistence;
 pub mod reactor;
+pub mod scenario;
 pub mod script;
 pub mod telemetry;

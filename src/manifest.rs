@@ -12,15 +12,11 @@ mod draft;
 mod filters;
 mod handlers;
 mod neighbours;
-mod reader;
 mod reconcile;
 mod scripts;
 mod selectors;
 mod settings_reader;
-mod source;
 mod storages;
-mod suggest;
-mod tree;
 mod values;
 mod webhooks;
 
@@ -28,7 +24,11 @@ pub mod admission;
 pub mod diagnostic;
 pub mod load;
 pub mod operator;
+pub mod reader;
 pub mod settings;
+pub mod source;
+pub mod suggest;
+pub mod tree;
 
 pub use diagnostic::{Diagnostic, Severity, Snippet};
 pub use load::{Loaded, load, read};

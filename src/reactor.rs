@@ -18,7 +18,7 @@ pub mod throttle;
 pub mod worker;
 pub mod world;
 
-pub use account::Account;
+pub use account::{Account, Follower, Happening};
 pub use cycle::Served;
 pub use engine::Engine;
 pub use error::Error;

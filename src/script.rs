@@ -52,7 +52,7 @@ mod verdict;
 mod view;
 
 pub use api::{Api, ApiError};
-pub use call::{Arguments, Call, Evaluation, Returned, Subhandling};
+pub use call::{Arguments, Attempted, Call, Evaluation, Returned, Subhandling};
 pub use check::{Problem, Severity, check};
 pub use declaration::{Allow, Binding, BindingKind, Code, Declaration, Expression, Limits};
 pub use host::{Host, Installed, Options, Threads};

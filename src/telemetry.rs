@@ -9,9 +9,11 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+pub use tracing::subscriber::DefaultGuard;
+
 use crate::kit::Clock;
 
-pub use line::Format;
+pub use line::{Format, Line};
 pub use reference::{ObjectReference, object_span};
 
 /// The target of all lines about objects.
@@ -62,4 +64,10 @@ pub fn start(options: Options, clock: Clock) {
     let kube = if options.verbosity == Verbosity::Debug { LevelFilter::DEBUG } else { LevelFilter::OFF };
     let targets = Targets::new().with_default(others).with_target("kopfd", own).with_target("kube_client", kube);
     let _ = tracing_subscriber::registry().with(layer::Lines::new(options, clock).with_filter(targets)).try_init();
+}
+
+/// Hands what is told on the current thread to somebody, from the given level up, until the guard is dropped.
+pub fn listen(level: Level, clock: Clock, hear: impl Fn(Line) + Send + Sync + 'static) -> DefaultGuard {
+    let targets = Targets::new().with_default(LevelFilter::OFF).with_target("kopfd", level);
+    tracing_subscriber::registry().with(layer::Hearing::new(hear, clock).with_filter(targets)).set_default()
 }

@@ -13,6 +13,7 @@ use crate::devserver::access::{Authentication, MASTERS, User};
 use crate::devserver::admission::Caller;
 use crate::devserver::identity::Identity;
 use crate::devserver::journal::Journal;
+use crate::devserver::pace::Pace;
 use crate::devserver::server::Listening;
 use crate::devserver::{Api, Settings, given};
 use crate::kit::{Clock, Stop, Tasks};
@@ -45,6 +46,9 @@ pub struct Options {
     /// Let administrators control the server under `/_dev`: faults on demand, a record of requests, restarts.
     #[arg(long)]
     pub control: bool,
+    /// Take as long as real servers do: to serve new definitions, collect garbage, and empty namespaces.
+    #[arg(long)]
+    pub realistic: bool,
     #[command(flatten)]
     pub webhooks: Webhooks,
 }
@@ -115,8 +119,15 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
     let api = {
         let requests = if options.control { RECORD } else { 0 };
-        let settings =
-            Settings { authentication, requests, has_control: options.control, webhooks: options.webhooks.caller(), ..Settings::default() };
+        let pace = if options.realistic { Pace::realistic() } else { Pace::default() };
+        let settings = Settings {
+            pace,
+            authentication,
+            requests,
+            has_control: options.control,
+            webhooks: options.webhooks.caller(),
+            ..Settings::default()
+        };
         Api::with_journal(settings, clock, journal)
     };
     given::apply(&api, objects).await.map_err(|refused| refused.to_string())?;

@@ -167,7 +167,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock:
     let ultimate = operators.iter().filter_map(|operator| operator.settings.process.ultimate_exiting_timeout).reduce(f64::max);
     let mut watchdog = Tasks::default();
     watchdog.spawn("signals", obey_signals(stop.clone(), ultimate));
-    let shared = Shared { clock, scope, account: None };
+    let shared = Shared { clock, scope, account: None, seed: None };
     let mut tasks: Tasks<Result<(), ServeError>> = Tasks::default();
     let mut is_failed = false;
     for operator in operators {

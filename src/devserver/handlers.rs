@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use super::api::{Api, Call};
 use super::failure::{Cause, Failure};
+use super::pace::Progress;
 use super::registry::{Registry, Served};
 use super::reply::Reply;
 use super::request::{self, Body};
 use super::store::{Key, Stored};
-use super::{conversion, deleting, json, patching, protobuf, reading, reviews, view, watch, writing};
+use super::{conversion, deleting, injection, json, patching, protobuf, reading, reviews, view, watch, writing};
 use crate::object::yaml;
 
 /// Answers a request for objects.
@@ -21,6 +22,11 @@ pub async fn answer(api: &Api, call: Call) -> Result<Reply, Failure> {
     let Some(served) = registry.find(&place.group, &place.version, &place.plural).cloned() else {
         return not_served(&registry, &call);
     };
+    match api.pace().progress(served.came_at, call.now) {
+        Progress::Ready => {}
+        Progress::Unserved => return not_served(&registry, &call),
+        Progress::Unready => return Err(injection::not_ready()),
+    }
     let mut answer = dispatch(api, &served, &call).await?;
     answer.warnings.extend(served.deprecation.clone());
     if call.method != Method::GET {

@@ -15,6 +15,11 @@ pub struct Crowd {
 }
 
 impl Crowd {
+    /// Returns a crowd whose tasks are cancelled with a stop of somebody else's, too.
+    pub fn under(stop: &Stop) -> Self {
+        Self { tracker: TaskTracker::default(), abandoned: stop.child() }
+    }
+
     /// Spawns a task on the current runtime.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let abandoned = self.abandoned.clone();

@@ -1,8 +1,5 @@
 //! Filters: labels, annotations, the field and its values, and expressions.
 
-use std::sync::Arc;
-
-use regex::Regex;
 use serde_json::Value;
 
 use crate::handling::{Filters, Matcher, Predicate};
@@ -242,23 +239,7 @@ impl Draft<'_> {
                 let values = values.filter(|_| is_list)?;
                 Some(if key == "in" { Matcher::In(values) } else { Matcher::NotIn(values) })
             }
-            "matches" => {
-                let text = &reader.text(item)?.value;
-                match Regex::new(text) {
-                    Ok(regex) => Some(Matcher::Matches(Arc::new(regex))),
-                    Err(error) => {
-                        let words = error.to_string();
-                        let reason = words.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-                        let hint = if reason.contains("not supported") {
-                            "expressions take linear time, so that there is neither look-around nor a back-reference"
-                        } else {
-                            "a sign that is meant as it is takes a backslash before it; in single quotes YAML leaves it alone"
-                        };
-                        reader.error_with(item, format!("bad regular expression: {reason}"), hint);
-                        None
-                    }
-                }
-            }
+            "matches" => reader.regex(item).map(Matcher::Matches),
             _ => match &item.node.kind {
                 Kind::Text(text) if !text.value.trim().is_empty() => Some(Matcher::When(self.expression(text, asking, true, false))),
                 _ => {

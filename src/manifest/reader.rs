@@ -2,6 +2,9 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::sync::Arc;
+
+use regex::Regex;
 
 use super::diagnostic::{Diagnostic, Severity};
 use super::source::Source;
@@ -179,7 +182,7 @@ impl Reader {
         special: impl Fn(&str) -> Option<(String, String)>,
     ) -> Option<Fields<'a>> {
         let Kind::Map(entries) = &item.node.kind else {
-            let place = if item.path.is_empty() { "a manifest".to_owned() } else { format!("`{}`", item.name()) };
+            let place = if item.path.is_empty() { noun.to_owned() } else { format!("`{}`", item.name()) };
             let message = format!("{place} must be a mapping, not {}", item.node.noun());
             let hint = match &item.node.kind {
                 Kind::List(_) => "write its keys directly, without `- ` and `[…]`",
@@ -377,6 +380,25 @@ impl Reader {
             self.error_with(item, format!("`{}` must be a size", item.name()), "write bytes as a number, or such as `64Mi`");
         }
         size
+    }
+
+    /// Returns a regular expression.
+    pub fn regex(&self, item: &Item<'_>) -> Option<Arc<Regex>> {
+        let text = &self.text(item)?.value;
+        match Regex::new(text) {
+            Ok(regex) => Some(Arc::new(regex)),
+            Err(error) => {
+                let words = error.to_string();
+                let reason = words.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                let hint = if reason.contains("not supported") {
+                    "expressions take linear time, so that there is neither look-around nor a back-reference"
+                } else {
+                    "a sign that is meant as it is takes a backslash before it; in single quotes YAML leaves it alone"
+                };
+                self.error_with(item, format!("bad regular expression: {reason}"), hint);
+                None
+            }
+        }
     }
 
     /// Returns one of these words.

@@ -1,5 +1,6 @@
 //! An account of what an operator does, for people who follow it step by step, and the knowledge of when it has nothing left to do.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -7,7 +8,9 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use tracing::info;
 
+use crate::handling::{Handler, Outcome, Reason};
 use crate::object::{Body, Patch, Sighting, path};
+use crate::script::Returned;
 
 /// How long nothing may happen before everything counts as settled: events of own patches are on their way.
 const CALM: Duration = Duration::from_millis(300);
@@ -15,9 +18,67 @@ const CALM: Duration = Duration::from_millis(300);
 /// The longest value that is shown in full.
 const SHOWN: usize = 80;
 
+/// Something that an operator meets or does, for those who keep an account of their own.
+pub enum Happening<'a> {
+    /// An object is taken up.
+    Sighted {
+        /// The object.
+        body: &'a Body,
+        /// How it came.
+        sighting: Sighting,
+    },
+    /// A handler is called.
+    Called {
+        /// The object, as the handler sees it.
+        body: &'a Body,
+        /// The handler.
+        handler: &'a Handler,
+        /// Why; none for handlers of raw events.
+        reason: Option<Reason>,
+        /// The attempts made before.
+        retry: u64,
+    },
+    /// A call has come back.
+    Returned {
+        /// The object.
+        body: &'a Body,
+        /// The handler.
+        handler: &'a Handler,
+        /// Why; none for handlers of raw events.
+        reason: Option<Reason>,
+        /// The attempts made before.
+        retry: u64,
+        /// What it has brought.
+        returned: &'a Returned,
+    },
+    /// It is known what an attempt means, also one that was not made because a limit is reached.
+    Concluded {
+        /// The object.
+        body: &'a Body,
+        /// The handler.
+        handler: &'a Handler,
+        /// The attempts made before.
+        retry: u64,
+        /// What it means.
+        outcome: &'a Outcome,
+    },
+}
+
+/// Somebody who keeps an account of an operator.
+pub trait Follower: Send + Sync {
+    /// Hears of something at the moment it happens.
+    fn happened(&self, happening: Happening<'_>);
+}
+
 /// What is known of the operators that are followed.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Account {
+    /// Who tells it; the log if nobody else does.
+    follower: Option<Arc<dyn Follower>>,
+    /// Observers that have begun to watch.
+    observers: AtomicUsize,
+    /// Looks at the kinds of the cluster that are to come.
+    looks: AtomicUsize,
     /// Objects that have a worker.
     workers: AtomicUsize,
     /// Watches that have not listed everything yet.
@@ -27,7 +88,52 @@ pub struct Account {
     changed: Notify,
 }
 
+impl std::fmt::Debug for Account {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { observers, looks, workers, unlisted, failures, .. } = self;
+        let mut all = formatter.debug_struct("Account");
+        all.field("observers", observers).field("looks", looks).field("workers", workers).field("unlisted", unlisted);
+        all.field("failures", failures).finish_non_exhaustive()
+    }
+}
+
 impl Account {
+    /// Returns an account that somebody else tells, instead of the log.
+    pub fn told_by(follower: Arc<dyn Follower>) -> Self {
+        Self { follower: Some(follower), ..Self::default() }
+    }
+
+    /// Returns who tells it, if it is not the log.
+    pub fn follower(&self) -> Option<&Arc<dyn Follower>> {
+        self.follower.as_ref()
+    }
+
+    /// Notes that an operator knows the kinds of the cluster, and has begun to watch them.
+    pub fn observer_began(&self) {
+        self.observers.fetch_add(1, Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+
+    /// Notes how many looks at the kinds of the cluster an operator has before it, that had another number of them. Returns the new number.
+    pub fn looks(&self, before: usize, now: usize) -> usize {
+        if before != now {
+            self.looks.fetch_add(now, Ordering::SeqCst);
+            self.looks.fetch_sub(before, Ordering::SeqCst);
+            self.changed.notify_waiters();
+        }
+        now
+    }
+
+    /// Tells whether so many operators watch, and have listed everything once.
+    pub fn is_ready(&self, operators: usize) -> bool {
+        self.observers.load(Ordering::SeqCst) >= operators && self.unlisted.load(Ordering::SeqCst) == 0
+    }
+
+    /// Waits until something has changed in what is to be done.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
     /// Notes that an object has got a worker.
     pub fn worker_began(&self) {
         self.workers.fetch_add(1, Ordering::SeqCst);
@@ -76,8 +182,9 @@ impl Account {
         }
     }
 
-    fn is_calm(&self) -> bool {
-        self.workers.load(Ordering::SeqCst) == 0 && self.unlisted.load(Ordering::SeqCst) == 0
+    /// Tells whether nothing is being done or waited for at this moment.
+    pub fn is_calm(&self) -> bool {
+        [&self.workers, &self.unlisted, &self.looks].iter().all(|count| count.load(Ordering::SeqCst) == 0)
     }
 }
 
@@ -148,7 +255,8 @@ fn difference(body: &Body, keys: &[String], new: &Value) -> Option<String> {
     }
 }
 
-fn shown(value: &Value) -> String {
+/// Returns a value in one line, cut if it is long.
+pub fn shown(value: &Value) -> String {
     let text = value.to_string();
     if text.chars().count() <= SHOWN { text } else { format!("{}…", text.chars().take(SHOWN).collect::<String>()) }
 }

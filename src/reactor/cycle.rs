@@ -135,7 +135,7 @@ impl<W: World> Cycle<'_, W> {
         if self.served.has(|handler| handler.on == On::Index) {
             self.world.index(&self.arguments(None)).await?;
         }
-        let mut patch = Patch { transforms: std::mem::take(&mut self.remaining), ..Patch::default() };
+        let mut patch = Patch { transforms: self.still_needed().await, ..Patch::default() };
         let was_empty = patch.is_empty();
         let changing = self.served.has(|handler| handler.on.is_changing());
         let change = self.change(changing || self.served.has(|handler| handler.on.is_spawning()))?;
@@ -165,6 +165,24 @@ impl<W: World> Cycle<'_, W> {
             patch.transforms.push(Transform::RemoveFinalizer(self.served.storages.finalizer.clone()));
         }
         Ok(Handled { patch, delays, is_matched: cause.is_some() })
+    }
+
+    /// Takes the functions that are left from an earlier cycle, unless they would change nothing: their request may have been done, and
+    /// its answer lost. Then no patch would follow, no event after it, and the object would wait for its next change unhandled.
+    async fn still_needed(&mut self) -> Vec<Transform> {
+        let remaining = std::mem::take(&mut self.remaining);
+        if remaining.is_empty() {
+            return remaining;
+        }
+        let mut changed = (*self.body).clone();
+        for transform in &remaining {
+            match transform.apply(changed).await {
+                Ok(applied) => changed = applied,
+                // It is told when the patch is made.
+                Err(_) => return remaining,
+            }
+        }
+        if changed == *self.body { Vec::new() } else { remaining }
     }
 
     fn change(&self, is_needed: bool) -> Result<Change, Error> {
@@ -279,7 +297,7 @@ impl<W: World> Cycle<'_, W> {
             return Ok(false);
         }
         let now = self.world.clock().now();
-        let records = Arc::new(Stored { storage: Arc::new(self.served.storages.progress.clone()), body: self.body.clone(), now });
+        let records = Arc::new(Stored { storages: Arc::clone(&self.served.storages), body: self.body.clone(), now });
         // One function may stand here several times, for several reasons: only those that are selected are called once.
         let handlers: Vec<&Handler> = self.served.all().filter(|handler| handler.on.is_changing()).collect();
         let lifecycle = self.served.lifecycle;
@@ -340,7 +358,7 @@ impl<W: World> Cycle<'_, W> {
                 (outcome, telling)
             };
             self.world.tell(telling);
-            self.world.concluded(handler, &outcome);
+            self.world.concluded(&self.body, handler, record.retries, &outcome);
             outcomes.push((handler.id.clone(), outcome));
         }
         Ok(outcomes)

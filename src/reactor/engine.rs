@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use rand::RngExt as _;
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
 use tracing::{debug, error, info, warn};
 
 use crate::cluster::{self, Applied, Client};
@@ -14,7 +16,7 @@ use crate::kit::Clock;
 use crate::object::{Body, Patch, Resource, Sighting};
 use crate::script::{Arguments, Call, Evaluation, Host, Installed, Returned};
 
-use super::account::{self, Account};
+use super::account::{self, Account, Happening};
 use super::error::Error;
 use super::world::World;
 
@@ -25,6 +27,8 @@ pub struct Engine {
     client: Client,
     clock: Clock,
     account: Option<Arc<Account>>,
+    /// A source of chance that repeats itself, in simulations.
+    chance: Option<Mutex<StdRng>>,
     /// What begins the names of the operator's own annotations.
     prefix: String,
 }
@@ -32,18 +36,33 @@ pub struct Engine {
 impl Engine {
     /// Returns the world of an operator whose scripts are installed.
     pub fn new(host: Host, scripts: Installed, client: Client, clock: Clock) -> Self {
-        Self { host, scripts, client, clock, account: None, prefix: String::new() }
+        Self { host, scripts, client, clock, account: None, chance: None, prefix: String::new() }
     }
 
     /// Returns the world with an account of what happens in it; annotations with the prefix are the operator's own.
     pub fn with_account(self, account: Option<Arc<Account>>, prefix: &str) -> Self {
         Self { account, prefix: format!("{prefix}/"), ..self }
     }
+
+    /// Returns the world with a chance that depends on the seed alone, if there is one.
+    pub fn with_seed(self, seed: Option<u64>) -> Self {
+        Self { chance: seed.map(|seed| Mutex::new(StdRng::seed_from_u64(seed))), ..self }
+    }
 }
 
 impl World for Engine {
-    fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
-        self.host.call(&self.scripts, call).boxed()
+    fn call<'a>(&'a self, handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
+        let Some(follower) = self.account.as_ref().and_then(|account| account.follower()) else {
+            return self.host.call(&self.scripts, call).boxed();
+        };
+        async move {
+            let (body, reason, retry) = (call.arguments.body.clone(), call.arguments.reason, call.retry);
+            follower.happened(Happening::Called { body: &body, handler, reason, retry });
+            let returned = self.host.call(&self.scripts, call).await;
+            follower.happened(Happening::Returned { body: &body, handler, reason, retry, returned: &returned });
+            returned
+        }
+        .boxed()
     }
 
     fn evaluate<'a>(&'a self, arguments: &'a Arguments, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
@@ -51,7 +70,7 @@ impl World for Engine {
     }
 
     fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>> {
-        if self.account.is_some() {
+        if self.account.as_ref().is_some_and(|account| account.follower().is_none()) {
             account::tell_patch(body, patch, &self.prefix);
         }
         async move { Ok(cluster::apply::apply(&self.client, resource, body, patch).await?) }.boxed()
@@ -80,18 +99,27 @@ impl World for Engine {
     }
 
     fn chance(&self, bound: usize) -> usize {
-        rand::rng().random_range(0..bound)
-    }
-
-    fn taken_up(&self, sighting: Sighting, body: &Body, _consistency_in: Option<f64>) {
-        if self.account.is_some() {
-            account::tell_sighting(sighting, body);
+        match &self.chance {
+            Some(chance) => chance.lock().random_range(0..bound),
+            None => rand::rng().random_range(0..bound),
         }
     }
 
-    fn concluded(&self, _handler: &Handler, outcome: &Outcome) {
-        if let Some(account) = self.account.as_ref().filter(|_| outcome.is_final && outcome.error.is_some()) {
+    fn taken_up(&self, sighting: Sighting, body: &Body, _consistency_in: Option<f64>) {
+        let Some(account) = &self.account else { return };
+        match account.follower() {
+            Some(follower) => follower.happened(Happening::Sighted { body, sighting }),
+            None => account::tell_sighting(sighting, body),
+        }
+    }
+
+    fn concluded(&self, body: &Body, handler: &Handler, retry: u64, outcome: &Outcome) {
+        let Some(account) = &self.account else { return };
+        if outcome.is_final && outcome.error.is_some() {
             account.failed();
+        }
+        if let Some(follower) = account.follower() {
+            follower.happened(Happening::Concluded { body, handler, retry, outcome });
         }
     }
 

@@ -83,6 +83,19 @@ pub struct Observer<W: World> {
     watches: BTreeMap<(Arc<Resource>, Option<String>), Stop>,
     tasks: Tasks<()>,
     looks: BTreeMap<Instant, BTreeSet<Option<String>>>,
+    /// Cancels the workers of all kinds if the observer is dropped before its end.
+    lives: Stop,
+    /// The looks that the account knows of.
+    looks_told: usize,
+}
+
+impl<W: World> Drop for Observer<W> {
+    fn drop(&mut self) {
+        self.lives.request("the observer is gone");
+        if let Some(account) = &self.declared.account {
+            account.looks(self.looks_told, 0);
+        }
+    }
 }
 
 /// Something that was observed.
@@ -114,6 +127,8 @@ impl<W: World + 'static> Observer<W> {
             watches: BTreeMap::new(),
             tasks: Tasks::default(),
             looks: BTreeMap::new(),
+            lives: Stop::new(),
+            looks_told: 0,
         }
     }
 
@@ -132,6 +147,9 @@ impl<W: World + 'static> Observer<W> {
         self.revise(None, scan);
         let observations = self.start_observing(&stop);
         self.reconcile(&stop);
+        if let Some(account) = &self.declared.account {
+            account.observer_began();
+        }
         self.observe(observations, &stop).await;
         self.finish().await;
         Ok(())
@@ -148,6 +166,9 @@ impl<W: World + 'static> Observer<W> {
                 () = until(next_look) => self.look().await,
             }
             self.reconcile(stop);
+            if let Some(account) = &self.declared.account {
+                self.looks_told = account.looks(self.looks_told, self.looks.len());
+            }
         }
     }
 
@@ -288,7 +309,9 @@ impl<W: World + 'static> Observer<W> {
             Served::new(Arc::clone(resource), &handlers, Arc::clone(&declared.storages), declared.lifecycle, declared.default_backoff)
                 .with_sub_defaults(declared.sub_defaults.clone());
         let (world, pace) = (Arc::clone(&self.world), Arc::clone(&declared.pace));
-        Kind::new(world, Arc::new(served), pace, declared.worker_limit, Arc::clone(&declared.name)).with_account(declared.account.clone())
+        Kind::new(world, Arc::new(served), pace, declared.worker_limit, Arc::clone(&declared.name))
+            .with_account(declared.account.clone())
+            .with_lives(&self.lives)
     }
 
     fn wanted(&self) -> BTreeSet<(Arc<Resource>, Option<String>)> {

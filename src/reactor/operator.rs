@@ -7,7 +7,8 @@ use crate::cluster::{self, Calls, Client, Kinds};
 use crate::handling::{Handler, Policy};
 use crate::kit::{Clock, Stop};
 use crate::manifest::{Operator, settings};
-use crate::script::{Host, Problem, Program, host};
+use crate::script::host::{self, Threads};
+use crate::script::{Host, Problem, Program};
 
 use super::account::Account;
 use super::engine::Engine;
@@ -24,6 +25,8 @@ pub struct Shared {
     pub scope: Scope,
     /// Where it is noted what happens, if anybody follows it.
     pub account: Option<Arc<Account>>,
+    /// What chance begins with, in simulations. There, scripts run on the current thread, which must be running a `LocalSet`.
+    pub seed: Option<u64>,
 }
 
 /// Why an operator cannot go on.
@@ -55,11 +58,14 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
     let Operator { name, handlers, declaration, settings, defaults, .. } = operator;
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
     let program = Program::load(declaration).map_err(failed)?;
-    let options = host::Options { clock: shared.clock.clone(), api: Some(Arc::new(api)), ..host::Options::default() };
+    let usual = host::Options::default();
+    let threads = shared.seed.map_or(usual.threads, |_| Threads::Current);
+    let options = host::Options { clock: shared.clock.clone(), api: Some(Arc::new(api)), seed: shared.seed, threads, ..usual };
     let host = Host::start(options).map_err(ServeError::Threads)?;
     let scripts = host.install(Arc::new(program)).await.map_err(failed)?;
     let prefix = settings.persistence.storages.prefix();
-    let world = Arc::new(Engine::new(host, scripts, client.clone(), shared.clock).with_account(shared.account.clone(), prefix));
+    let world = Engine::new(host, scripts, client.clone(), shared.clock).with_account(shared.account.clone(), prefix);
+    let world = Arc::new(world.with_seed(shared.seed));
     let declared = Declared { sub_defaults: defaults, account: shared.account, ..declare(&name, handlers, &settings, shared.scope) };
     Observer::new(declared, world, client, kinds).run(stop).await.map_err(ServeError::Discovery)
 }

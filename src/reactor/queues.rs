@@ -67,7 +67,11 @@ impl Queues {
 
     /// Marks the end of all queues.
     pub fn close(&self) {
-        self.mailboxes.lock().values().for_each(|mailbox| mailbox.close());
+        let mailboxes = self.mailboxes.lock();
+        // In an order that repeats itself: simulations depend on it.
+        let mut sorted: Vec<_> = mailboxes.iter().collect();
+        sorted.sort_by_key(|(uid, _)| Arc::clone(uid));
+        sorted.into_iter().for_each(|(_, mailbox)| mailbox.close());
     }
 
     /// Waits until one more worker may run.

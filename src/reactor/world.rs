@@ -50,7 +50,7 @@ pub trait World: Send + Sync {
     fn taken_up(&self, _sighting: Sighting, _body: &Body, _consistency_in: Option<f64>) {}
 
     /// Notes what an attempt of a handler has come to.
-    fn concluded(&self, _handler: &Handler, _outcome: &Outcome) {}
+    fn concluded(&self, _body: &Body, _handler: &Handler, _retry: u64, _outcome: &Outcome) {}
 
     /// Notes the seconds until the next attempts, as a cycle has left them, for those who follow the engine step by step.
     fn waits(&self, _delays: &[f64]) {}

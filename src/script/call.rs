@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::handling::{Candidate, Change, Handler, Lifecycle, Policy, Predicate, Reason, Record, Records, Telling, Verdict};
+use crate::handling::{Candidate, Change, Handler, Lifecycle, Outcome, Policy, Predicate, Reason, Record, Records, Telling, Verdict};
 use crate::kit::Stop;
 use crate::object::{Body, Patch, Resource, Sighting};
 
@@ -80,8 +80,21 @@ pub struct Returned {
     pub subrefs: Vec<String>,
     /// What was told of the sub-handlers, in order; already logged by the host within the call's span.
     pub tellings: Vec<Telling>,
+    /// The attempts of sub-handlers, in order.
+    pub attempts: Vec<Attempted>,
     /// Whether the call was ended from outside: the cycle is to be given up, not concluded.
     pub is_cancelled: bool,
+}
+
+/// One attempt of a sub-handler.
+#[derive(Debug, Clone)]
+pub struct Attempted {
+    /// The id.
+    pub id: String,
+    /// The attempts made before.
+    pub retry: u64,
+    /// What it has come to.
+    pub outcome: Outcome,
 }
 
 /// An expression to be evaluated for one object.

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::arguments::{Attempt, Offer};
 use super::budget::Budget;
-use super::call::{Arguments, Subhandling};
+use super::call::{Arguments, Attempted, Subhandling};
 use super::context::{Context, Mode};
 use super::function::{Closure, Ended, Function};
 use super::logger;
@@ -50,6 +50,8 @@ pub struct Notes {
     pub subrefs: Vec<String>,
     /// What was told.
     pub tellings: Vec<Telling>,
+    /// The attempts that were made, in order.
+    pub attempts: Vec<Attempted>,
 }
 
 /// The code of a handler, or of a sub-handler.

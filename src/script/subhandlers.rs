@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::arguments::{self, Offer};
 use super::budget::Ending;
-use super::call::Arguments;
+use super::call::{Arguments, Attempted};
 use super::context::{Context, Mode};
 use super::convert;
 use super::declaration::BindingKind;
@@ -192,7 +192,7 @@ impl Running {
         let subhandling = self.stage.subhandling.as_ref().expect("there is no registry without it");
         let clock = &self.stage.scripts.environment.clock;
         let selected = self.select()?;
-        let chance = &mut |count: usize| rand::random_range(0..count.max(1));
+        let chance = &mut |count: usize| self.stage.scripts.environment.chance.between(0, count.max(1) as i64 - 1) as usize;
         let pass =
             Pass::begin(&self.handlers, &selected, &*subhandling.records, subhandling.purpose, subhandling.lifecycle, clock.now(), chance);
         let pass = pass.map_err(|broken| Failure::host("records", broken.to_string()))?;
@@ -232,6 +232,8 @@ impl Running {
         let (mut outcome, telling) = attempt::judge(handler, record, verdict, clock.now(), subhandling.default_backoff);
         outcome.subrefs = subrefs;
         self.stage.tell(telling);
+        let attempted = Attempted { id: handler.id.clone(), retry: record.retries, outcome: outcome.clone() };
+        self.stage.notes.borrow_mut().attempts.push(attempted);
         Ok(outcome)
     }
 

@@ -231,11 +231,11 @@ impl Thread {
             },
         };
         let is_cancelled = budget.ending() == Some(Ending::Cancelled);
-        let Notes { records, mut subrefs, tellings } = stage.notes.take();
+        let Notes { records, mut subrefs, tellings, attempts } = stage.notes.take();
         subrefs.sort();
         subrefs.dedup();
         let patch = stage.patch.take();
-        Returned { verdict, patch, records, subrefs, tellings, is_cancelled }
+        Returned { verdict, patch, records, subrefs, tellings, attempts, is_cancelled }
     }
 
     async fn evaluate(self: Rc<Self>, job: EvaluateJob) {
@@ -287,6 +287,7 @@ impl Returned {
     /// Returns what a call comes to that could not be made.
     pub(super) fn without_call(patch: crate::object::Patch, text: impl Into<String>) -> Self {
         let verdict: Verdict = verdict::failed(text, None);
-        Self { verdict, patch, records: BTreeMap::default(), subrefs: Vec::new(), tellings: Vec::new(), is_cancelled: false }
+        let (records, subrefs) = (BTreeMap::default(), Vec::new());
+        Self { verdict, patch, records, subrefs, tellings: Vec::new(), attempts: Vec::new(), is_cancelled: false }
     }
 }

@@ -29,33 +29,65 @@ impl Lines {
     }
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
+/// Hands each event over as a line.
+pub struct Hearing<F> {
+    hear: F,
+    clock: Clock,
+}
+
+impl<F: Fn(Line)> Hearing<F> {
+    /// Returns the layer.
+    pub fn new(hear: F, clock: Clock) -> Self {
+        Self { hear, clock }
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>, F: Fn(Line) + 'static> Layer<S> for Hearing<F> {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        if attributes.metadata().target() != OBJECTS {
-            return;
-        }
-        let mut reference = ObjectReference::default();
-        attributes.record(&mut reference);
-        if let Some(span) = context.span(id) {
-            span.extensions_mut().insert(reference);
-        }
+        note_object(attributes, id, &context);
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut message = Message::default();
-        event.record(&mut message);
-        let object = context.event_scope(event).and_then(|scope| {
-            let mut spans = scope.filter_map(|span| span.extensions().get::<ObjectReference>().cloned());
-            spans.next()
-        });
-        let line = Line {
-            at: self.clock.now(),
-            level: *event.metadata().level(),
-            logger: event.metadata().target().replace("::", "."),
-            message: message.text,
-            fields: message.fields,
-            object,
-        };
+        (self.hear)(line_of(event, &context, &self.clock));
+    }
+}
+
+/// Keeps the object that a span is about with the span.
+fn note_object<S: Subscriber + for<'a> LookupSpan<'a>>(attributes: &Attributes<'_>, id: &Id, context: &Context<'_, S>) {
+    if attributes.metadata().target() != OBJECTS {
+        return;
+    }
+    let mut reference = ObjectReference::default();
+    attributes.record(&mut reference);
+    if let Some(span) = context.span(id) {
+        span.extensions_mut().insert(reference);
+    }
+}
+
+fn line_of<S: Subscriber + for<'a> LookupSpan<'a>>(event: &Event<'_>, context: &Context<'_, S>, clock: &Clock) -> Line {
+    let mut message = Message::default();
+    event.record(&mut message);
+    let object = context.event_scope(event).and_then(|scope| {
+        let mut spans = scope.filter_map(|span| span.extensions().get::<ObjectReference>().cloned());
+        spans.next()
+    });
+    Line {
+        at: clock.now(),
+        level: *event.metadata().level(),
+        logger: event.metadata().target().replace("::", "."),
+        message: message.text,
+        fields: message.fields,
+        object,
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        note_object(attributes, id, &context);
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let line = line_of(event, &context, &self.clock);
         let has_prefix = self.options.prefix.unwrap_or(self.options.format != Format::Json);
         let mut printed = line.print(self.options.format, &self.options.reference_key, has_prefix);
         printed.push('\n');

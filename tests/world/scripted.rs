@@ -98,8 +98,15 @@ impl ScriptedWorld {
         }
         patch.transforms.extend(step["fns"].as_array().into_iter().flatten().map(transform));
         let verdict = verdict(&step);
-        let mut returned =
-            Returned { verdict, patch, records: BTreeMap::new(), subrefs: Vec::new(), tellings: Vec::new(), is_cancelled: false };
+        let mut returned = Returned {
+            verdict,
+            patch,
+            records: BTreeMap::new(),
+            subrefs: Vec::new(),
+            tellings: Vec::new(),
+            attempts: Vec::new(),
+            is_cancelled: false,
+        };
         if let (Verdict::Returned(_), Some(subhandling)) = (&returned.verdict, call.subhandling.clone())
             && let Some(delay) = self.run_subs(handler, &call, &subhandling, &mut returned).await
         {

@@ -1,0 +1,60 @@
+//! The report of scenarios for programs.
+
+use serde_json::{Value, json};
+
+use crate::scenario::{Failure, Outcome};
+
+use super::{Report, repetition};
+
+/// Writes the report.
+pub fn render(report: &Report<'_>) -> String {
+    let count = |is_meant: &dyn Fn(&Outcome) -> bool| report.outcomes.iter().filter(|outcome| is_meant(outcome)).count();
+    let failed = count(&|outcome| !outcome.failures.is_empty());
+    let skipped = count(&|outcome| outcome.skipped.is_some());
+    let document = json!({
+        "scenarios": report.outcomes.iter().map(|outcome| one(outcome, report)).collect::<Vec<_>>(),
+        "passed": report.outcomes.len() - failed - skipped,
+        "failed": failed,
+        "skipped": skipped,
+    });
+    format!("{document:#}\n")
+}
+
+fn one(outcome: &Outcome, report: &Report<'_>) -> Value {
+    let scenario = &outcome.job.scenario;
+    let result = match (&outcome.skipped, outcome.failures.is_empty()) {
+        (Some(_), _) => "skipped",
+        (None, true) => "passed",
+        (None, false) => "failed",
+    };
+    let mut document = json!({
+        "name": scenario.name,
+        "file": scenario.file().display().to_string(),
+        "line": scenario.line,
+        "result": result,
+        "seconds": outcome.seconds,
+    });
+    if let Some(seed) = outcome.job.seed {
+        document["seed"] = json!(seed);
+    }
+    if let Some(why) = &outcome.skipped {
+        document["why"] = json!(why);
+    }
+    if !outcome.failures.is_empty() {
+        document["failures"] = outcome.failures.iter().flat_map(failure).collect();
+        document["again"] = json!(repetition(outcome, report));
+        if let Some(timeline) = &outcome.timeline {
+            document["timeline"] = timeline.to_json();
+        }
+    }
+    document
+}
+
+fn failure(failure: &Failure) -> Vec<Value> {
+    let problem = failure.problem.iter().map(|problem| json!({"line": failure.line, "message": problem}));
+    let differences = failure.differences.iter().map(|difference| {
+        let spot = difference.spot;
+        json!({"line": spot.line, "column": spot.column, "message": difference.text, "canBeUpdated": difference.fix.is_some()})
+    });
+    problem.chain(differences).collect()
+}

@@ -1,0 +1,96 @@
+//! The account of what the operators do: from the reactor into the timeline, and to whoever checks the invariants.
+
+use std::sync::Arc;
+
+use crate::handling::{Handler, Outcome, Reason, Verdict};
+use crate::object::Sighting;
+use crate::reactor::account::shown;
+use crate::reactor::{Follower, Happening};
+
+use super::invariants::Invariants;
+use super::story::Call;
+use super::timeline::{Event, Subject, Timeline};
+
+/// Keeps the account of one life of the operators.
+pub struct Accountant {
+    /// Where it goes.
+    pub timeline: Arc<Timeline>,
+    /// Who checks the invariants.
+    pub invariants: Arc<Invariants>,
+    /// The number of the life.
+    pub life: u32,
+}
+
+impl Follower for Accountant {
+    fn happened(&self, happening: Happening<'_>) {
+        match happening {
+            Happening::Sighted { body, sighting } => {
+                let version = body.resource_version().unwrap_or("unknown").to_owned();
+                self.timeline.add(Event::Sighted { subject: Subject::of(body), how: how(sighting), version });
+            }
+            Happening::Called { body, handler, reason, retry } => {
+                let subject = Subject::of(body);
+                self.invariants.called(self.life, &subject, handler, reason);
+                let reason = reason.map_or("a raw event", Reason::as_str);
+                self.timeline.add(Event::Called { subject, call: call(handler, retry), reason });
+            }
+            Happening::Returned { body, handler, reason, retry, returned } => {
+                let subject = Subject::of(body);
+                self.invariants.returned(self.life, &subject);
+                for attempt in &returned.attempts {
+                    let call = Call { handler: attempt.id.clone(), retry: Some(attempt.retry) };
+                    self.timeline.add(Event::Called { subject: subject.clone(), call: call.clone(), reason: "a sub-handler" });
+                    self.timeline.add(Event::Ended { subject: subject.clone(), call, outcome: told(&attempt.outcome) });
+                }
+                // What it means is concluded for handlers of changes; what other calls bring is final.
+                let outcome = match (&returned.verdict, returned.is_cancelled) {
+                    (_, true) => "cancelled".to_owned(),
+                    _ if reason.is_some() => return,
+                    (verdict, false) => raw(verdict),
+                };
+                self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome });
+            }
+            Happening::Concluded { body, handler, retry, outcome } => {
+                let subject = Subject::of(body);
+                self.invariants.concluded(self.life, &subject, handler, outcome);
+                self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome: told(outcome) });
+            }
+        }
+    }
+}
+
+fn call(handler: &Handler, retry: u64) -> Call {
+    Call { handler: handler.id.clone(), retry: Some(retry) }
+}
+
+fn how(sighting: Sighting) -> &'static str {
+    match sighting {
+        Sighting::Listed => "was there",
+        Sighting::Added => "was added",
+        Sighting::Modified => "has changed",
+        Sighting::Deleted => "is gone",
+    }
+}
+
+fn told(outcome: &Outcome) -> String {
+    match (&outcome.error, outcome.is_final, outcome.delay) {
+        (Some(error), true, _) => format!("failed for good: {error}"),
+        (Some(error), false, Some(delay)) => format!("failed, again in {delay}s: {error}"),
+        (Some(error), false, None) => format!("failed, again at once: {error}"),
+        (None, true, _) => match &outcome.result {
+            Some(result) if !result.is_null() => format!("succeeded with {}", shown(result)),
+            _ => "succeeded".to_owned(),
+        },
+        (None, false, _) => "unfinished".to_owned(),
+    }
+}
+
+fn raw(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Returned(Some(result)) if !result.is_null() => format!("succeeded with {}", shown(result)),
+        Verdict::Returned(_) => "succeeded".to_owned(),
+        Verdict::Temporary { text, .. } => format!("failed: {}", text.as_deref().unwrap_or("a temporary error")),
+        Verdict::Permanent { text } | Verdict::Failed { text, .. } => format!("failed: {text}"),
+        Verdict::Unfinished { .. } => "unfinished".to_owned(),
+    }
+}

@@ -1,0 +1,259 @@
+//! Disturbances by chance: which requests meet trouble, when the operators die, and what comes late. The same seed gives the same trouble.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::timeline::{Event, Timeline};
+
+/// The most troubles of a run: fewer than the attempts that a request has.
+const MOST_TROUBLES: u64 = 8;
+
+/// The most deaths of a run.
+const MOST_CRASHES: u64 = 3;
+
+/// Watches have trouble at most once in this time. What they withhold stays below the time that an operator waits for its own changes:
+/// beyond that, it may by kopf's rules call a handler again.
+const WATCH_PAUSE: Duration = Duration::from_secs(10);
+
+/// The longest that a watch is silent, in milliseconds.
+const SILENCE: u64 = 3_000;
+
+/// The longest that a message is late without anybody noticing, in milliseconds.
+const LATENESS: u64 = 40;
+
+/// What happens to a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnWrite {
+    /// Nothing.
+    Nothing,
+    /// The operators die before the server sees it.
+    CrashBefore,
+    /// The operators die after the server has done it.
+    CrashAfter,
+    /// It is lost on its way.
+    Lost,
+    /// It is done, and the answer is lost.
+    AnswerLost,
+    /// Somebody else writes the object just before.
+    Conflict,
+    /// The server refuses it.
+    Refused(u16),
+}
+
+/// What is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// The kinds of the cluster.
+    Discovery,
+    /// Objects.
+    Objects,
+    /// The changes of objects.
+    Watch,
+}
+
+/// What happens to a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnRead {
+    /// Nothing.
+    Nothing,
+    /// It is lost on its way.
+    Lost,
+    /// The server refuses it.
+    Refused(u16),
+    /// The server does not know the version any more.
+    Expired,
+}
+
+/// What happens to a piece of a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnPiece {
+    /// Nothing.
+    Nothing,
+    /// The watch ends before it.
+    End,
+    /// The connection breaks in the middle of it.
+    Break,
+    /// The server says that its history is gone.
+    Expire,
+}
+
+/// Trouble for one run.
+pub struct Chaos {
+    timeline: Arc<Timeline>,
+    state: Mutex<State>,
+    crashed: Notify,
+}
+
+struct State {
+    dice: Dice,
+    /// How likely a request meets trouble, in a thousand.
+    rate: u64,
+    troubles: u64,
+    crashes: u64,
+    watch_trouble_at: Option<Instant>,
+    is_over: bool,
+    /// The objects, by resource, namespace and name, whose status may have been lost.
+    lost_statuses: BTreeSet<(String, String, String)>,
+}
+
+impl Chaos {
+    /// Returns the trouble of a seed.
+    pub fn new(seed: u64, timeline: Arc<Timeline>) -> Self {
+        let mut dice = Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5ce7_a110);
+        // Some runs are only shuffled; in most of them a few things go wrong; in some nearly everything does.
+        let rate = [0, 30, 80, 150, 400][dice.below(5) as usize];
+        let state = State { dice, rate, troubles: MOST_TROUBLES, crashes: MOST_CRASHES, watch_trouble_at: None, is_over: false, lost_statuses: BTreeSet::new() };
+        Self { timeline, state: Mutex::new(state), crashed: Notify::new() }
+    }
+
+    /// From now on, nothing goes wrong.
+    pub fn end(&self) {
+        self.state.lock().is_over = true;
+    }
+
+    /// Waits until the operators are to die.
+    pub async fn crashed(&self) {
+        self.crashed.notified().await;
+    }
+
+    /// Lets the operators live again after they have died of themselves.
+    pub fn note_death(&self, why: &str) {
+        self.tell(format!("the operators die of it: {why}"));
+        self.crashed.notify_one();
+    }
+
+    /// Lets the operators die; whoever calls is one of them.
+    pub async fn crash(&self) -> ! {
+        self.crashed.notify_one();
+        std::future::pending().await
+    }
+
+    /// Returns for how long the operators stay away.
+    pub fn downtime(&self) -> Duration {
+        Duration::from_millis(self.state.lock().dice.below(5_000))
+    }
+
+    /// Lets others go first, or not.
+    pub async fn shuffle(&self) {
+        let (turns, late) = {
+            let mut state = self.state.lock();
+            let late = if state.dice.below(4) == 0 { state.dice.below(LATENESS) } else { 0 };
+            (state.dice.below(4), late)
+        };
+        for _ in 0..turns {
+            tokio::task::yield_now().await;
+        }
+        if late > 0 {
+            tokio::time::sleep(Duration::from_millis(late)).await;
+        }
+    }
+
+    /// Decides about a write.
+    pub fn on_write(&self) -> OnWrite {
+        let mut state = self.state.lock();
+        if !state.strikes() {
+            return OnWrite::Nothing;
+        }
+        match state.dice.below(8) {
+            0 | 1 if state.may_crash() => OnWrite::CrashBefore,
+            2 | 3 if state.may_crash() => OnWrite::CrashAfter,
+            4 => OnWrite::Lost,
+            5 => OnWrite::AnswerLost,
+            6 => OnWrite::Refused(state.status()),
+            _ => OnWrite::Conflict,
+        }
+    }
+
+    /// Decides about a read. Only reads from a version can be told that it has expired.
+    pub fn on_read(&self, reading: Reading) -> OnRead {
+        let mut state = self.state.lock();
+        // There are many requests for the kinds at each start, and little depends on them.
+        let is_spared = reading == Reading::Discovery && state.dice.below(10) > 0;
+        if is_spared || !state.strikes() {
+            return OnRead::Nothing;
+        }
+        match state.dice.below(3) {
+            0 if reading == Reading::Watch => OnRead::Expired,
+            0 | 1 => OnRead::Refused(state.status()),
+            _ => OnRead::Lost,
+        }
+    }
+
+    /// Decides about a piece of a watch, after it was held back for a while.
+    pub async fn on_piece(&self) -> OnPiece {
+        self.shuffle().await;
+        let (what, silence) = {
+            let mut state = self.state.lock();
+            let now = Instant::now();
+            let is_due = state.watch_trouble_at.is_none_or(|at| now.duration_since(at) >= WATCH_PAUSE);
+            if !is_due || !state.strikes() {
+                return OnPiece::Nothing;
+            }
+            state.watch_trouble_at = Some(now);
+            match state.dice.below(4) {
+                0 => (OnPiece::End, 0),
+                1 => (OnPiece::Break, 0),
+                2 => (OnPiece::Expire, 0),
+                _ => (OnPiece::Nothing, state.dice.below(SILENCE)),
+            }
+        };
+        if silence > 0 {
+            self.tell(format!("a watch is silent for {silence} ms"));
+            tokio::time::sleep(Duration::from_millis(silence)).await;
+        }
+        what
+    }
+
+    /// Notes that operators have died between the two requests of a patch: the one for the object itself, and the one for its status. As in
+    /// kopf, the second is lost then.
+    pub fn note_lost_status(&self, object: (String, String, String)) {
+        self.state.lock().lost_statuses.insert(object);
+    }
+
+    /// Returns the objects whose status may have been lost.
+    pub fn lost_statuses(&self) -> BTreeSet<(String, String, String)> {
+        self.state.lock().lost_statuses.clone()
+    }
+
+    /// Tells of a trouble.
+    pub fn tell(&self, what: String) {
+        self.timeline.add(Event::Fault(what));
+    }
+}
+
+impl State {
+    fn strikes(&mut self) -> bool {
+        let is_hit = self.dice.below(1_000) < self.rate && self.troubles > 0 && !self.is_over;
+        self.troubles -= u64::from(is_hit);
+        is_hit
+    }
+
+    fn may_crash(&mut self) -> bool {
+        let may = self.crashes > 0;
+        self.crashes = self.crashes.saturating_sub(1);
+        may
+    }
+
+    fn status(&mut self) -> u16 {
+        [429, 500, 503, 504][self.dice.below(4) as usize]
+    }
+}
+
+/// A small generator with the same numbers everywhere and for ever: a failure must repeat itself on another machine.
+#[derive(Debug)]
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound.max(1)
+    }
+}

@@ -1,0 +1,153 @@
+//! Many runs side by side, each on one thread from its beginning to its end.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use super::compare;
+use super::invariants::Ends;
+use super::play::{Failure, Mode};
+use super::run::{Ended, run};
+use super::story::Scenario;
+
+/// The stack of a thread: compilers of scripts recurse, in debugging builds deeply.
+const STACK: usize = 16 << 20;
+
+/// How scenarios are run.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Where chance begins.
+    pub seed: u64,
+    /// The seeds that each scenario is disturbed with; none for an undisturbed run.
+    pub seeds: Option<Range<u64>>,
+    /// Whether all expectations are judged, not only those up to the first that fails.
+    pub gathers: bool,
+    /// The number of threads; as many as there are processors if it is zero.
+    pub threads: usize,
+}
+
+/// One run that was asked for.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// The scenario.
+    pub scenario: Arc<Scenario>,
+    /// The seed of its disturbances, if it is disturbed.
+    pub seed: Option<u64>,
+}
+
+/// What has become of a run.
+pub struct Outcome {
+    /// The run.
+    pub job: Job,
+    /// Why it was left out, if it was.
+    pub skipped: Option<String>,
+    /// What has failed.
+    pub failures: Vec<Failure>,
+    /// The virtual seconds that it took.
+    pub seconds: f64,
+    /// The timeline, of those that have failed.
+    pub timeline: Option<Arc<super::Timeline>>,
+}
+
+/// What an undisturbed run comes to.
+type Reference = Result<(compare::Ending, Ends), Vec<Failure>>;
+
+/// Runs all scenarios, and returns the outcomes in the order of the jobs.
+pub fn run_all(scenarios: &[Arc<Scenario>], options: &Options) -> Vec<Outcome> {
+    let references: Vec<OnceLock<Reference>> = scenarios.iter().map(|_| OnceLock::new()).collect();
+    let jobs = jobs(scenarios, options);
+    let next = AtomicUsize::new(0);
+    let outcomes: Mutex<Vec<Option<Outcome>>> = Mutex::new(jobs.iter().map(|_| None).collect());
+    let work = || {
+        while let Some((index, (of, job))) = Some(next.fetch_add(1, Ordering::SeqCst)).and_then(|index| Some((index, jobs.get(index)?))) {
+            let outcome = perform(job, &references[*of], options);
+            outcomes.lock()[index] = Some(outcome);
+        }
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = if options.threads == 0 { processors } else { options.threads }.min(jobs.len());
+    std::thread::scope(|scope| {
+        for number in 0..threads {
+            let builder = std::thread::Builder::new().name(format!("scenario-{number}")).stack_size(STACK);
+            if builder.spawn_scoped(scope, work).is_err() && number == 0 {
+                // A system without threads still has this one.
+                work();
+            }
+        }
+    });
+    outcomes.into_inner().into_iter().flatten().collect()
+}
+
+fn jobs(scenarios: &[Arc<Scenario>], options: &Options) -> Vec<(usize, Job)> {
+    let mut jobs = Vec::new();
+    for (index, scenario) in scenarios.iter().enumerate() {
+        let job = |seed| (index, Job { scenario: Arc::clone(scenario), seed });
+        match &options.seeds {
+            Some(seeds) if scenario.seeds.skip.is_none() => jobs.extend(seeds.clone().map(|seed| job(Some(seed)))),
+            _ => jobs.push(job(None)),
+        }
+    }
+    jobs
+}
+
+fn perform(job: &Job, reference: &OnceLock<Reference>, options: &Options) -> Outcome {
+    let outcome = |failures, seconds, timeline| Outcome { job: job.clone(), skipped: None, failures, seconds, timeline };
+    let scenario = &job.scenario;
+    let Some(seed) = job.seed else {
+        if let (Some(_), Some(skipped)) = (&options.seeds, &scenario.seeds.skip) {
+            return Outcome { skipped: Some(skipped.clone()), ..outcome(Vec::new(), 0.0, None) };
+        }
+        let mode = if options.gathers { Mode::Gather } else { Mode::Check };
+        let ended = attempt(scenario, options.seed, mode);
+        let timeline = (!ended.failures.is_empty()).then_some(ended.timeline);
+        return outcome(ended.failures, ended.seconds, timeline);
+    };
+    let reference = reference.get_or_init(|| {
+        let ended = attempt(scenario, options.seed, Mode::Check);
+        if ended.failures.is_empty() { Ok((ended.ending, ended.ends)) } else { Err(ended.failures) }
+    });
+    let (ending, ends) = match reference {
+        Ok(reference) => reference,
+        Err(failures) => {
+            let mut failures = failures.clone();
+            failures.insert(0, Failure::of(0, "it fails without any disturbance, too".to_owned()));
+            return outcome(failures, 0.0, None);
+        }
+    };
+    let Ended { mut failures, seconds, timeline, ending: mut found, ends: stored, violations, lost_statuses } =
+        attempt(scenario, seed, Mode::Disturb);
+    let mut ending = ending.clone();
+    for key in &lost_statuses {
+        for side in [&mut ending, &mut found] {
+            side.get_mut(key).and_then(|object| object.as_object_mut()?.remove("status"));
+        }
+    }
+    let mut broken = violations;
+    for ((subject, handler), count) in ends {
+        let others = stored.get(&(subject.clone(), handler.clone())).copied().unwrap_or_default();
+        if others < *count {
+            broken.push(format!("`{handler}` was lost for {subject}: its end was stored {others} times instead of {count}"));
+        }
+    }
+    broken.extend(compare::differences(&ending, &found).into_iter().map(|line| format!("another end than without disturbances: {line}")));
+    failures.extend(broken.into_iter().map(|text| Failure::of(0, text)));
+    let timeline = (!failures.is_empty()).then_some(timeline);
+    outcome(failures, seconds, timeline)
+}
+
+fn attempt(scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> Ended {
+    run(scenario, seed, mode).unwrap_or_else(|error| {
+        let clock = crate::kit::Clock::system();
+        Ended {
+            failures: vec![Failure::of(0, format!("the system gives no runtime: {error}"))],
+            seconds: 0.0,
+            timeline: Arc::new(super::Timeline::new(clock)),
+            ending: compare::Ending::new(),
+            ends: Ends::new(),
+            violations: Vec::new(),
+            lost_statuses: std::collections::BTreeSet::new(),
+        }
+    })
+}

@@ -1,0 +1,116 @@
+//! The step `fault`: which requests go wrong, in the words of the server's rules, with short forms for the usual cases.
+
+use serde_json::{Map, Value, json};
+
+use crate::devserver::faults::Rule;
+use crate::manifest::reader::{Item, Reader};
+use crate::manifest::tree::Kind;
+
+use super::stage::OPERATOR;
+use super::story::Act;
+
+/// Which requests.
+const MATCH: [&str; 8] = ["verb", "group", "resource", "subresource", "namespace", "name", "userAgent", "user"];
+
+/// How often.
+const TIMES: [&str; 4] = ["skip", "times", "probability", "seed"];
+
+/// What belongs to a status that is written as a number.
+const OF_STATUS: [&str; 3] = ["reason", "message", "retryAfter"];
+
+/// What goes wrong.
+const ACTIONS: [&str; 19] = [
+    "status",
+    "statusAfter",
+    "delay",
+    "reset",
+    "watchDrop",
+    "watchExpire",
+    "watchError",
+    "watchStall",
+    "watchDuplicate",
+    "watchDelay",
+    "watchNoBookmarks",
+    "slowBody",
+    "staleRead",
+    "conflict",
+    "throttle",
+    "unauthorized",
+    "webhookFail",
+    "notReady",
+    "discoveryFail",
+];
+
+/// Reads a fault, or the end of all of them.
+pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Act> {
+    if item.node.text() == Some("none") {
+        return Some(Act::EndFaults);
+    }
+    let known: Vec<&'static str> = [&MATCH[..], &TIMES, &OF_STATUS, &ACTIONS].concat();
+    let fields = reader.fields(item, "a fault", &known)?;
+    let given: Vec<&str> = ACTIONS.into_iter().filter(|word| fields.raw(word).is_some()).collect();
+    let [word] = given.as_slice() else {
+        if given.len() > 1 {
+            reader.error_with(item, format!("`{}` and `{}` are two faults", given[0], given[1]), "make it two steps");
+        } else if !ACTIONS.iter().any(|word| fields.mentions(word)) {
+            let hint = format!("add one of {}, such as `status: 500`", ACTIONS.join(", "));
+            reader.error_with(item, "the fault does not say what goes wrong", hint);
+        }
+        return None;
+    };
+    let action_item = fields.raw(word)?;
+    let action = action(word, &action_item, &|key| fields.get(key).map(|item| item.node.to_value()));
+    let mut matching = Map::new();
+    for key in MATCH {
+        if let Some(item) = fields.get(key) {
+            matching.insert(key.to_owned(), item.node.to_value());
+        }
+    }
+    // What people do by hand is meant to work, unless the file says otherwise.
+    if !matching.contains_key("user") && !matching.contains_key("userAgent") {
+        matching.insert("user".to_owned(), json!(OPERATOR));
+    }
+    let mut rule = json!({"match": matching, "action": {*word: action}});
+    for key in TIMES {
+        if let Some(item) = fields.get(key) {
+            rule[key] = item.node.to_value();
+        }
+    }
+    match serde_json::from_value::<Rule>(rule) {
+        Ok(rule) => Some(Act::Fault(Box::new(rule))),
+        Err(error) => {
+            reader.error(&action_item, format!("the fault `{word}` cannot be read: {error}"));
+            None
+        }
+    }
+}
+
+/// Returns an action with its short forms written out: a status alone, a time alone.
+fn action(word: &str, item: &Item<'_>, beside: &dyn Fn(&str) -> Option<Value>) -> Value {
+    let value = item.node.to_value();
+    match (&item.node.kind, word) {
+        (Kind::Number(_), "status") => {
+            let mut action = json!({"code": value});
+            for key in OF_STATUS {
+                if let Some(value) = beside(key) {
+                    action[key] = value;
+                }
+            }
+            action
+        }
+        (Kind::Number(_), "statusAfter" | "watchError") => json!({"code": value}),
+        (Kind::Number(_), "slowBody") => json!({"bytesPerSec": value}),
+        (Kind::Number(_), "staleRead") => json!({"revisions": value}),
+        (Kind::Number(_), "conflict") => json!({"times": value}),
+        (Kind::Text(text), "delay" | "watchStall" | "watchDelay" | "notReady" | "staleRead") => {
+            crate::kit::duration::parse(&text.value).map_or(value, |seconds| json!({"ms": (seconds * 1000.0) as u64}))
+        }
+        (Kind::Text(text), "unauthorized") => {
+            crate::kit::duration::parse(&text.value).map_or(value, |seconds| json!({"afterMs": (seconds * 1000.0) as u64}))
+        }
+        (Kind::Text(text), "reset") => json!({"phase": text.value}),
+        (Kind::Text(text), "watchDrop" | "watchExpire") => json!({"how": text.value}),
+        (Kind::Null | Kind::Bool(true), _) => json!({}),
+        _ => value,
+    }
+}

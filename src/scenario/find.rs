@@ -1,0 +1,111 @@
+//! Finding scenarios: the files that are named, and those of directories that hold some.
+
+use std::path::{Path, PathBuf};
+
+use crate::manifest::reader::Reader;
+use crate::manifest::source::Source;
+use crate::manifest::tree::{self, Node, Spot};
+use crate::manifest::{Diagnostic, Severity};
+
+use super::document::{self, API_VERSION, KIND};
+use super::story::Scenario;
+
+/// Directories that hold what is built or fetched, not what people write.
+const FOREIGN: [&str; 3] = ["target", "node_modules", "vendor"];
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The scenarios, in the order of their files.
+    pub scenarios: Vec<Scenario>,
+    /// What is wrong with them, and with their operators.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Finds the scenarios of files, and of directories with all that is below.
+pub fn find(paths: &[PathBuf]) -> Found {
+    let mut found = Found::default();
+    for path in paths {
+        if path.is_dir() { directory(path, &mut found) } else { file(path, true, &mut found) }
+    }
+    if found.scenarios.is_empty() && found.diagnostics.is_empty() {
+        let path = paths.first().cloned().unwrap_or_default();
+        let hint = format!("a scenario begins with `apiVersion: {API_VERSION}` and `kind: {KIND}`");
+        found.diagnostics.push(Diagnostic::of_file(Severity::Error, path, "no scenario found", Some(hint)));
+    }
+    found
+}
+
+fn directory(path: &Path, found: &mut Found) {
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) => {
+            found.diagnostics.push(Diagnostic::of_file(Severity::Error, path, document::unreadable(path, &error), None));
+            return;
+        }
+    };
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    for path in paths {
+        let path = path.strip_prefix(".").map_or_else(|_| path.clone(), Path::to_owned);
+        let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) else { continue };
+        if name.starts_with('.') {
+            continue;
+        }
+        if path.is_dir() {
+            if !FOREIGN.contains(&name.as_str()) {
+                directory(&path, found);
+            }
+        } else if path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
+            file(&path, false, found);
+        }
+    }
+}
+
+fn file(path: &Path, is_named: bool, found: &mut Found) {
+    match Source::read(path) {
+        // Templates of YAML are not YAML: a file that does not look like a scenario is not even parsed.
+        Ok(source) if is_named || (source.text.contains(KIND) && source.text.contains(API_VERSION)) => read(source, is_named, found),
+        Ok(_) => {}
+        Err(diagnostic) if is_named => found.diagnostics.push(*diagnostic),
+        Err(_) => {}
+    }
+}
+
+fn read(source: Source, is_named: bool, found: &mut Found) {
+    let reader = Reader::new(source);
+    let mut of_operators = Vec::new();
+    match tree::parse(&reader.source) {
+        Err(mistake) => reader.take(mistake),
+        Ok(documents) => {
+            for document in documents {
+                if !document::is_scenario(&document.root) {
+                    if is_named && !is_meant(&document.root) {
+                        let hint = format!("a scenario begins with `apiVersion: {API_VERSION}` and `kind: {KIND}`");
+                        let spot = Spot { length: 1, ..document.root.spot };
+                        reader.tell(Severity::Error, spot, "", "this is no scenario".to_owned(), Some(hint));
+                        continue;
+                    }
+                    if !is_named {
+                        continue;
+                    }
+                }
+                document.mistakes.into_iter().for_each(|mistake| reader.take(mistake));
+                let (scenario, diagnostics) = document::read(&reader, &document.root);
+                found.scenarios.extend(scenario);
+                of_operators.extend(diagnostics);
+            }
+        }
+    }
+    let mut diagnostics = reader.finish();
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
+    // Several scenarios try the same operator.
+    of_operators.retain(|one| !found.diagnostics.contains(one));
+    found.diagnostics.extend(diagnostics);
+    found.diagnostics.extend(of_operators);
+}
+
+/// Tells whether a document was probably meant to be a scenario, so that its mistakes are worth telling.
+fn is_meant(root: &Node) -> bool {
+    root.get("spec").is_some_and(|spec| spec.get("steps").is_some() || spec.get("given").is_some())
+}

@@ -1,0 +1,155 @@
+//! What must be so whatever happens: no handler is lost, none is called again after its end was stored, one call at a time for an object.
+//!
+//! That the objects come to the same end is compared by whoever runs a scenario twice.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::devserver::Api;
+use crate::handling::{Handler, On, Outcome, Reason, Records as _};
+use crate::object::Body;
+use crate::persistence::{Storages, Stored, essence};
+
+use super::timeline::Subject;
+
+/// The ends of handlers that were stored, by object and handler.
+pub type Ends = BTreeMap<(Subject, String), usize>;
+
+/// Watches over the invariants of one run, over all lives of its operators.
+pub struct Invariants {
+    api: Api,
+    /// Where the operators keep what they remember.
+    storages: Vec<Arc<Storages>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The life that calls belong to; what earlier ones had begun is over.
+    life: u32,
+    running: BTreeMap<Subject, usize>,
+    /// Ends that the next write of the object stores.
+    pending: BTreeMap<Subject, Vec<String>>,
+    /// Ends whose records stand on the object.
+    recorded: BTreeMap<Subject, Vec<String>>,
+    stored: Ends,
+    violations: Vec<String>,
+}
+
+impl State {
+    fn enter(&mut self, life: u32) {
+        if life > self.life {
+            self.life = life;
+            self.running.clear();
+            self.pending.clear();
+        }
+    }
+}
+
+impl Invariants {
+    /// Returns a watch over operators that keep what they remember here.
+    pub fn new(api: Api, storages: Vec<Arc<Storages>>) -> Self {
+        Self { api, storages, state: Mutex::default() }
+    }
+
+    /// Notes a call.
+    pub fn called(&self, life: u32, subject: &Subject, handler: &Handler, reason: Option<Reason>) {
+        let is_finished = reason.is_some() && self.is_finished(subject, handler);
+        let mut state = self.state.lock();
+        state.enter(life);
+        let running = state.running.entry(subject.clone()).or_default();
+        *running += 1;
+        if *running > 1 {
+            let text = format!("{} calls for {subject} at the same time", *running);
+            state.violations.push(text);
+        }
+        if is_finished {
+            state.violations.push(format!("`{}` was called for {subject}, though its end is stored on the object", handler.id));
+        }
+    }
+
+    /// Notes that a call has come back.
+    pub fn returned(&self, life: u32, subject: &Subject) {
+        let mut state = self.state.lock();
+        if life == state.life
+            && let Some(running) = state.running.get_mut(subject)
+        {
+            *running = running.saturating_sub(1);
+        }
+    }
+
+    /// Notes what an attempt means.
+    pub fn concluded(&self, life: u32, subject: &Subject, handler: &Handler, outcome: &Outcome) {
+        // Whether an object is resumed depends on the lives of the operator.
+        if !outcome.is_final || matches!(handler.on, On::Resume { .. }) {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.enter(life);
+        if life == state.life {
+            state.pending.entry(subject.clone()).or_default().push(handler.id.clone());
+        }
+    }
+
+    /// Notes that an operator has written an object.
+    pub fn wrote(&self, life: u32, before: Option<&Value>, after: Option<&Value>) {
+        let Some(object) = after.or(before) else { return };
+        let subject = Subject::of(object);
+        let is_end = self.storages.iter().any(|storages| is_end_of_cause(storages, before, after));
+        let mut state = self.state.lock();
+        state.enter(life);
+        if is_end {
+            let recorded = state.recorded.remove(&subject).unwrap_or_default();
+            let mut ended = state.pending.remove(&subject).unwrap_or_default();
+            ended.extend(recorded);
+            ended.sort();
+            ended.dedup();
+            for handler in ended {
+                *state.stored.entry((subject.clone(), handler)).or_default() += 1;
+            }
+        } else if let Some(after) = after {
+            let body = Body::from(after.clone());
+            let pending = state.pending.remove(&subject).unwrap_or_default();
+            let (stored, left): (Vec<_>, Vec<_>) = pending.into_iter().partition(|id| self.has_end(&body, id));
+            state.recorded.entry(subject.clone()).or_default().extend(stored);
+            state.pending.insert(subject, left);
+        }
+    }
+
+    /// Returns the ends that were stored, and what was violated.
+    pub fn result(&self) -> (Ends, Vec<String>) {
+        let state = self.state.lock();
+        (state.stored.clone(), state.violations.clone())
+    }
+
+    fn is_finished(&self, subject: &Subject, handler: &Handler) -> bool {
+        let found = self.api.with(|inner| {
+            let served = inner.registry.all().find(|served| served.kind.group == subject.group && served.kind.kind == subject.kind)?;
+            inner.store.get(&served.resource, &(subject.namespace.clone(), subject.name.clone()))
+        });
+        found.is_some_and(|stored| self.has_end(&Body::from((*stored.value).clone()), &handler.id))
+    }
+
+    fn has_end(&self, body: &Body, id: &str) -> bool {
+        self.storages.iter().any(|storages| {
+            let records = Stored { storage: Arc::new(storages.progress.clone()), body: body.clone(), now: Timestamp::UNIX_EPOCH };
+            matches!(records.record(id), Ok(Some(record)) if record.is_finished())
+        })
+    }
+}
+
+/// Tells whether a write ends a cause: another essence counts as handled, or the object is let go.
+fn is_end_of_cause(storages: &Storages, before: Option<&Value>, after: Option<&Value>) -> bool {
+    let body = |value: Option<&Value>| value.map(|value| Body::from(value.clone()));
+    let (before, after) = (body(before), body(after));
+    let handled = |body: &Option<Body>| {
+        let body = body.as_ref()?;
+        essence::change(storages, body, &[]).ok()?.old
+    };
+    let is_held = |body: &Option<Body>| body.as_ref().is_some_and(|body| body.has_finalizer(&storages.finalizer));
+    (after.is_some() && handled(&before) != handled(&after)) || (is_held(&before) && !is_held(&after))
+}

@@ -1,0 +1,352 @@
+//! The stage: the server, the clock, and the operators on it, through all their lives.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::cluster::Client;
+use crate::devserver::access::{Authentication, MASTERS, User};
+use crate::devserver::{Api, Settings, given};
+use crate::kit::{Clock, Stop, Tasks};
+use crate::reactor::operator::{self, ServeError, Shared};
+use crate::reactor::{Account, Scope};
+
+use super::account::Accountant;
+use super::chaos::Chaos;
+use super::compare::{self, Ending};
+use super::invariants::Invariants;
+use super::story::Scenario;
+use super::timeline::{Event, Timeline};
+use super::wire::{Parts, Wire};
+
+/// The user that the operators are to the server.
+pub const OPERATOR: &str = "kopfd-operator";
+
+/// How long operators may take to have listed everything.
+const READINESS: Duration = Duration::from_mins(1);
+
+/// How long operators may take to stop.
+const STOPPING: Duration = Duration::from_mins(10);
+
+/// How often is looked whether everything has settled, if nothing is heard.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The shortest time by the clock. It passes only when nobody has anything to do at this moment.
+const TICK: Duration = Duration::from_millis(1);
+
+/// The stage of one run.
+pub struct Stage {
+    scenario: Arc<Scenario>,
+    seed: u64,
+    /// The server.
+    pub api: Api,
+    /// What happens.
+    pub timeline: Arc<Timeline>,
+    /// What must not happen.
+    pub invariants: Arc<Invariants>,
+    /// The trouble, if there is to be any.
+    pub chaos: Option<Arc<Chaos>>,
+    clock: Clock,
+    life: Mutex<Option<Life>>,
+    /// Held from one life to the next.
+    between: Mutex<()>,
+    lives: std::sync::atomic::AtomicU32,
+    controllers: Stop,
+    /// Cancels the server's own tasks with the stage.
+    _tasks: Tasks<()>,
+}
+
+/// One life of the operators.
+struct Life {
+    wire: Wire,
+    account: Arc<Account>,
+    stop: Stop,
+    tasks: Vec<JoinHandle<Result<(), ServeError>>>,
+}
+
+impl Stage {
+    /// Sets the stage: the server with what is given, and no operators yet.
+    ///
+    /// # Errors
+    /// If the server does not accept what is given.
+    pub async fn set(scenario: Arc<Scenario>, seed: u64, clock: Clock, timeline: Arc<Timeline>, chaos: Option<Arc<Chaos>>) -> Result<Self, String> {
+        let operator = User::new(OPERATOR, &[MASTERS, "system:authenticated"]);
+        let authentication = Authentication::Tokens(BTreeMap::from([(OPERATOR.to_owned(), operator)]));
+        let api = Api::new(Settings { authentication, seed: Some(seed), ..Settings::default() }, clock.clone());
+        let controllers = Stop::new();
+        let mut tasks = Tasks::default();
+        tasks.spawn("controllers", {
+            let (api, stop) = (api.clone(), controllers.clone());
+            async move { api.attend(stop).await }
+        });
+        given::apply(&api, scenario.given.clone()).await.map_err(|refused| format!("what is given is not accepted: {refused}"))?;
+        let storages = scenario.operators.iter().map(|operator| Arc::new(operator.settings.persistence.storages.clone())).collect();
+        let invariants = Arc::new(Invariants::new(api.clone(), storages));
+        let lives = std::sync::atomic::AtomicU32::new(0);
+        Ok(Self { scenario, seed, api, timeline, invariants, chaos, clock, life: Mutex::new(None), between: Mutex::new(()), lives, controllers, _tasks: tasks })
+    }
+
+    /// Starts the operators for the first time.
+    ///
+    /// # Errors
+    /// If one of them cannot run.
+    pub async fn begin(&self) -> Result<(), String> {
+        let _turn = self.transition().await;
+        self.start().await
+    }
+
+    /// Waits until nobody else ends or begins a life. What is returned is held until that is done.
+    pub async fn transition(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.between.lock().await
+    }
+
+    /// Starts the operators, and waits until they have listed everything.
+    ///
+    /// # Errors
+    /// If one of them cannot run.
+    pub async fn start(&self) -> Result<(), String> {
+        let mut place = self.life.lock().await;
+        let number = self.lives.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
+        self.tell(if number == 1 { "the operator starts".to_owned() } else { format!("the operator starts again, for the {} time", ordinal(number)) });
+        let follower = Accountant { timeline: Arc::clone(&self.timeline), invariants: Arc::clone(&self.invariants), life: number };
+        let account = Arc::new(Account::told_by(Arc::new(follower)));
+        let prefixes = self.scenario.operators.iter().map(|operator| operator.settings.persistence.storages.prefix().to_owned()).collect();
+        let wire = Wire::new(Parts {
+            api: self.api.clone(),
+            timeline: Arc::clone(&self.timeline),
+            invariants: Arc::clone(&self.invariants),
+            chaos: self.chaos.clone(),
+            prefixes,
+            token: OPERATOR.to_owned(),
+            life: number,
+        });
+        let namespaces = self.scenario.namespaces.clone();
+        let scope = if namespaces.is_empty() { Scope::Cluster } else { Scope::Namespaces(namespaces) };
+        let shared = Shared { clock: self.clock.clone(), scope, account: Some(Arc::clone(&account)), seed: Some(self.seed) };
+        let stop = Stop::new();
+        let mut tasks = Vec::new();
+        for operator in self.scenario.operators.iter().cloned() {
+            let (networking, watching) = operator::connection(&operator.settings);
+            let login = Box::new(wire.clone());
+            let client = Client::with_login(login, networking, watching, self.clock.clone()).await.map_err(|error| error.chain())?;
+            tasks.push(tokio::task::spawn_local(operator::serve(operator, client, shared.clone(), stop.clone())));
+        }
+        *place = Some(Life { wire, account, stop, tasks });
+        drop(place);
+        self.until_ready().await
+    }
+
+    /// Some troubles let an operator begin late; then the story goes on without waiting for it.
+    async fn until_ready(&self) -> Result<(), String> {
+        let deadline = Instant::now() + READINESS;
+        loop {
+            let mut place = self.life.lock().await;
+            let Some(life) = place.as_mut() else { return Ok(()) };
+            if life.account.is_ready(life.tasks.len()) || Instant::now() >= deadline {
+                return Ok(());
+            }
+            if let Some(problem) = life.problem().await {
+                return self.die_of(problem);
+            }
+            let account = Arc::clone(&life.account);
+            drop(place);
+            // The time is only for what might happen between the look and the wait.
+            let _ = tokio::time::timeout(LOOK, account.changed()).await;
+        }
+    }
+
+    /// An operator that does not get through is started again by whoever runs it; one that is broken is a failure.
+    fn die_of(&self, problem: Problem) -> Result<(), String> {
+        match (problem, &self.chaos) {
+            (Problem::Unreachable(text), Some(chaos)) => {
+                chaos.note_death(&text);
+                Ok(())
+            }
+            (Problem::Unreachable(text) | Problem::Broken(text), _) => Err(text),
+        }
+    }
+
+    /// Stops the operators as a signal does.
+    pub async fn stop(&self) {
+        let Some(life) = self.life.lock().await.take() else { return };
+        self.tell("the operator stops".to_owned());
+        life.stop.request("the scenario");
+        let deadline = Instant::now() + STOPPING;
+        for task in life.tasks {
+            let abort = task.abort_handle();
+            if tokio::time::timeout_at(deadline, task).await.is_err() {
+                self.tell("the operator does not stop, and is killed".to_owned());
+                life.wire.cut();
+                abort.abort();
+            }
+        }
+        tokio::time::sleep(TICK).await;
+    }
+
+    /// Ends the operators without any notice.
+    pub async fn kill(&self) {
+        let Some(life) = self.life.lock().await.take() else { return };
+        self.tell("the operator is killed".to_owned());
+        life.wire.cut();
+        life.tasks.iter().for_each(JoinHandle::abort);
+        for task in life.tasks {
+            // It was cancelled; what it had begun is dropped with it.
+            let _ = task.await;
+        }
+        tokio::time::sleep(TICK).await;
+    }
+
+    /// Lets the operators die and live again whenever the trouble says so, for ever.
+    ///
+    /// # Errors
+    /// If one of them cannot run.
+    pub async fn revive(&self) -> Result<(), String> {
+        let Some(chaos) = &self.chaos else { return std::future::pending().await };
+        loop {
+            chaos.crashed().await;
+            let _turn = self.transition().await;
+            self.kill().await;
+            tokio::time::sleep(chaos.downtime()).await;
+            self.start().await?;
+        }
+    }
+
+    /// Waits until nothing is due, at most for a time.
+    ///
+    /// # Errors
+    /// What is still due then, in words.
+    pub async fn settle(&self, within: Duration) -> Result<(), String> {
+        let deadline = Instant::now() + within;
+        loop {
+            let Some(pending) = self.pending().await? else {
+                tokio::time::sleep(TICK).await;
+                if self.pending().await?.is_none() {
+                    return Ok(());
+                }
+                continue;
+            };
+            if Instant::now() >= deadline {
+                return Err(pending);
+            }
+            self.heard(deadline.min(Instant::now() + LOOK)).await;
+        }
+    }
+
+    /// Returns what is due, in words.
+    async fn pending(&self) -> Result<Option<String>, String> {
+        let mut place = self.life.lock().await;
+        let Some(life) = place.as_mut() else { return Ok(Some("the operator is away".to_owned())) };
+        if let Some(problem) = life.problem().await {
+            return self.die_of(problem).map(|()| Some("the operator has died".to_owned()));
+        }
+        if !life.account.is_ready(life.tasks.len()) {
+            return Ok(Some("the operator has not listed everything yet".to_owned()));
+        }
+        if !life.account.is_calm() {
+            return Ok(Some("handlers are running, or waited for".to_owned()));
+        }
+        if !self.api.is_settled() {
+            return Ok(Some("the controllers of the server are at work".to_owned()));
+        }
+        Ok(life.wire.pending())
+    }
+
+    async fn heard(&self, until: Instant) {
+        let place = self.life.lock().await;
+        let hear = place.as_ref().map(|life| (Arc::clone(&life.account), life.wire.clone()));
+        drop(place);
+        let Some((account, wire)) = hear else { return tokio::time::sleep_until(until).await };
+        tokio::select! {
+            biased;
+            () = account.changed() => {}
+            () = wire.changed() => {}
+            () = tokio::time::sleep_until(until) => {}
+        }
+    }
+
+    /// Returns all objects as they are in the end.
+    pub fn ending(&self, ignored: &[String]) -> Ending {
+        let objects = self.api.with(|state| {
+            let resources: Vec<_> = state.store.resources().cloned().collect();
+            let listed = resources.into_iter().map(|resource| {
+                let objects = state.store.list(&resource, None);
+                (resource, objects)
+            });
+            listed.collect::<Vec<_>>()
+        });
+        let named = objects.into_iter().flat_map(|(resource, objects)| {
+            let dot = if resource.group.is_empty() { "" } else { "." };
+            let resource = format!("{}{dot}{}", resource.plural, resource.group);
+            objects.into_iter().map(move |((namespace, name), stored)| ((resource.clone(), namespace, name), stored))
+        });
+        named.map(|(key, stored)| (key, compare::essence(&stored.value, ignored))).collect()
+    }
+
+    /// Tells something about the operators as such.
+    fn tell(&self, what: String) {
+        self.timeline.add(Event::Operator(what));
+    }
+
+    /// Returns an object by the name of its resource and its own.
+    ///
+    /// # Errors
+    /// If it is not clear which one is meant.
+    pub fn find(&self, target: &super::story::Target) -> Result<crate::devserver::hand::Meant, String> {
+        let namespace = target.namespace.as_deref();
+        crate::devserver::hand::find(&self.api, &target.resource, &target.name, namespace).map_err(|unclear| unclear.to_string())
+    }
+
+    /// Returns Kubernetes' events.
+    pub fn events(&self) -> Vec<Arc<Value>> {
+        let events = crate::devserver::store::Resource { group: String::new(), plural: "events".to_owned() };
+        self.api.with(|state| state.store.list(&events, None)).into_iter().map(|(_, stored)| Arc::clone(&stored.value)).collect()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.controllers.request("the end of the scenario");
+    }
+}
+
+impl Life {
+    /// Sees whether an operator has ended by itself, which none should.
+    async fn problem(&mut self) -> Option<Problem> {
+        let index = self.tasks.iter().position(JoinHandle::is_finished)?;
+        Some(match self.tasks.swap_remove(index).await {
+            Ok(Ok(())) => Problem::Broken("the operator has ended by itself".to_owned()),
+            Ok(Err(ServeError::Scripts { operator, problems })) => {
+                let told = problems.iter().map(|problem| format!("{}:{}: {}", problem.file.display(), problem.line, problem.message));
+                let told: Vec<String> = told.collect();
+                Problem::Broken(format!("the scripts of operator {operator} cannot be installed: {}", told.join("; ")))
+            }
+            Ok(Err(ServeError::Discovery(error))) => {
+                Problem::Unreachable(format!("the operator cannot find out the kinds of the cluster: {}", error.chain()))
+            }
+            Ok(Err(error)) => Problem::Broken(format!("the operator cannot run: {error}")),
+            Err(error) => Problem::Broken(format!("the operator has failed because of a defect of the engine: {error}")),
+        })
+    }
+}
+
+/// Why an operator has ended by itself.
+enum Problem {
+    /// It did not get through to the server.
+    Unreachable(String),
+    /// It cannot run at all.
+    Broken(String),
+}
+
+fn ordinal(number: u32) -> String {
+    match (number % 10, number % 100) {
+        (1, tens) if tens != 11 => format!("{number}st"),
+        (2, tens) if tens != 12 => format!("{number}nd"),
+        (3, tens) if tens != 13 => format!("{number}rd"),
+        _ => format!("{number}th"),
+    }
+}

@@ -1,0 +1,208 @@
+//! Steps as they are written.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::manifest::reader::{Fields, Item};
+use crate::manifest::suggest::{nearest, one_of};
+use crate::manifest::tree::Kind;
+
+use super::document::Draft;
+use super::story::{Absence, Act, Change, Step, Target};
+use super::{expectations, faults};
+
+/// The words of steps.
+pub const WORDS: [&str; 9] = ["apply", "patch", "delete", "fault", "advance", "restart", "kill", "settle", "expect"];
+
+/// What can be done while the operators are away.
+const MEANWHILE: [&str; 5] = ["apply", "patch", "delete", "fault", "advance"];
+
+/// How long a settlement may take that does not say so.
+const SETTLING: Duration = Duration::from_mins(5);
+
+/// The kinds of patches, and their media types.
+const PATCHES: [(&str, &str); 3] = [
+    ("merge", "application/merge-patch+json"),
+    ("json", "application/json-patch+json"),
+    ("strategic", "application/strategic-merge-patch+json"),
+];
+
+/// Reads a list of steps.
+pub fn read(draft: &Draft<'_>, item: &Item<'_>) -> Vec<Step> {
+    draft.reader.list(item).iter().filter_map(|item| step(draft, item, &WORDS)).collect()
+}
+
+fn step(draft: &Draft<'_>, item: &Item<'_>, known: &[&'static str]) -> Option<Step> {
+    let reader = draft.reader;
+    let spot = item.node.spot;
+    if let Kind::Text(text) = &item.node.kind {
+        let word = known.iter().copied().find(|word| *word == text.value);
+        let act = match word {
+            Some("kill") => Act::Kill(Absence::default()),
+            Some("restart") => Act::Restart(Absence::default()),
+            Some("settle") => Act::Settle { within: SETTLING },
+            Some(word) => {
+                reader.error_with(item, format!("the step `{word}` says nothing"), format!("write `- {word}: …`"));
+                return None;
+            }
+            None => return refuse(draft, item, &text.value, known),
+        };
+        return Some(Step { spot, title: title(&act), act });
+    }
+    let Some(entries) = item.entries() else {
+        reader.error_with(item, format!("a step must be a mapping, not {}", item.node.noun()), "write such as `- advance: 60s`");
+        return None;
+    };
+    let [(word, value)] = entries.as_slice() else {
+        let hint = "begin each step with `- ` and one word";
+        reader.error_with(item, format!("a step has one word, and this has {}", entries.len()), hint);
+        return None;
+    };
+    let Some(word) = known.iter().copied().find(|known| known == word) else { return refuse(draft, value, word, known) };
+    let act = act(draft, word, value)?;
+    Some(Step { spot, title: title(&act), act })
+}
+
+fn refuse(draft: &Draft<'_>, item: &Item<'_>, word: &str, known: &[&'static str]) -> Option<Step> {
+    let hint = match nearest(word, known.iter().copied()) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("known are {}", one_of(known).replace(" or ", " and ")),
+    };
+    let message = if WORDS.contains(&word) {
+        format!("`{word}` is no step for the time when the operators are away")
+    } else {
+        format!("unknown step `{word}`")
+    };
+    draft.reader.key_error(item, message, hint);
+    None
+}
+
+fn act(draft: &Draft<'_>, word: &str, item: &Item<'_>) -> Option<Act> {
+    let reader = draft.reader;
+    Some(match word {
+        "apply" => {
+            let objects = draft.brought(item);
+            if objects.is_empty() {
+                return None;
+            }
+            Act::Apply(objects)
+        }
+        "patch" => Act::Patch(change(draft, item)?),
+        "delete" => {
+            if item.node.text().is_some() {
+                return Some(Act::Delete(target_text(draft, item, None)?, None));
+            }
+            let fields = reader.fields(item, "a deletion", &["object", "namespace", "propagation"])?;
+            let target = target(draft, &fields)?;
+            let propagation = fields.get("propagation").and_then(|item| reader.word(&item, &["Background", "Foreground", "Orphan"]));
+            Act::Delete(target, propagation.map(str::to_owned))
+        }
+        "fault" => faults::read(reader, item)?,
+        "advance" => Act::Advance(duration(draft, item)?),
+        "restart" => Act::Restart(absence(draft, item)?),
+        "kill" => Act::Kill(absence(draft, item)?),
+        "settle" => {
+            let mut within = SETTLING;
+            if !item.node.is_null() {
+                let fields = reader.fields(item, "a settlement", &["within"])?;
+                reader.set(&fields, "within", &mut within, |_, item| duration(draft, item));
+            }
+            Act::Settle { within }
+        }
+        _ => Act::Expect(Box::new(expectations::read(draft, item)?)),
+    })
+}
+
+fn duration(draft: &Draft<'_>, item: &Item<'_>) -> Option<Duration> {
+    let seconds = draft.reader.duration(item)?;
+    let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration <= Duration::from_hours(24 * 365));
+    if duration.is_none() {
+        draft.reader.error_with(item, format!("`{}` is longer than a year", item.name()), "write a shorter time");
+    }
+    duration
+}
+
+fn absence(draft: &Draft<'_>, item: &Item<'_>) -> Option<Absence> {
+    let reader = draft.reader;
+    if item.node.is_null() {
+        return Some(Absence::default());
+    }
+    let fields = reader.fields(item, "an absence", &["downtime", "meanwhile"])?;
+    let mut absence = Absence::default();
+    reader.set(&fields, "downtime", &mut absence.downtime, |_, item| duration(draft, item));
+    absence.meanwhile = reader.list_of(&fields, "meanwhile").iter().filter_map(|item| step(draft, item, &MEANWHILE)).collect();
+    Some(absence)
+}
+
+fn change(draft: &Draft<'_>, item: &Item<'_>) -> Option<Change> {
+    let reader = draft.reader;
+    let fields = reader.fields(item, "a patch", &["object", "namespace", "merge", "json", "strategic", "subresource"])?;
+    let target = target(draft, &fields);
+    let given: Vec<_> = PATCHES.iter().filter_map(|(key, media)| Some((*media, fields.get(key)?))).collect();
+    let [(media, patch)] = given.as_slice() else {
+        if given.is_empty() && !PATCHES.iter().any(|(key, _)| fields.mentions(key)) {
+            reader.error_with(item, "the patch changes nothing", "add `merge`, `json`, or `strategic`");
+        } else if given.len() > 1 {
+            reader.error_with(item, "a patch is of one kind", "make it several steps");
+        }
+        return None;
+    };
+    let is_list = matches!(patch.node.kind, Kind::List(_));
+    if is_list != (*media == PATCHES[1].1) {
+        let wanted = if is_list { "a mapping" } else { "a list of operations" };
+        reader.error(patch, format!("`{}` must be {wanted}, not {}", patch.name(), patch.node.noun()));
+        return None;
+    }
+    Some(Change { target: target?, media, patch: patch.node.to_value(), subresource: reader.string(&fields, "subresource") })
+}
+
+/// Reads `object`, and `namespace` if it is there.
+pub fn target(draft: &Draft<'_>, fields: &Fields<'_>) -> Option<Target> {
+    let item = draft.reader.required(fields, "object", "name it as `PLURAL/NAME`, such as `databases/orders-db`")?;
+    target_text(draft, &item, draft.reader.string(fields, "namespace"))
+}
+
+/// Reads the name of an object.
+pub fn target_text(draft: &Draft<'_>, item: &Item<'_>, namespace: Option<String>) -> Option<Target> {
+    let text = &draft.reader.text(item)?.value;
+    let parts: Vec<&str> = text.split('/').collect();
+    let own = |part: &str| part.to_owned();
+    match parts.as_slice() {
+        _ if parts.iter().any(|part| part.is_empty()) => {}
+        [resource, name] => return Some(Target { resource: own(resource), name: own(name), namespace }),
+        [namespace, resource, name] => {
+            return Some(Target { resource: own(resource), name: own(name), namespace: Some(own(namespace)) });
+        }
+        _ => {}
+    }
+    draft.reader.error_with(item, format!("`{text}` is no name of an object"), "write `PLURAL/NAME`, such as `databases/orders-db`, or `NAMESPACE/PLURAL/NAME`");
+    None
+}
+
+/// Returns the step in a few words.
+fn title(act: &Act) -> String {
+    let shown = |object: &Value| {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or("?").to_owned();
+        format!("{} {}", text("/kind"), text("/metadata/name"))
+    };
+    let away = |absence: &Absence| if absence.downtime.is_zero() { String::new() } else { format!(", away for {}", seconds(absence.downtime)) };
+    match act {
+        Act::Apply(objects) => format!("apply {}", objects.iter().map(shown).collect::<Vec<_>>().join(", ")),
+        Act::Patch(Change { target, subresource: None, patch, .. }) => format!("patch {target}: {patch}"),
+        Act::Patch(Change { target, subresource: Some(sub), patch, .. }) => format!("patch the {sub} of {target}: {patch}"),
+        Act::Delete(target, _) => format!("delete {target}"),
+        Act::Fault(rule) => format!("fault {}", serde_json::to_value(rule).unwrap_or_default()),
+        Act::EndFaults => "no faults any more".to_owned(),
+        Act::Advance(duration) => format!("advance {}", seconds(*duration)),
+        Act::Restart(absence) => format!("restart{}", away(absence)),
+        Act::Kill(absence) => format!("kill{}", away(absence)),
+        Act::Settle { within } => format!("settle within {}", seconds(*within)),
+        Act::Expect(_) => "expect".to_owned(),
+    }
+}
+
+/// Returns a time as people write it.
+pub fn seconds(duration: Duration) -> String {
+    format!("{}s", duration.as_secs_f64())
+}

@@ -1,0 +1,244 @@
+//! The timeline of a scenario: everything that has happened, in order, with the virtual time. It goes on over all lives of the operators.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::kit::Clock;
+
+use super::story::Call;
+
+/// More than any scenario needs: virtual time does not end what runs in circles.
+const MOST_ENTRIES: usize = 100_000;
+
+/// The lines of a difference that are shown of one request.
+const MOST_LINES: usize = 20;
+
+/// The object that something is about, by its kind.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Subject {
+    /// The API group.
+    pub group: String,
+    /// The kind.
+    pub kind: String,
+    /// The namespace; empty for none.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl Subject {
+    /// Returns the subject of an object.
+    pub fn of(object: &Value) -> Self {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let version = text("/apiVersion");
+        let group = version.split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default();
+        Self { group, kind: text("/kind"), namespace: text("/metadata/namespace"), name: text("/metadata/name") }
+    }
+}
+
+impl std::fmt::Display for Subject {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let separator = if self.namespace.is_empty() { "" } else { "/" };
+        write!(formatter, "{} {}{separator}{}", self.kind, self.namespace, self.name)
+    }
+}
+
+/// Something that has happened.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// A step has begun.
+    Step {
+        /// Its line in the file.
+        line: usize,
+        /// The step in a few words.
+        title: String,
+    },
+    /// Something about the operators as such.
+    Operator(String),
+    /// An object was taken up.
+    Sighted {
+        /// Which.
+        subject: Subject,
+        /// How it came.
+        how: &'static str,
+        /// Its version.
+        version: String,
+    },
+    /// A handler was called.
+    Called {
+        /// About which object.
+        subject: Subject,
+        /// Which call.
+        call: Call,
+        /// Why.
+        reason: &'static str,
+    },
+    /// It became clear what an attempt means.
+    Ended {
+        /// About which object.
+        subject: Subject,
+        /// Which call.
+        call: Call,
+        /// What it means.
+        outcome: String,
+    },
+    /// An operator has sent a request.
+    Request(Request),
+    /// A fault has fired, or a disturbance.
+    Fault(String),
+    /// A line was logged.
+    Log {
+        /// How much it matters.
+        level: &'static str,
+        /// The sentence alone.
+        message: String,
+        /// The line as it is printed.
+        printed: String,
+    },
+}
+
+/// A request of an operator.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// The verb.
+    pub verb: &'static str,
+    /// The API group.
+    pub group: String,
+    /// The plural name.
+    pub plural: String,
+    /// The namespace; empty for none.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// The subresource; empty for none.
+    pub subresource: String,
+    /// How it ended: a status, or words.
+    pub answer: String,
+    /// What it has changed.
+    pub lines: Vec<String>,
+    /// Whether it is of interest only to those who count.
+    pub is_quiet: bool,
+}
+
+/// The timeline of one scenario.
+pub struct Timeline {
+    clock: Clock,
+    start: Timestamp,
+    entries: Mutex<Vec<(f64, Event)>>,
+    overflow: Notify,
+}
+
+impl Timeline {
+    /// Returns an empty timeline that begins now.
+    pub fn new(clock: Clock) -> Self {
+        let start = clock.now();
+        Self { clock, start, entries: Mutex::default(), overflow: Notify::new() }
+    }
+
+    /// Adds what happens at this moment.
+    pub fn add(&self, event: Event) {
+        let at = self.clock.now().duration_since(self.start).as_secs_f64();
+        let mut entries = self.entries.lock();
+        if entries.len() < MOST_ENTRIES {
+            entries.push((at, event));
+        } else {
+            self.overflow.notify_one();
+        }
+    }
+
+    /// Waits until more has happened than any scenario needs.
+    pub async fn overflowed(&self) {
+        self.overflow.notified().await;
+    }
+
+    /// Returns the seconds since the beginning.
+    pub fn elapsed(&self) -> f64 {
+        self.clock.now().duration_since(self.start).as_secs_f64()
+    }
+
+    /// Looks at everything so far.
+    pub fn with<T>(&self, look: impl FnOnce(&[(f64, Event)]) -> T) -> T {
+        look(&self.entries.lock())
+    }
+
+    /// Returns the timeline as a text.
+    pub fn print(&self) -> String {
+        self.with(|entries| {
+            let mut text = String::new();
+            entries.iter().for_each(|(at, event)| print(*at, event, &mut text));
+            text
+        })
+    }
+
+    /// Returns the timeline for programs.
+    pub fn to_json(&self) -> Value {
+        self.with(|entries| entries.iter().filter_map(|(at, event)| to_json(*at, event)).collect())
+    }
+}
+
+fn print(at: f64, event: &Event, text: &mut String) {
+    let mut line = |word: &str, rest: &str| {
+        for (index, part) in rest.lines().enumerate() {
+            // Writing into a text cannot fail.
+            let _ = if index == 0 { writeln!(text, "{at:>9.3}s  {word:<8}  {part}") } else { writeln!(text, "{:22}{part}", "") };
+        }
+    };
+    match event {
+        Event::Step { line: number, title } => line("step", &format!("line {number}: {title}")),
+        Event::Operator(what) => line("operator", what),
+        Event::Sighted { subject, how, version } => line("event", &format!("{subject} {how}, version {version}")),
+        Event::Called { subject, call, reason } => line("call", &format!("{call} for {subject}: {reason}")),
+        Event::Ended { subject, call, outcome } => line("end", &format!("{call} for {subject}: {outcome}")),
+        Event::Request(request) if request.is_quiet => {}
+        Event::Request(request) => {
+            line("request", &format!("{request} -> {}", request.answer));
+            for shown in request.lines.iter().take(MOST_LINES) {
+                let _ = writeln!(text, "{:24}{shown}", "");
+            }
+            if let Some(more) = request.lines.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {
+                let _ = writeln!(text, "{:24}… and {more} more", "");
+            }
+        }
+        Event::Fault(what) => line("fault", what),
+        Event::Log { level, printed, .. } => line("log", &format!("{level:<7} {printed}")),
+    }
+}
+
+impl std::fmt::Display for Request {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { verb, plural, group, namespace, name, subresource, .. } = self;
+        let dot = if group.is_empty() { "" } else { "." };
+        write!(formatter, "{verb} {plural}{dot}{group}/{name}")?;
+        if !subresource.is_empty() {
+            write!(formatter, "/{subresource}")?;
+        }
+        if namespace.is_empty() { Ok(()) } else { write!(formatter, " in {namespace}") }
+    }
+}
+
+fn to_json(at: f64, event: &Event) -> Option<Value> {
+    let subject = |subject: &Subject| json!({"kind": subject.kind, "group": subject.group, "namespace": subject.namespace, "name": subject.name});
+    let mut entry = match event {
+        Event::Step { line, title } => json!({"type": "step", "line": line, "step": title}),
+        Event::Operator(what) => json!({"type": "operator", "what": what}),
+        Event::Sighted { subject: of, how, version } => json!({"type": "event", "object": subject(of), "how": how, "version": version}),
+        Event::Called { subject: of, call, reason } => {
+            json!({"type": "call", "object": subject(of), "call": call.to_string(), "reason": reason})
+        }
+        Event::Ended { subject: of, call, outcome } => {
+            json!({"type": "end", "object": subject(of), "call": call.to_string(), "outcome": outcome})
+        }
+        Event::Request(request) if request.is_quiet => return None,
+        Event::Request(request) => json!({
+            "type": "request", "request": request.to_string(), "verb": request.verb, "answer": request.answer, "diff": request.lines,
+        }),
+        Event::Fault(what) => json!({"type": "fault", "what": what}),
+        Event::Log { level, message, .. } => json!({"type": "log", "level": level, "message": message}),
+    };
+    entry["at"] = json!(at);
+    Some(entry)
+}

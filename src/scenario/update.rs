@@ -1,0 +1,174 @@
+//! Writing what was found into the files, in place of what was expected there. Everything else stays as it is.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use serde_json::Value;
+
+use crate::manifest::source::Source;
+use crate::manifest::tree::{Kind, Node, Spot};
+
+/// How a file says something else.
+#[derive(Debug, Clone)]
+pub enum Fix {
+    /// A scalar is replaced.
+    Scalar {
+        /// Where it stands.
+        spot: Spot,
+        /// What is there instead.
+        value: Value,
+    },
+    /// A list of texts is replaced.
+    List {
+        /// The list.
+        node: Node,
+        /// The new items.
+        items: Vec<String>,
+    },
+}
+
+/// A file with new expectations.
+#[derive(Debug)]
+pub struct Updated {
+    /// The new text.
+    pub text: String,
+    /// How many expectations were rewritten.
+    pub count: usize,
+}
+
+/// Returns the text of a file with all fixes made that can be made. Those that overlap with others are left out.
+pub fn update<'a>(source: &Source, fixes: impl IntoIterator<Item = &'a Fix>) -> Updated {
+    let mut edits: Vec<(Range<usize>, String)> = fixes.into_iter().filter_map(|fix| edit(source, fix)).collect();
+    edits.sort_by_key(|(range, _)| (range.start, range.end));
+    edits.dedup_by(|later, earlier| later.0.start < earlier.0.end);
+    let mut text = source.text.to_string();
+    for (range, new) in edits.iter().rev() {
+        text.replace_range(range.clone(), new);
+    }
+    Updated { text, count: edits.len() }
+}
+
+fn edit(source: &Source, fix: &Fix) -> Option<(Range<usize>, String)> {
+    match fix {
+        Fix::Scalar { spot, value } => Some((range(source, *spot)?, scalar(value))),
+        Fix::List { node, items } => {
+            let Kind::List(nodes) = &node.kind else { return None };
+            let start = offset(source, node.spot)?;
+            if source.text[start..].starts_with('[') {
+                let end = end_of_flow(&source.text, start)?;
+                let items: Vec<String> = items.iter().map(|item| text(item)).collect();
+                return Some((start..end, format!("[{}]", items.join(", "))));
+            }
+            // An empty list is always written in brackets, so that a block has items.
+            let end = range(source, nodes.last()?.spot)?.end;
+            Some((start..end, block(items, node.spot.column)))
+        }
+    }
+}
+
+/// Writes a list in lines, the first of which begins where the list does.
+fn block(items: &[String], column: usize) -> String {
+    if items.is_empty() {
+        return "[]".to_owned();
+    }
+    let mut written = String::new();
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            let _ = write!(written, "\n{:width$}", "", width = column - 1);
+        }
+        let _ = write!(written, "- {}", text(item));
+    }
+    written
+}
+
+fn scalar(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), text)
+}
+
+/// Writes a text without quotes if it means the same then, also within brackets.
+fn text(value: &str) -> String {
+    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | '.');
+    // A sign of comments is none in the middle of a word.
+    let is_plain = value.starts_with(|c: char| c.is_ascii_alphabetic()) && value.chars().all(|c| is_word(c) || c == '#');
+    let is_other = matches!(value.to_lowercase().as_str(), "true" | "false" | "null" | "yes" | "no" | "on" | "off" | "y" | "n");
+    if is_plain && !is_other { value.to_owned() } else { Value::from(value).to_string() }
+}
+
+fn offset(source: &Source, spot: Spot) -> Option<usize> {
+    let line = source.line(spot.line)?;
+    let before: usize = line.chars().take(spot.column - 1).map(char::len_utf8).sum();
+    // A line is a part of the text.
+    Some(line.as_ptr() as usize - source.text.as_ptr() as usize + before)
+}
+
+/// Returns the place of something that stands in one line.
+fn range(source: &Source, spot: Spot) -> Option<Range<usize>> {
+    let start = offset(source, spot)?;
+    let length: usize = source.text[start..].chars().take(spot.length).map(char::len_utf8).sum();
+    Some(start..start + length)
+}
+
+/// Returns the end of a list in brackets.
+fn end_of_flow(text: &str, start: usize) -> Option<usize> {
+    let mut depth = 0;
+    let mut quote = None;
+    let mut before = ' ';
+    let mut is_comment = false;
+    for (at, c) in text[start..].char_indices() {
+        match (quote, c) {
+            _ if is_comment => is_comment = c != '\n',
+            (Some(open), _) => {
+                if c == open && !(open == '"' && before == '\\') {
+                    quote = None;
+                }
+            }
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '#') if before.is_whitespace() => is_comment = true,
+            (None, '[') => depth += 1,
+            (None, ']') => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(start + at + 1);
+                }
+            }
+            _ => {}
+        }
+        before = c;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::tree;
+
+    fn updated(text: &str, fix: impl Fn(&Node) -> Fix) -> String {
+        let source = Source::new("a.yaml", text);
+        let root = tree::parse(&source).unwrap().remove(0).root;
+        update(&source, [&fix(&root)]).text
+    }
+
+    #[test]
+    fn lists_keep_their_form() {
+        let items = || vec!["on_create#0".to_owned(), "on_size/spec.size#1".to_owned(), "two words".to_owned()];
+        let list = |node: &Node| Fix::List { node: node.get("calls").unwrap().clone(), items: items() };
+        assert_eq!(
+            updated("calls: [on_create#0, 'a]b'] # known\nnext: 1\n", list),
+            "calls: [on_create#0, on_size/spec.size#1, \"two words\"] # known\nnext: 1\n"
+        );
+        assert_eq!(
+            updated("calls:\n  - a # first\n  - b\nnext: 1\n", list),
+            "calls:\n  - on_create#0\n  - on_size/spec.size#1\n  - \"two words\"\nnext: 1\n"
+        );
+        assert_eq!(updated("calls: []\n", |node| Fix::List { node: node.get("calls").unwrap().clone(), items: Vec::new() }), "calls: []\n");
+    }
+
+    #[test]
+    fn scalars_are_written_so_that_they_mean_the_same() {
+        let fix = |value: Value| move |node: &Node| Fix::Scalar { spot: node.get("a").unwrap().spot, value: value.clone() };
+        assert_eq!(updated("a: 'old' # kept\n", fix("Ready".into())), "a: Ready # kept\n");
+        assert_eq!(updated("{a: 1, b: 2}\n", fix("yes".into())), "{a: \"yes\", b: 2}\n");
+        assert_eq!(updated("a: ä\n", fix(3.into())), "a: 3\n");
+    }
+}

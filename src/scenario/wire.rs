@@ -1,0 +1,526 @@
+//! The way between one life of the operators and the server: it keeps the timeline of requests, knows which watches are behind, and lets
+//! trouble happen where it is asked for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt as _};
+use http::{HeaderMap, HeaderValue, Request, header};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::cluster::in_process::InProcess;
+use crate::cluster::transport::{Answer, ByteStream, Connection, Login, Transport};
+use crate::cluster::{Error, LoginError};
+use crate::devserver::request::{Path, Place, Query, verb};
+use crate::devserver::server::Service;
+use crate::devserver::store::{Key, Resource};
+use crate::devserver::{Api, hand};
+
+use super::chaos::{Chaos, OnPiece, OnRead, OnWrite, Reading};
+use super::compare::{self, FOREIGN_ANNOTATION};
+use super::invariants::Invariants;
+use super::timeline::{Event, Request as Told, Timeline};
+
+/// The way of one life of the operators. Cheap to clone.
+#[derive(Clone)]
+pub struct Wire(Arc<Inner>);
+
+/// What a way is made of.
+pub struct Parts {
+    /// The server.
+    pub api: Api,
+    /// Where requests are told.
+    pub timeline: Arc<Timeline>,
+    /// Who checks the invariants.
+    pub invariants: Arc<Invariants>,
+    /// The trouble, if there is to be any.
+    pub chaos: Option<Arc<Chaos>>,
+    /// The prefixes of the operators' own annotations.
+    pub prefixes: Vec<String>,
+    /// The token that the operators are known by.
+    pub token: String,
+    /// The number of the life.
+    pub life: u32,
+}
+
+struct Inner {
+    parts: Parts,
+    server: InProcess,
+    /// Whether nothing gets through any more.
+    is_cut: AtomicBool,
+    in_flight: AtomicUsize,
+    watches: Mutex<BTreeMap<String, Watch>>,
+    /// How many firings of faults were told.
+    told: Mutex<usize>,
+    changed: Notify,
+}
+
+/// A watch that is open, or is to be opened again.
+struct Watch {
+    number: usize,
+    is_open: bool,
+    resource: Resource,
+    namespace: Option<String>,
+    /// Everything up to this revision was delivered.
+    delivered: u64,
+}
+
+impl Wire {
+    /// Returns a way that nothing has gone yet.
+    pub fn new(parts: Parts) -> Self {
+        let server = InProcess::new(Service::new(parts.api.clone()));
+        let told = parts.api.injection().faults().firings().count();
+        Self(Arc::new(Inner {
+            parts,
+            server,
+            is_cut: AtomicBool::new(false),
+            in_flight: AtomicUsize::new(0),
+            watches: Mutex::default(),
+            told: Mutex::new(told),
+            changed: Notify::new(),
+        }))
+    }
+
+    /// Lets nothing through any more.
+    pub fn cut(&self) {
+        self.0.is_cut.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits until a request or a watch has come to an end, or a watch has delivered something.
+    pub async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    /// Returns what is on its way, in words; nothing if all is delivered.
+    pub fn pending(&self) -> Option<String> {
+        let in_flight = self.0.in_flight.load(Ordering::SeqCst);
+        if in_flight > 0 {
+            return Some(format!("{in_flight} requests are on their way"));
+        }
+        let watches = self.0.watches.lock();
+        let registry = self.0.parts.api.registry();
+        let is_served = |resource: &Resource| registry.stored(resource).is_some();
+        if let Some((path, _)) = watches.iter().find(|(_, watch)| !watch.is_open && is_served(&watch.resource)) {
+            return Some(format!("the watch of {path} has ended and is not open again"));
+        }
+        let late = watches.iter().find(|(_, watch)| self.is_behind(watch));
+        late.map(|(path, _)| format!("the watch of {path} has not delivered everything"))
+    }
+
+    fn is_behind(&self, watch: &Watch) -> bool {
+        let changes = self.0.parts.api.with(|state| state.store.changes_after(&watch.resource, watch.delivered, usize::MAX));
+        let is_meant = |value: &Value| watch.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str());
+        changes.is_ok_and(|changes| {
+            changes.iter().any(|change| change.new.as_ref().or(change.old.as_ref()).is_some_and(|stored| is_meant(&stored.value)))
+        })
+    }
+}
+
+impl Login for Wire {
+    fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>> {
+        let transport: Arc<dyn Transport> = Arc::new(self.clone());
+        let connection = Connection {
+            calls: Arc::clone(&transport),
+            watches: transport,
+            expires_at: None,
+            default_namespace: "default".to_owned(),
+            server: "the scenario".to_owned(),
+            fingerprint: 1,
+        };
+        Box::pin(async { Ok(connection) })
+    }
+}
+
+impl Transport for Wire {
+    fn send(&self, mut request: Request<Bytes>) -> BoxFuture<'static, Result<Answer, Error>> {
+        let wire = self.clone();
+        Box::pin(async move {
+            if wire.0.is_cut.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
+            let _busy = Busy::new(&wire);
+            let token = HeaderValue::from_str(&format!("Bearer {}", wire.0.parts.token)).expect("tokens are made of plain letters");
+            request.headers_mut().insert(header::AUTHORIZATION, token);
+            let answered = match Asked::of(&request) {
+                Asked { place: Some(place), verb: "watch", since, path } => wire.watch(request, place, since, path).await,
+                Asked { place: Some(place), verb, .. } if !matches!(verb, "get" | "list") => wire.write(request, place, verb).await,
+                Asked { place, verb, .. } => wire.read(request, place, verb).await,
+            };
+            wire.tell_faults();
+            answered
+        })
+    }
+}
+
+/// A request on its way.
+struct Busy(Wire);
+
+impl Busy {
+    fn new(wire: &Wire) -> Self {
+        wire.0.in_flight.fetch_add(1, Ordering::SeqCst);
+        Self(wire.clone())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.0.in_flight.fetch_sub(1, Ordering::SeqCst);
+        self.0.0.changed.notify_waiters();
+    }
+}
+
+/// What a request is about.
+struct Asked {
+    place: Option<Place>,
+    verb: &'static str,
+    since: Option<u64>,
+    path: String,
+}
+
+impl Asked {
+    fn of(request: &Request<Bytes>) -> Self {
+        let path = request.uri().path().to_owned();
+        let query = Query::parse(request.uri().query().unwrap_or_default());
+        let Path::Objects(place) = Path::parse(&path) else { return Self { place: None, verb: "get", since: None, path } };
+        let verb = verb(request.method(), &place, &query);
+        let since = query.text("resourceVersion").and_then(|version| version.parse().ok());
+        Self { place: Some(place), verb, since, path }
+    }
+}
+
+fn lost() -> Error {
+    Error::Connection("the connection has broken".into())
+}
+
+fn refused(code: u16) -> Answer {
+    let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": "a disturbance"});
+    let mut headers = HeaderMap::new();
+    if code == 429 {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    whole(code, headers, Bytes::from(body.to_string()))
+}
+
+fn whole(status: u16, headers: HeaderMap, body: Bytes) -> Answer {
+    Answer { status, headers, body: stream::once(std::future::ready(Ok(body))).boxed() }
+}
+
+async fn collect(mut body: ByteStream) -> Result<Bytes, Error> {
+    let mut all = Vec::new();
+    while let Some(piece) = body.next().await {
+        all.extend_from_slice(&piece.map_err(Error::Connection)?);
+    }
+    Ok(all.into())
+}
+
+/// Returns the message of a refusal.
+fn message(body: &[u8]) -> Option<String> {
+    let status: Value = serde_json::from_slice(body).ok()?;
+    status["message"].as_str().map(str::to_owned)
+}
+
+impl Wire {
+    async fn read(&self, request: Request<Bytes>, place: Option<Place>, verb: &'static str) -> Result<Answer, Error> {
+        if let Some(chaos) = &self.0.parts.chaos {
+            chaos.shuffle().await;
+            let what = request.uri().path().to_owned();
+            match chaos.on_read(if place.is_some() { Reading::Objects } else { Reading::Discovery }) {
+                OnRead::Nothing | OnRead::Expired => {}
+                OnRead::Lost => {
+                    chaos.tell(format!("the request {verb} {what} is lost"));
+                    return Err(lost());
+                }
+                OnRead::Refused(code) => {
+                    chaos.tell(format!("the request {verb} {what} is answered by {code}"));
+                    return Ok(refused(code));
+                }
+            }
+        }
+        let answered = self.0.server.send(request).await;
+        if let Some(place) = place.filter(|place| place.name.is_some()) {
+            let answer = answered.as_ref().map_or_else(|error| error.chain(), |answer| answer.status.to_string());
+            self.tell(Told { answer, is_quiet: true, ..told(&place, verb) });
+        }
+        answered
+    }
+
+    async fn write(&self, request: Request<Bytes>, mut place: Place, verb: &'static str) -> Result<Answer, Error> {
+        if place.name.is_none() {
+            // A creation names its object in the body.
+            let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
+            place.name = body["metadata"]["name"].as_str().map(str::to_owned);
+        }
+        let trouble = self.meet(&place, verb).await?;
+        if let Some(code) = trouble.refusal {
+            return Ok(refused(code));
+        }
+        let before = self.object(&place);
+        let answered = match self.0.server.send(request).await {
+            Ok(answer) => {
+                let (status, headers) = (answer.status, answer.headers);
+                collect(answer.body).await.map(|body| (status, headers, body))
+            }
+            Err(error) => Err(error),
+        };
+        if place.name.is_none()
+            && let Ok((_, _, body)) = &answered
+        {
+            let body: Value = serde_json::from_slice(body).unwrap_or_default();
+            place.name = body["metadata"]["name"].as_str().map(str::to_owned);
+        }
+        let after = self.object(&place);
+        self.0.parts.invariants.wrote(self.0.parts.life, before.as_ref(), after.as_ref());
+        let answer = match &answered {
+            Ok((status, _, body)) if *status >= 300 => message(body).map_or_else(|| status.to_string(), |text| format!("{status} {text}")),
+            Ok((status, ..)) => status.to_string(),
+            Err(error) => error.chain(),
+        };
+        let lines = compare::changes(before.as_ref(), after.as_ref(), &self.0.parts.prefixes);
+        self.tell(Told { answer, lines, ..told(&place, verb) });
+        if let Some(chaos) = &self.0.parts.chaos {
+            if trouble.crashes {
+                chaos.note_lost_status(of_ending(&told(&place, verb)));
+                chaos.tell("the operators die after the request, before its answer".to_owned());
+                chaos.crash().await;
+            }
+            if trouble.loses_answer {
+                chaos.tell("the answer is lost".to_owned());
+                return Err(lost());
+            }
+            chaos.shuffle().await;
+        }
+        answered.map(|(status, headers, body)| whole(status, headers, body))
+    }
+
+    /// Lets the trouble of a write happen that comes before it.
+    async fn meet(&self, place: &Place, verb: &'static str) -> Result<Trouble, Error> {
+        let mut trouble = Trouble::default();
+        let Some(chaos) = &self.0.parts.chaos else { return Ok(trouble) };
+        chaos.shuffle().await;
+        let request = told(place, verb);
+        match chaos.on_write() {
+            OnWrite::Nothing => {}
+            OnWrite::CrashBefore => {
+                if request.subresource == "status" {
+                    chaos.note_lost_status(of_ending(&request));
+                }
+                chaos.tell(format!("the operators die before the request {request}"));
+                chaos.crash().await;
+            }
+            OnWrite::CrashAfter => trouble.crashes = true,
+            OnWrite::Lost => {
+                chaos.tell(format!("the request {request} is lost"));
+                return Err(lost());
+            }
+            OnWrite::AnswerLost => trouble.loses_answer = true,
+            OnWrite::Conflict => self.interfere(place).await,
+            OnWrite::Refused(code) => {
+                chaos.tell(format!("the request {request} is answered by {code}"));
+                trouble.refusal = Some(code);
+            }
+        }
+        Ok(trouble)
+    }
+
+    /// Writes an object as somebody else who means no harm.
+    async fn interfere(&self, place: &Place) {
+        let (Some(chaos), Some(name)) = (&self.0.parts.chaos, &place.name) else { return };
+        let resource = if place.group.is_empty() { place.plural.clone() } else { format!("{}.{}", place.plural, place.group) };
+        let Ok(meant) = hand::find(&self.0.parts.api, &resource, name, place.namespace.as_deref()) else { return };
+        let Some(object) = meant.value() else { return };
+        let version = object["metadata"]["resourceVersion"].clone();
+        let patch = json!({"metadata": {"annotations": {FOREIGN_ANNOTATION: version}}});
+        chaos.tell(format!("somebody else writes {resource}/{name}"));
+        // An object that is just vanishing is no conflict.
+        let _ = hand::patch(&self.0.parts.api, &meant, None, "application/merge-patch+json", &patch).await;
+    }
+
+    fn object(&self, place: &Place) -> Option<Value> {
+        let key: Key = (place.namespace.clone().unwrap_or_default(), place.name.clone()?);
+        let registry = self.0.parts.api.registry();
+        let served = registry.find(&place.group, &place.version, &place.plural)?;
+        self.0.parts.api.read(&served.resource, &key).map(|stored| (*stored.value).clone())
+    }
+
+    fn tell(&self, request: Told) {
+        self.0.parts.timeline.add(Event::Request(request));
+    }
+
+    /// Tells the faults that have fired since the last look.
+    fn tell_faults(&self) {
+        let faults = self.0.parts.api.injection().faults();
+        let mut told = self.0.told.lock();
+        for firing in faults.firings().skip(*told) {
+            let rule = faults.rules().find(|(id, _)| *id == firing.rule);
+            let action = rule.map_or_else(|| "a fault".to_owned(), |(_, rule)| serde_json::to_string(&rule.action).unwrap_or_default());
+            let place = if firing.namespace.is_empty() { String::new() } else { format!(" in {}", firing.namespace) };
+            let what = format!("{action} for {} {}/{}{place}", firing.verb, firing.resource, firing.name);
+            self.0.parts.timeline.add(Event::Fault(what));
+            *told += 1;
+        }
+    }
+
+    async fn watch(&self, request: Request<Bytes>, place: Place, since: Option<u64>, path: String) -> Result<Answer, Error> {
+        if let Some(chaos) = &self.0.parts.chaos {
+            chaos.shuffle().await;
+            match chaos.on_read(Reading::Watch) {
+                OnRead::Nothing => {}
+                trouble => {
+                    self.note_closed(&path, place, false);
+                    let (told, answered) = match trouble {
+                        OnRead::Refused(code) => (format!("is answered by {code}"), Ok(refused(code))),
+                        OnRead::Expired => ("is answered by 410".to_owned(), Ok(refused(410))),
+                        _ => ("does not open".to_owned(), Err(lost())),
+                    };
+                    chaos.tell(format!("the watch of {path} {told}"));
+                    return answered;
+                }
+            }
+        }
+        let answered = self.0.server.send(request).await;
+        let mut watches = self.0.watches.lock();
+        match answered {
+            Ok(answer) if answer.status < 300 => {
+                let number = watches.get(&path).map_or(0, |watch| watch.number + 1);
+                let delivered = since.unwrap_or_else(|| self.0.parts.api.with(|state| state.store.revision()));
+                let resource = Resource { group: place.group, plural: place.plural };
+                watches.insert(path.clone(), Watch { number, is_open: true, resource, namespace: place.namespace, delivered });
+                drop(watches);
+                let open = Open { wire: self.clone(), path, number, has_ended: false };
+                Ok(Answer { status: answer.status, headers: answer.headers, body: deliver(open, answer.body) })
+            }
+            other => {
+                drop(watches);
+                self.note_closed(&path, place, other.as_ref().is_ok_and(|answer| answer.status == 404));
+                other
+            }
+        }
+    }
+
+    /// Notes that a watch does not open. It will be tried again, unless its resource is gone.
+    fn note_closed(&self, path: &str, place: Place, is_gone: bool) {
+        let mut watches = self.0.watches.lock();
+        if is_gone {
+            watches.remove(path);
+            return;
+        }
+        let number = watches.get(path).map_or(0, |watch| watch.number + 1);
+        let resource = Resource { group: place.group, plural: place.plural };
+        watches.insert(path.to_owned(), Watch { number, is_open: false, resource, namespace: place.namespace, delivered: 0 });
+    }
+
+    fn note(&self, path: &str, number: usize, change: impl FnOnce(&mut Watch)) {
+        if let Some(watch) = self.0.watches.lock().get_mut(path).filter(|watch| watch.number == number) {
+            change(watch);
+        }
+        self.0.changed.notify_waiters();
+    }
+}
+
+/// The trouble of a write that comes with it or after it.
+#[derive(Default)]
+struct Trouble {
+    refusal: Option<u16>,
+    crashes: bool,
+    loses_answer: bool,
+}
+
+fn told(place: &Place, verb: &'static str) -> Told {
+    Told {
+        verb,
+        group: place.group.clone(),
+        plural: place.plural.clone(),
+        namespace: place.namespace.clone().unwrap_or_default(),
+        name: place.name.clone().unwrap_or_default(),
+        subresource: place.subresource.clone().unwrap_or_default(),
+        ..Told::default()
+    }
+}
+
+/// Returns the resource, the namespace and the name, as ends are compared by.
+fn of_ending(request: &Told) -> (String, String, String) {
+    let dot = if request.group.is_empty() { "" } else { "." };
+    (format!("{}{dot}{}", request.plural, request.group), request.namespace.clone(), request.name.clone())
+}
+
+/// An open watch. Whoever drops it before its end does not want it any more.
+struct Open {
+    wire: Wire,
+    path: String,
+    number: usize,
+    has_ended: bool,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut watches = self.wire.0.watches.lock();
+        if !self.has_ended && watches.get(&self.path).is_some_and(|watch| watch.number == self.number) {
+            watches.remove(&self.path);
+        }
+        drop(watches);
+        self.wire.0.changed.notify_waiters();
+    }
+}
+
+impl Open {
+    fn end(&mut self) {
+        self.has_ended = true;
+        self.wire.note(&self.path, self.number, |watch| watch.is_open = false);
+    }
+}
+
+fn deliver(open: Open, body: ByteStream) -> ByteStream {
+    stream::unfold((open, body), |(mut open, mut body)| async move {
+        if open.has_ended {
+            return None;
+        }
+        let piece = body.next().await;
+        let Some(Ok(bytes)) = piece else {
+            open.end();
+            return piece.map(|piece| (piece, (open, body)));
+        };
+        if let Some(chaos) = open.wire.0.parts.chaos.clone() {
+            match chaos.on_piece().await {
+                OnPiece::Nothing => {}
+                OnPiece::End => {
+                    chaos.tell(format!("the watch of {} ends", open.path));
+                    open.end();
+                    return None;
+                }
+                OnPiece::Break => {
+                    chaos.tell(format!("the watch of {} breaks in the middle of a line", open.path));
+                    open.end();
+                    let half = bytes.slice(..bytes.len() / 2);
+                    return Some((Ok(half), (open, body)));
+                }
+                OnPiece::Expire => {
+                    chaos.tell(format!("the history of {} is gone", open.path));
+                    open.end();
+                    let gone = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}"#;
+                    return Some((Ok(Bytes::from(format!("{gone}\n"))), (open, body)));
+                }
+            }
+        }
+        if let Some(reached) = last_revision(&bytes) {
+            open.wire.note(&open.path, open.number, |watch| watch.delivered = watch.delivered.max(reached));
+        }
+        Some((Ok(bytes), (open, body)))
+    })
+    .boxed()
+}
+
+/// Returns the greatest version in the lines of a watch.
+fn last_revision(bytes: &[u8]) -> Option<u64> {
+    const KEY: &[u8] = br#""resourceVersion":""#;
+    let number = |at: usize| -> Option<u64> {
+        let rest = &bytes[at + KEY.len()..];
+        let length = rest.iter().position(|byte| *byte == b'"')?;
+        std::str::from_utf8(&rest[..length]).ok()?.parse().ok()
+    };
+    memchr::memmem::find_iter(bytes, KEY).filter_map(number).max()
+}
