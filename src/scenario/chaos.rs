@@ -107,7 +107,15 @@ impl Chaos {
         let mut dice = Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5ce7_a110);
         // Some runs are only shuffled; in most of them a few things go wrong; in some nearly everything does.
         let rate = [0, 30, 80, 150, 400][dice.below(5) as usize];
-        let state = State { dice, rate, troubles: MOST_TROUBLES, crashes: MOST_CRASHES, watch_trouble_at: None, is_over: false, lost_statuses: BTreeSet::new() };
+        let state = State {
+            dice,
+            rate,
+            troubles: MOST_TROUBLES,
+            crashes: MOST_CRASHES,
+            watch_trouble_at: None,
+            is_over: false,
+            lost_statuses: BTreeSet::new(),
+        };
         Self { timeline, state: Mutex::new(state), crashed: Notify::new() }
     }
 

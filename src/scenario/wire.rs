@@ -114,7 +114,8 @@ impl Wire {
 
     fn is_behind(&self, watch: &Watch) -> bool {
         let changes = self.0.parts.api.with(|state| state.store.changes_after(&watch.resource, watch.delivered, usize::MAX));
-        let is_meant = |value: &Value| watch.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str());
+        let is_meant =
+            |value: &Value| watch.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str());
         changes.is_ok_and(|changes| {
             changes.iter().any(|change| change.new.as_ref().or(change.old.as_ref()).is_some_and(|stored| is_meant(&stored.value)))
         })
@@ -501,7 +502,8 @@ fn deliver(open: Open, body: ByteStream) -> ByteStream {
                 OnPiece::Expire => {
                     chaos.tell(format!("the history of {} is gone", open.path));
                     open.end();
-                    let gone = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}"#;
+                    let gone =
+                        r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}"#;
                     return Some((Ok(Bytes::from(format!("{gone}\n"))), (open, body)));
                 }
             }
