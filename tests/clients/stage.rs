@@ -214,13 +214,11 @@ impl<'w> Stage<'w> {
 
     /// Returns the path of a collection in the namespace of the case, such as `configmaps` or `apps/v1/deployments`.
     pub fn path(&self, place: &str) -> String {
-        let (version, rest) = match place.match_indices('/').nth(1) {
-            Some((at, _)) if place.starts_with(|sign: char| sign.is_ascii_lowercase()) && place[..at].contains("/v") => {
-                (format!("/apis/{}", &place[..at]), &place[at + 1..])
-            }
-            _ => ("/api/v1".to_owned(), place),
-        };
-        format!("{version}/namespaces/{}/{rest}", self.namespace)
+        let is_version = |part: &str| part.starts_with('v') && part[1..].starts_with(|sign: char| sign.is_ascii_digit());
+        match place.splitn(3, '/').collect::<Vec<_>>()[..] {
+            [group, version, rest] if is_version(version) => format!("/apis/{group}/{version}/namespaces/{}/{rest}", self.namespace),
+            _ => format!("/api/v1/namespaces/{}/{place}", self.namespace),
+        }
     }
 
     /// Returns an object as the embedded server has it, which must be the same on the real server.

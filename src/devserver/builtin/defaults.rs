@@ -251,27 +251,20 @@ fn workload(kind: &str, object: &mut Value) {
     template(&mut spec["template"]);
     match kind {
         "Deployment" => {
-            put_all(
-                spec,
-                [
-                    ("replicas", json!(1)),
-                    ("strategy", json!({"type": "RollingUpdate"})),
-                    ("revisionHistoryLimit", json!(10)),
-                    ("progressDeadlineSeconds", json!(600)),
-                ],
-            );
+            put(&mut spec["strategy"], "type", json!("RollingUpdate"));
+            put_all(spec, [("replicas", json!(1)), ("revisionHistoryLimit", json!(10)), ("progressDeadlineSeconds", json!(600))]);
             if spec["strategy"]["type"] == "RollingUpdate" {
                 put_all(&mut spec["strategy"]["rollingUpdate"], [("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))]);
             }
             put(object, "status", json!({}));
         }
         "StatefulSet" => {
+            update_strategy(spec, [("partition", json!(0))]);
             put_all(
                 spec,
                 [
                     ("replicas", json!(1)),
                     ("podManagementPolicy", json!("OrderedReady")),
-                    ("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})),
                     ("revisionHistoryLimit", json!(10)),
                     ("persistentVolumeClaimRetentionPolicy", json!({"whenDeleted": "Retain", "whenScaled": "Retain"})),
                     ("serviceName", json!("")),
@@ -280,13 +273,8 @@ fn workload(kind: &str, object: &mut Value) {
             put_all(&mut object["status"], [("replicas", json!(0)), ("availableReplicas", json!(0))]);
         }
         "DaemonSet" => {
-            put_all(
-                spec,
-                [
-                    ("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}})),
-                    ("revisionHistoryLimit", json!(10)),
-                ],
-            );
+            update_strategy(spec, [("maxUnavailable", json!(1)), ("maxSurge", json!(0))]);
+            put(spec, "revisionHistoryLimit", json!(10));
             let counts = ["currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"];
             for count in counts {
                 put(&mut object["status"], count, json!(0));
@@ -296,6 +284,15 @@ fn workload(kind: &str, object: &mut Value) {
             put(spec, "replicas", json!(1));
             put(&mut object["status"], "replicas", json!(0));
         }
+    }
+}
+
+/// Fills in how pods are replaced, also where an empty strategy was sent, as typed clients do.
+fn update_strategy<const N: usize>(spec: &mut Value, rolling: [(&str, Value); N]) {
+    let strategy = &mut spec["updateStrategy"];
+    put(strategy, "type", json!("RollingUpdate"));
+    if strategy["type"] == "RollingUpdate" {
+        put_all(&mut strategy["rollingUpdate"], rolling);
     }
 }
 
