@@ -40,7 +40,8 @@ pub struct Options {
     /// Objects that are there from the beginning: a file, or a directory with files. May be repeated.
     #[arg(long, value_name = "FILE|DIR")]
     pub apply: Vec<PathBuf>,
-    /// A directory where objects are kept over restarts, with the certificates and the token that clients have. Without it, they are gone with the process.
+    /// A directory where objects are kept over restarts, with the certificates and the token that clients know. Without it, they are
+    /// gone with the process.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Let administrators control the server under `/_dev`: faults on demand, a record of requests, restarts.

@@ -324,7 +324,7 @@ impl Api {
             return reply::refuse(Failure::new(413, "RequestEntityTooLarge", text));
         }
         if openapi::is_version_two(&text, &headers) {
-            return reply::message(openapi::VERSION_TWO, openapi::VERSION_TWO_MEDIA);
+            return reply::message(openapi::VERSION_TWO, openapi::VERSION_TWO_ANSWER);
         }
         let accept = match Accept::negotiate(&headers) {
             Ok(accept) => accept,

@@ -122,7 +122,7 @@ async fn below(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) 
         ("binding", "POST") => writing::bind(api, served, call).await,
         ("scale", "GET") => {
             let stored = existing(api, served, call)?;
-            scale_answer(served, &*conversion::see(api, served, &stored).await?)
+            reading::shape_scale(call, scale_of(served, &*conversion::see(api, served, &stored).await?)?)
         }
         (_, "GET") => reading::get(api, served, call).await,
         (_, "PUT") => writing::update(api, served, call, subresource).await,
@@ -144,8 +144,12 @@ async fn below(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) 
 
 /// Returns the `Scale` of an object as an answer.
 pub fn scale_answer(served: &Served, value: &Value) -> Result<Reply, Failure> {
+    scale_of(served, value).map(Reply::object)
+}
+
+fn scale_of(served: &Served, value: &Value) -> Result<Value, Failure> {
     let path = served.kind.scale.as_ref().map(|scale| scale.spec_replicas.clone()).unwrap_or_default();
-    view::scale_of(served, value).map(Reply::object).ok_or_else(|| {
+    view::scale_of(served, value).ok_or_else(|| {
         let text = format!("Internal error occurred: the spec replicas field {path:?} does not exist");
         let mut failure = Failure::new(500, "InternalError", text.clone());
         failure.details.causes.push(Cause::new("", "", text));
