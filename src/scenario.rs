@@ -24,11 +24,11 @@ mod update;
 mod wire;
 
 pub use crew::{Job, Options, Outcome, run_all};
-pub use invariants::Ends;
-pub use play::{Failure, Mode};
 pub use document::{API_VERSION, KIND};
 pub use find::{Found, find};
+pub use invariants::Ends;
 pub use judge::Difference;
+pub use play::{Failure, Mode};
 pub use run::{Ended, run};
 pub use story::Scenario;
 pub use timeline::Timeline;

@@ -95,7 +95,10 @@ pub fn find(api: &Api, resource: &str, name: &str, namespace: Option<&str>) -> R
 fn is_called(served: &Served, name: &str) -> bool {
     let kind = &served.kind;
     let name = name.to_lowercase();
-    name == served.full_name() || [&kind.plural, &kind.singular].contains(&&name) || kind.kind.to_lowercase() == name || kind.short_names.contains(&name)
+    name == served.full_name()
+        || [&kind.plural, &kind.singular].contains(&&name)
+        || kind.kind.to_lowercase() == name
+        || kind.short_names.contains(&name)
 }
 
 /// Patches an object.

@@ -169,7 +169,8 @@ mod tests {
     #[test]
     fn a_write_is_told_by_what_it_changes() {
         let before = json!({"metadata": {"resourceVersion": "1", "annotations": {"kopf.zalando.org/f": "{}"}}, "status": {"old": 1}});
-        let after = json!({"metadata": {"resourceVersion": "2", "annotations": {"kopf.zalando.org/g": "{}", "x": "y"}}, "status": {"old": 2}});
+        let after =
+            json!({"metadata": {"resourceVersion": "2", "annotations": {"kopf.zalando.org/g": "{}", "x": "y"}}, "status": {"old": 2}});
         let lines = changes(Some(&before), Some(&after), &["kopf.zalando.org".to_owned()]);
         assert_eq!(lines, ["+ metadata.annotations.x: \"y\"", "~ status.old: 1 -> 2", "= annotations: kept g; purged f"]);
     }

@@ -153,7 +153,11 @@ impl Draft<'_> {
             return Some(found.clone());
         }
         let looked: Vec<String> = candidates.iter().map(|candidate| candidate.display().to_string()).collect();
-        self.reader.error_with(item, format!("cannot read `{text}`: it does not exist"), format!("it is looked for at {}", looked.join(" and ")));
+        self.reader.error_with(
+            item,
+            format!("cannot read `{text}`: it does not exist"),
+            format!("it is looked for at {}", looked.join(" and ")),
+        );
         None
     }
 
@@ -206,12 +210,19 @@ impl Draft<'_> {
             if matches!(item.node.kind, Kind::Map(_)) {
                 return self.objects(item);
             }
-            let hint = item.node.text().map_or_else(|| "write `{file: obj.yaml}`, or an object".to_owned(), |text| format!("write `{{file: {text}}}`"));
+            let hint = item
+                .node
+                .text()
+                .map_or_else(|| "write `{file: obj.yaml}`, or an object".to_owned(), |text| format!("write `{{file: {text}}}`"));
             self.reader.error_with(item, format!("`{}` must be a mapping, not {}", item.name(), item.node.noun()), hint);
             return Vec::new();
         }
         let Some(fields) = self.reader.fields(item, "what is applied", &["file"]) else { return Vec::new() };
-        fields.get("file").and_then(|item| Some((self.file(&item)?, item))).map(|(file, item)| self.objects_of(&file, &item)).unwrap_or_default()
+        fields
+            .get("file")
+            .and_then(|item| Some((self.file(&item)?, item)))
+            .map(|(file, item)| self.objects_of(&file, &item))
+            .unwrap_or_default()
     }
 }
 

@@ -51,7 +51,11 @@ fn sight(draft: &Draft<'_>, fields: &Fields<'_>) -> Option<Sight> {
     let matches = match matches {
         Some(item) if matches!(item.node.kind, Kind::Map(_)) => Some(Pattern::read(reader, &item)?),
         Some(item) => {
-            reader.error_with(&item, format!("`matches` must be a mapping, not {}", item.node.noun()), "write a part of the object: `{status: {…}}`");
+            reader.error_with(
+                &item,
+                format!("`matches` must be a mapping, not {}", item.node.noun()),
+                "write a part of the object: `{status: {…}}`",
+            );
             None
         }
         None => None,
@@ -93,7 +97,11 @@ fn list_of_calls(draft: &Draft<'_>, item: &Item<'_>) -> Vec<Call> {
         match retry.parse() {
             Ok(retry) if !handler.is_empty() => Some(Call { handler: handler.to_owned(), retry: Some(retry) }),
             _ => {
-                reader.error_with(item, format!("`{text}` is no call"), "write `HANDLER#RETRY`, such as `on_create#0`, or the handler alone");
+                reader.error_with(
+                    item,
+                    format!("`{text}` is no call"),
+                    "write `HANDLER#RETRY`, such as `on_create#0`, or the handler alone",
+                );
                 None
             }
         }

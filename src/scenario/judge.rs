@@ -189,7 +189,9 @@ fn judge_events(stage: &Stage, events: &Events) -> Option<Difference> {
 
 fn involved(event: &Value) -> Subject {
     let of = &event["involvedObject"];
-    Subject::of(&serde_json::json!({"apiVersion": of["apiVersion"], "kind": of["kind"], "metadata": {"namespace": of["namespace"], "name": of["name"]}}))
+    Subject::of(
+        &serde_json::json!({"apiVersion": of["apiVersion"], "kind": of["kind"], "metadata": {"namespace": of["namespace"], "name": of["name"]}}),
+    )
 }
 
 fn judge_logs(stage: &Stage, logs: &Logs) -> Vec<Difference> {

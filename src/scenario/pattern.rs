@@ -113,7 +113,9 @@ impl Pattern {
                     pattern.compare(Some(value), &format!("{path}[{index}]"), mismatches);
                 }
             }
-            (Says::Items(items), _) => miss(if items.len() == 1 { "a list of one item".to_owned() } else { format!("a list of {} items", items.len()) }, false),
+            (Says::Items(items), _) => {
+                miss(if items.len() == 1 { "a list of one item".to_owned() } else { format!("a list of {} items", items.len()) }, false)
+            }
             (Says::Members(_), Some(_)) => miss("a mapping".to_owned(), false),
         }
     }

@@ -74,7 +74,13 @@ impl Stage {
     ///
     /// # Errors
     /// If the server does not accept what is given.
-    pub async fn set(scenario: Arc<Scenario>, seed: u64, clock: Clock, timeline: Arc<Timeline>, chaos: Option<Arc<Chaos>>) -> Result<Self, String> {
+    pub async fn set(
+        scenario: Arc<Scenario>,
+        seed: u64,
+        clock: Clock,
+        timeline: Arc<Timeline>,
+        chaos: Option<Arc<Chaos>>,
+    ) -> Result<Self, String> {
         let operator = User::new(OPERATOR, &[MASTERS, "system:authenticated"]);
         let authentication = Authentication::Tokens(BTreeMap::from([(OPERATOR.to_owned(), operator)]));
         let api = Api::new(Settings { authentication, seed: Some(seed), ..Settings::default() }, clock.clone());
@@ -88,7 +94,20 @@ impl Stage {
         let storages = scenario.operators.iter().map(|operator| Arc::new(operator.settings.persistence.storages.clone())).collect();
         let invariants = Arc::new(Invariants::new(api.clone(), storages));
         let lives = std::sync::atomic::AtomicU32::new(0);
-        Ok(Self { scenario, seed, api, timeline, invariants, chaos, clock, life: Mutex::new(None), between: Mutex::new(()), lives, controllers, _tasks: tasks })
+        Ok(Self {
+            scenario,
+            seed,
+            api,
+            timeline,
+            invariants,
+            chaos,
+            clock,
+            life: Mutex::new(None),
+            between: Mutex::new(()),
+            lives,
+            controllers,
+            _tasks: tasks,
+        })
     }
 
     /// Starts the operators for the first time.
@@ -112,7 +131,12 @@ impl Stage {
     pub async fn start(&self) -> Result<(), String> {
         let mut place = self.life.lock().await;
         let number = self.lives.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
-        self.tell(if number == 1 { "the operator starts".to_owned() } else { format!("the operator starts again, for the {} time", ordinal(number)) });
+        self.tell(if number == 1 {
+            "the operator starts".to_owned()
+        } else {
+            format!("the operator starts again, for the {} time", ordinal(number))
+        });
+        self.invariants.begun(number);
         let follower = Accountant { timeline: Arc::clone(&self.timeline), invariants: Arc::clone(&self.invariants), life: number };
         let account = Arc::new(Account::told_by(Arc::new(follower)));
         let prefixes = self.scenario.operators.iter().map(|operator| operator.settings.persistence.storages.prefix().to_owned()).collect();
@@ -226,6 +250,7 @@ impl Stage {
             let Some(pending) = self.pending().await? else {
                 tokio::time::sleep(TICK).await;
                 if self.pending().await?.is_none() {
+                    self.invariants.settled();
                     return Ok(());
                 }
                 continue;

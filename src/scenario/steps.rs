@@ -176,7 +176,11 @@ pub fn target_text(draft: &Draft<'_>, item: &Item<'_>, namespace: Option<String>
         }
         _ => {}
     }
-    draft.reader.error_with(item, format!("`{text}` is no name of an object"), "write `PLURAL/NAME`, such as `databases/orders-db`, or `NAMESPACE/PLURAL/NAME`");
+    draft.reader.error_with(
+        item,
+        format!("`{text}` is no name of an object"),
+        "write `PLURAL/NAME`, such as `databases/orders-db`, or `NAMESPACE/PLURAL/NAME`",
+    );
     None
 }
 
@@ -186,7 +190,8 @@ fn title(act: &Act) -> String {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or("?").to_owned();
         format!("{} {}", text("/kind"), text("/metadata/name"))
     };
-    let away = |absence: &Absence| if absence.downtime.is_zero() { String::new() } else { format!(", away for {}", seconds(absence.downtime)) };
+    let away =
+        |absence: &Absence| if absence.downtime.is_zero() { String::new() } else { format!(", away for {}", seconds(absence.downtime)) };
     match act {
         Act::Apply(objects) => format!("apply {}", objects.iter().map(shown).collect::<Vec<_>>().join(", ")),
         Act::Patch(Change { target, subresource: None, patch, .. }) => format!("patch {target}: {patch}"),

@@ -221,7 +221,8 @@ impl std::fmt::Display for Request {
 }
 
 fn to_json(at: f64, event: &Event) -> Option<Value> {
-    let subject = |subject: &Subject| json!({"kind": subject.kind, "group": subject.group, "namespace": subject.namespace, "name": subject.name});
+    let subject =
+        |subject: &Subject| json!({"kind": subject.kind, "group": subject.group, "namespace": subject.namespace, "name": subject.name});
     let mut entry = match event {
         Event::Step { line, title } => json!({"type": "step", "line": line, "step": title}),
         Event::Operator(what) => json!({"type": "operator", "what": what}),

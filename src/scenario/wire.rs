@@ -114,7 +114,8 @@ impl Wire {
 
     fn is_behind(&self, watch: &Watch) -> bool {
         let changes = self.0.parts.api.with(|state| state.store.changes_after(&watch.resource, watch.delivered, usize::MAX));
-        let is_meant = |value: &Value| watch.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str());
+        let is_meant =
+            |value: &Value| watch.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str());
         changes.is_ok_and(|changes| {
             changes.iter().any(|change| change.new.as_ref().or(change.old.as_ref()).is_some_and(|stored| is_meant(&stored.value)))
         })
@@ -274,7 +275,9 @@ impl Wire {
             place.name = body["metadata"]["name"].as_str().map(str::to_owned);
         }
         let after = self.object(&place);
-        self.0.parts.invariants.wrote(self.0.parts.life, before.as_ref(), after.as_ref());
+        if answered.as_ref().is_ok_and(|(status, ..)| *status < 300) {
+            self.0.parts.invariants.wrote(self.0.parts.life, place.subresource.as_deref(), before.as_ref(), after.as_ref());
+        }
         let answer = match &answered {
             Ok((status, _, body)) if *status >= 300 => message(body).map_or_else(|| status.to_string(), |text| format!("{status} {text}")),
             Ok((status, ..)) => status.to_string(),
@@ -284,7 +287,6 @@ impl Wire {
         self.tell(Told { answer, lines, ..told(&place, verb) });
         if let Some(chaos) = &self.0.parts.chaos {
             if trouble.crashes {
-                chaos.note_lost_status(of_ending(&told(&place, verb)));
                 chaos.tell("the operators die after the request, before its answer".to_owned());
                 chaos.crash().await;
             }
@@ -306,9 +308,6 @@ impl Wire {
         match chaos.on_write() {
             OnWrite::Nothing => {}
             OnWrite::CrashBefore => {
-                if request.subresource == "status" {
-                    chaos.note_lost_status(of_ending(&request));
-                }
                 chaos.tell(format!("the operators die before the request {request}"));
                 chaos.crash().await;
             }
@@ -442,12 +441,6 @@ fn told(place: &Place, verb: &'static str) -> Told {
     }
 }
 
-/// Returns the resource, the namespace and the name, as ends are compared by.
-fn of_ending(request: &Told) -> (String, String, String) {
-    let dot = if request.group.is_empty() { "" } else { "." };
-    (format!("{}{dot}{}", request.plural, request.group), request.namespace.clone(), request.name.clone())
-}
-
 /// An open watch. Whoever drops it before its end does not want it any more.
 struct Open {
     wire: Wire,
@@ -501,7 +494,8 @@ fn deliver(open: Open, body: ByteStream) -> ByteStream {
                 OnPiece::Expire => {
                     chaos.tell(format!("the history of {} is gone", open.path));
                     open.end();
-                    let gone = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}"#;
+                    let gone =
+                        r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}"#;
                     return Some((Ok(Bytes::from(format!("{gone}\n"))), (open, body)));
                 }
             }
