@@ -25,7 +25,9 @@ mod wire;
 
 pub use crew::{Job, Options, Outcome, run_all};
 pub use document::{API_VERSION, KIND};
+pub use faults::ACTIONS as FAULTS;
 pub use find::{Found, find};
+pub use steps::WORDS as STEPS;
 pub use invariants::Ends;
 pub use judge::Difference;
 pub use play::{Failure, Mode};
