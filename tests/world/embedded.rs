@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use kopfd::cluster::in_process::InProcess;
 use kopfd::cluster::{Client, Error, Networking, Requests as _, Seen, Sink, Watcher, Watching};
 use kopfd::devserver::faults::{Action, Match, Rule};
 use kopfd::devserver::server::Service;
-use kopfd::devserver::store::{Key, Resource};
+use kopfd::devserver::store::{Key, Limits, Resource};
 use kopfd::devserver::{Api, Settings, given, hand};
 use kopfd::kit::{Clock, Stop};
 use kopfd::object::Sighting;
@@ -39,7 +40,9 @@ pub struct Embedded {
 impl Embedded {
     /// Returns a server with the kind of a case, and without its object.
     pub async fn of(input: &Value, object: Value, clock: Clock) -> Self {
-        let api = Api::new(Settings { seed: Some(1), ..Settings::default() }, clock.clone());
+        // The whole history is kept: versions are counted by it.
+        let limits = Limits { changes: usize::MAX, age: SignedDuration::MAX };
+        let api = Api::new(Settings { seed: Some(1), limits, ..Settings::default() }, clock.clone());
         let resource = (*declare::resource(&input["subresources"])).clone();
         let namespace = object.pointer("/metadata/namespace").cloned().unwrap_or_default();
         let objects =
@@ -159,8 +162,16 @@ impl Embedded {
     /// Returns a version as the case counts it.
     fn version(&self, actual: &Value) -> Value {
         let revision: Option<u64> = actual.as_str().and_then(|version| version.parse().ok());
-        let place = self.history().iter().position(|change| Some(change.revision) == revision);
-        place.map_or_else(|| actual.clone(), |place| json!((self.first_version() + place as u64).to_string()))
+        let mut number = self.first_version();
+        for (place, change) in self.history().iter().enumerate() {
+            // The recorded server had no new version for an object that went without having been marked.
+            let was_marked = || change.old.as_ref().is_some_and(|old| old.value.pointer("/metadata/deletionTimestamp").is_some());
+            number += u64::from(place > 0 && (change.new.is_some() || was_marked()));
+            if Some(change.revision) == revision {
+                return json!(number.to_string());
+            }
+        }
+        actual.clone()
     }
 
     /// Returns the version that the server knows, from that of the case.

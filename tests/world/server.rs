@@ -220,13 +220,6 @@ impl Server {
         after
     }
 
-    async fn embedded_answer(&self, path: &str, content_type: &'static str, payload: &Value) -> Result<Value, Error> {
-        match &self.embedded {
-            Some(embedded) => embedded.patch(path, content_type, payload).await,
-            None => Err(failure(503)),
-        }
-    }
-
     fn patched(&self, content_type: &str, is_status: bool, payload: &Value) -> Result<Value, Error> {
         if self.is_gone() {
             return Err(failure(404));
@@ -260,24 +253,29 @@ impl Requests for Server {
             state.requests += 1;
             state.requests
         };
+        let mut shown = json!({
+            "patch": if content_type == MERGE_PATCH { "merge" } else { "json" },
+            "subresource": is_status.then_some("status"),
+            "payload": payload,
+        });
+        if let Some(embedded) = &self.embedded {
+            // It counts when it was sent: on its way to the server, others get their turn.
+            let place = self.timeline.add(Entry { shown, before, ..Entry::default() });
+            let answer = embedded.patch(path, content_type, payload).await;
+            self.timeline.answered(place, json!(answer.as_ref().map_or_else(Error::status, |_| Some(200))));
+            return answer;
+        }
         let trouble = self.trouble.lock().take();
         if trouble == Some(Trouble::CrashBefore) {
             self.crash().await;
         }
         let failed = self.failures.iter().find(|(nth, _)| *nth == number);
         let answer = match (failed, trouble) {
-            // It has its own rules for what fails.
-            _ if self.embedded.is_some() => self.embedded_answer(path, content_type, payload).await,
             (Some((_, status)), _) => Err(failure(*status)),
             (None, Some(Trouble::Fail(status))) => Err(failure(status)),
             _ => self.patched(content_type, is_status, payload),
         };
-        let shown = json!({
-            "patch": if content_type == MERGE_PATCH { "merge" } else { "json" },
-            "subresource": is_status.then_some("status"),
-            "payload": payload,
-            "response": answer.as_ref().map_or_else(Error::status, |_| Some(200)),
-        });
+        shown["response"] = json!(answer.as_ref().map_or_else(Error::status, |_| Some(200)));
         self.timeline.add(Entry { shown, before, ..Entry::default() });
         if trouble == Some(Trouble::CrashAfter) {
             self.crash().await;
