@@ -60,11 +60,10 @@ pub fn measure() -> Vec<Vec<String>> {
     let engine = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let busy = engine.block_on(repeated(Threads::Own(1), &program, &call, AT_ONCE));
     let round_trip = engine.block_on(repeated(Threads::Own(1), &program, &call, 1));
-    vec![
-        figure("on the script thread", on_thread),
-        figure(&format!("to the script thread and back, {AT_ONCE} at once"), busy),
-        figure("to the script thread and back, one by one", round_trip),
-    ]
+    // Alone, a call waits for two sleeping threads to be woken: that is the machine's time, which has no goal.
+    let mut alone = figure("to the script thread and back, one by one", round_trip);
+    alone.truncate(2);
+    vec![figure("on the script thread", on_thread), figure(&format!("to the script thread and back, {AT_ONCE} at once"), busy), alone]
 }
 
 /// Returns the microseconds that a call takes, with so many at once.
@@ -91,8 +90,7 @@ async fn once(host: &Host, installed: &Installed, call: Call) {
 fn call(handler: &kopfd::handling::Handler) -> Call {
     let body = Body::from(serde_json::from_str::<Value>(&objects::object(1, State::New)).expect("objects are JSON"));
     let now: Timestamp = Clock::system().now();
-    let storages = Storages::default();
-    let records = Stored { storage: Arc::new(storages.progress), body: body.clone(), now };
+    let records = Stored { storages: Arc::new(Storages::default()), body: body.clone(), now };
     let subhandling = Subhandling {
         parent: Arc::new(handler.clone()),
         records: Arc::new(records),

@@ -138,6 +138,7 @@ impl World for Nothing {
             records: std::collections::BTreeMap::default(),
             subrefs: Vec::new(),
             tellings: Vec::new(),
+            attempts: Vec::new(),
             is_cancelled: false,
         };
         std::future::ready(returned).boxed()

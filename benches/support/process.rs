@@ -66,3 +66,10 @@ pub fn resident(id: u32) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a running process has memory");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("memory is a number") * 1024
 }
+
+/// Returns the numbers of the processes that this one has started.
+pub fn children() -> Vec<u32> {
+    let threads = fs::read_dir("/proc/self/task").expect("a process has threads");
+    let children = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    children.flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()).collect()
+}

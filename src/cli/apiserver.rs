@@ -10,9 +10,11 @@ use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::devserver::access::{Authentication, MASTERS, User};
+use crate::devserver::admission::Caller;
+use crate::devserver::identity::Identity;
 use crate::devserver::journal::Journal;
 use crate::devserver::server::Listening;
-use crate::devserver::{Api, Settings, given, ids};
+use crate::devserver::{Api, Settings, given};
 use crate::kit::{Clock, Stop, Tasks};
 use crate::object::yaml;
 use crate::telemetry::{self, Verbosity};
@@ -37,12 +39,38 @@ pub struct Options {
     /// Objects that are there from the beginning: a file, or a directory with files. May be repeated.
     #[arg(long, value_name = "FILE|DIR")]
     pub apply: Vec<PathBuf>,
-    /// A directory where objects are kept over restarts. Without it, they are gone with the process.
+    /// A directory where objects are kept over restarts, with the certificates and the token that clients have. Without it, they are gone with the process.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Let administrators control the server under `/_dev`: faults on demand, a record of requests, restarts.
     #[arg(long)]
     pub control: bool,
+    #[command(flatten)]
+    pub webhooks: Webhooks,
+}
+
+/// How webhooks are reached from a server that has no network of a cluster.
+#[derive(Debug, Default, Args)]
+pub struct Webhooks {
+    /// Where the service of a webhook really is, such as `default/hook:443=https://localhost:9443`. May be repeated.
+    #[arg(long = "service", value_name = "NAMESPACE/NAME[:PORT]=URL", value_parser = service)]
+    services: Vec<(String, String)>,
+}
+
+impl Webhooks {
+    /// Returns who calls webhooks.
+    pub fn caller(&self) -> Caller {
+        Caller { services: self.services.iter().cloned().collect(), hook: None }
+    }
+}
+
+fn service(text: &str) -> Result<(String, String), String> {
+    let (service, url) = text.split_once('=').ok_or("expected NAMESPACE/NAME[:PORT]=URL")?;
+    let is_url = url.starts_with("https://") || url.starts_with("http://");
+    if service.split('/').filter(|part| !part.is_empty()).count() != 2 || !is_url {
+        return Err("expected NAMESPACE/NAME[:PORT]=URL".to_owned());
+    }
+    Ok((service.to_owned(), url.trim_end_matches('/').to_owned()))
 }
 
 /// How many requests are on record for those who control the server.
@@ -77,16 +105,23 @@ pub fn run(options: &Options) -> u8 {
 async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     let objects = read(&options.crds)?.into_iter().chain(read(&options.apply)?).collect();
     let journal = options.data.as_deref().map(Journal::open).transpose().map_err(|error| chain(&error))?;
-    let token = ids::Ids::random().uid();
+    let identity = match &options.data {
+        Some(directory) => Identity::kept(directory, options.address),
+        None => Identity::new(options.address),
+    };
+    let identity = identity.map_err(|error| chain(&error))?;
+    let token = identity.token.clone();
     let administrator = User::new("kopfd-admin", &[MASTERS, "system:authenticated"]);
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
     let api = {
         let requests = if options.control { RECORD } else { 0 };
-        let settings = Settings { authentication, requests, has_control: options.control, ..Settings::default() };
+        let settings =
+            Settings { authentication, requests, has_control: options.control, webhooks: options.webhooks.caller(), ..Settings::default() };
         Api::with_journal(settings, clock, journal)
     };
     given::apply(&api, objects).await.map_err(|refused| refused.to_string())?;
-    let listening = Listening::open(SocketAddr::new(options.address, options.port)).await.map_err(|error| chain(&error))?;
+    let address = SocketAddr::new(options.address, options.port);
+    let listening = Listening::open_as(address, &identity).await.map_err(|error| chain(&error))?;
     listening.write_kubeconfig(&options.kubeconfig_out, &token).map_err(|error| chain(&error))?;
     tell(&listening, &options.kubeconfig_out);
 
@@ -157,4 +192,18 @@ fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_has_a_namespace_a_name_and_an_address() {
+        let wanted = ("default/hook:443".to_owned(), "https://localhost:9443".to_owned());
+        assert_eq!(service("default/hook:443=https://localhost:9443/"), Ok(wanted));
+        for text in ["hook=https://x", "default/hook", "default/hook=localhost:9443", "/hook=https://x"] {
+            assert!(service(text).is_err(), "{text}");
+        }
+    }
 }

@@ -24,7 +24,7 @@ use crate::reactor::operator::{self, ServeError, Shared};
 use crate::reactor::{Account, Scope};
 use crate::telemetry::{self, Format, Verbosity};
 
-use super::apiserver::read;
+use super::apiserver::{Webhooks, read};
 use super::run::tell_end;
 use super::{DONE, FAILED, complain, diagnostics};
 
@@ -52,6 +52,8 @@ pub struct Options {
     /// Where the kubeconfig is written, readable by you only.
     #[arg(long, value_name = "FILE", default_value = "kopfd.kubeconfig")]
     kubeconfig_out: PathBuf,
+    #[command(flatten)]
+    webhooks: Webhooks,
     /// Tell why the engine does what it does, too.
     #[arg(long, short)]
     verbose: bool,
@@ -130,7 +132,7 @@ async fn start_server(
     let token = ids::Ids::random().uid();
     let administrator = User::new("kopfd-admin", &[MASTERS, "system:authenticated"]);
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
-    let api = Api::new(Settings { authentication, ..Settings::default() }, clock.clone());
+    let api = Api::new(Settings { authentication, webhooks: options.webhooks.caller(), ..Settings::default() }, clock.clone());
     given::apply(&api, objects).await.map_err(|refused| refused.to_string())?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
     let listening = Listening::open(address).await.map_err(|problem| problem.to_string())?;

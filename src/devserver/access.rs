@@ -91,6 +91,42 @@ impl Authentication {
     }
 }
 
+/// Returns for whom a request is to be answered: who asks, or who the headers of impersonation name.
+///
+/// # Errors
+/// What is missing of the rights to impersonate.
+pub fn impersonated(store: &Store, user: User, headers: &HeaderMap) -> Result<User, (User, Attributes)> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty()).map(str::to_owned);
+    let Some(name) = text("impersonate-user") else { return Ok(user) };
+    let all = headers.get_all("impersonate-group").iter().filter_map(|value| value.to_str().ok());
+    let mut groups: Vec<String> = all.map(str::to_owned).collect();
+    let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+    let (resource, namespace, plain) = match account {
+        Some((namespace, account)) => ("serviceaccounts", namespace.to_owned(), account.to_owned()),
+        None => ("users", String::new(), name.clone()),
+    };
+    let wanted = |resource: &str, namespace: &str, name: &str| Attributes {
+        verb: "impersonate".into(),
+        resource: resource.into(),
+        namespace: namespace.into(),
+        name: name.into(),
+        ..Attributes::default()
+    };
+    let mut rights = vec![wanted(resource, &namespace, &plain)];
+    rights.extend(groups.iter().map(|group| wanted("groups", "", group)));
+    if let Some(missing) = rights.into_iter().find(|right| !is_allowed(store, &user, right)) {
+        return Err((user, missing));
+    }
+    if let (true, Some((namespace, _))) = (groups.is_empty(), account) {
+        groups.extend(["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]);
+    }
+    let kind = if name == "system:anonymous" { "system:unauthenticated" } else { "system:authenticated" };
+    if !groups.iter().any(|group| group == kind) {
+        groups.push(kind.to_owned());
+    }
+    Ok(User { name, uid: text("impersonate-uid").unwrap_or_default(), groups })
+}
+
 /// Returns the bearer token of a request.
 pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
@@ -181,6 +217,23 @@ mod tests {
     use super::*;
     use crate::devserver::store::{Expected, Limits};
     use jiff::Timestamp;
+
+    #[test]
+    fn somebody_else_may_be_played_by_those_who_have_the_right() {
+        let store = Store::new(Limits::default());
+        let headers = |pairs: &[(&'static str, &str)]| -> HeaderMap {
+            pairs.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap())).collect()
+        };
+        let bob = headers(&[("impersonate-user", "bob"), ("impersonate-group", "crew")]);
+        let played = impersonated(&store, User::administrator(), &bob).unwrap();
+        assert_eq!((played.name.as_str(), played.groups.as_slice()), ("bob", &["crew".to_owned(), "system:authenticated".to_owned()][..]));
+        let robot = headers(&[("impersonate-user", "system:serviceaccount:one:robot")]);
+        let played = impersonated(&store, User::administrator(), &robot).unwrap();
+        assert!(played.groups.contains(&"system:serviceaccounts:one".to_owned()), "{played:?}");
+        assert_eq!(impersonated(&store, User::new("eve", &[]), &HeaderMap::new()).unwrap().name, "eve");
+        let (eve, missing) = impersonated(&store, User::new("eve", &[]), &bob).unwrap_err();
+        assert_eq!((eve.name.as_str(), missing.verb.as_str(), missing.resource.as_str()), ("eve", "impersonate", "users"));
+    }
 
     #[test]
     fn roles_and_bindings_allow_what_they_name() {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::failure::Failure;
 use super::kind::Kind;
-pub use call::{Calls, Https};
+pub use call::{Caller, Calls, Faulty, Hook, Target};
 pub use review::{Answer, read, review};
 pub use webhook::{Client, Webhook};
 
@@ -36,6 +36,8 @@ pub enum Operation {
 pub struct Attributes<'a> {
     /// The kind in the version of the request.
     pub kind: &'a Kind,
+    /// The kind of what is written, if it is not that of the resource: of a `Scale`, for one.
+    pub shown: Option<&'a Kind>,
     /// The other versions whose rules count too, as only the version in the object tells them apart.
     pub versions: &'a [String],
     /// The subresource; empty for none.

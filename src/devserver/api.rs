@@ -3,30 +3,38 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
+use futures::FutureExt as _;
 use http::{Method, Request, Response, header};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::access::{self, Attributes, Authentication, User};
+use super::admission::Caller;
 use super::chores::Chore;
 use super::definition::{self, conditions};
 use super::failure::Failure;
 use super::faults::Fault;
+use super::gate::{self, By};
 use super::ids::Ids;
 use super::injection::Injection;
 use super::journal::{Journal, Record};
 use super::registry::{Registry, Served};
 use super::reply::{self, Reply};
-use super::request::{Accept, Path, Place, Query, Question, verb};
+use super::request::{Accept, Options, Path, Place, Query, Question, verb};
 use super::rules::Decision;
 use super::store::{Expected, Key, Limits, Raced, Resource, Store, Stored};
-use super::{controllers, discovery, handlers, rules, view};
+use super::{controllers, discovery, handlers, openapi, rules};
 use crate::kit::{Clock, Stop};
+
+/// How often the controllers look up when there is nothing to do.
+const IDLE: Duration = Duration::from_hours(1);
 
 /// How the server behaves.
 #[derive(Debug, Clone)]
@@ -41,11 +49,20 @@ pub struct Settings {
     pub requests: usize,
     /// Whether administrators may control the server under `/_dev`.
     pub has_control: bool,
+    /// How webhooks are called.
+    pub webhooks: Caller,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { authentication: Authentication::Nobody, limits: Limits::default(), seed: None, requests: 0, has_control: false }
+        Self {
+            authentication: Authentication::Nobody,
+            limits: Limits::default(),
+            seed: None,
+            requests: 0,
+            has_control: false,
+            webhooks: Caller::default(),
+        }
     }
 }
 
@@ -62,8 +79,11 @@ struct Inner {
     /// Ticks whenever the kinds change, for open watches.
     kinds: watch::Sender<u64>,
     journal: Option<Journal>,
+    /// What the controllers have put off.
+    later: Mutex<Vec<(Instant, Chore)>>,
     injection: Injection,
     has_control: bool,
+    webhooks: Caller,
     /// By how many milliseconds the server's time is ahead of the clock.
     offset: AtomicI64,
 }
@@ -118,6 +138,11 @@ impl Call {
         }
     }
 
+    /// Returns who writes, for the webhooks on the way.
+    pub fn by<'a>(&'a self, options: &'a Options) -> By<'a> {
+        By { user: &self.user, options, fault: self.fault.as_ref() }
+    }
+
     /// Returns who writes, in managed fields: as the request says, or the beginning of the user agent.
     pub fn manager(&self, named: Option<&str>) -> String {
         let agent = || self.headers.get(header::USER_AGENT)?.to_str().ok()?.split('/').next().map(str::to_owned);
@@ -148,8 +173,10 @@ impl Api {
             activity: watch::Sender::new(0),
             kinds: watch::Sender::new(0),
             journal,
+            later: Mutex::new(Vec::new()),
             injection: Injection::new(settings.seed.unwrap_or_default(), settings.requests),
             has_control: settings.has_control,
+            webhooks: settings.webhooks,
             offset: AtomicI64::new(0),
         };
         let api = Self(Arc::new(inner));
@@ -181,6 +208,11 @@ impl Api {
         self.0.has_control
     }
 
+    /// Returns how webhooks are called.
+    pub fn caller(&self) -> &Caller {
+        &self.0.webhooks
+    }
+
     /// Tells whether the objects are kept over restarts.
     pub fn is_durable(&self) -> bool {
         self.0.journal.is_some()
@@ -201,38 +233,53 @@ impl Api {
         self.0.kinds.subscribe()
     }
 
-    /// Does what writes have left to be done: garbage collection, namespaces, definitions.
+    /// Does what writes have left to be done: garbage collection, namespaces, definitions. If there are webhooks, which may have to be
+    /// waited for, all of it is left to [`Self::attend`].
     pub fn settle(&self) {
-        while let Some(chore) = self.with(|state| state.store.take_chore()) {
-            controllers::attend(self, &chore);
+        while !gate::is_guarded(self) {
+            let Some(chore) = self.with(|state| state.store.take_chore()) else { return };
+            if controllers::attend(self, &chore).now_or_never().is_none() {
+                // Somebody has just added a webhook.
+                return self.leave(chore);
+            }
         }
     }
 
     /// Tells whether the controllers have nothing to do.
     pub fn is_settled(&self) -> bool {
-        self.with(|state| !state.store.has_chores())
+        self.with(|state| !state.store.has_chores()) && self.0.later.lock().is_empty()
     }
 
     /// Does what writes leave to be done, until the stop. Without it, nothing is done after the answers.
     pub async fn attend(&self, stop: Stop) {
         let mut activity = self.0.activity.subscribe();
         loop {
-            self.settle();
+            let next_at = loop {
+                if let Some(chore) = self.with(|state| state.store.take_chore()) {
+                    controllers::attend(self, &chore).await;
+                } else if let Some(next_at) = self.take_up_what_is_due() {
+                    break next_at;
+                }
+            };
             tokio::select! {
                 biased;
                 () = stop.requested() => return,
                 changed = activity.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep_until(next_at) => {}
             }
         }
     }
 
-    /// Returns who asks.
+    /// Returns for whom a request is answered: who asks, or who is to be impersonated.
     ///
     /// # Errors
-    /// If there is a token that is not known.
+    /// If there is a token that is not known, or no right to impersonate.
     pub fn authenticate(&self, headers: &http::HeaderMap) -> Result<User, Failure> {
         let unknown = |_| Failure::new(401, "Unauthorized", "Unauthorized");
-        self.with(|state| self.0.authentication.user(headers, &state.issued)).map_err(unknown)
+        self.with(|state| {
+            let user = self.0.authentication.user(headers, &state.issued).map_err(unknown)?;
+            access::impersonated(&state.store, user, headers).map_err(|(user, missing)| forbidden(&user, &missing))
+        })
     }
 
     /// Answers a request, without faults and without a record.
@@ -258,6 +305,9 @@ impl Api {
         if body.len() > super::request::MAX_BODY {
             let text = format!("Request entity too large: limit is {}", super::request::MAX_BODY);
             return reply::refuse(Failure::new(413, "RequestEntityTooLarge", text));
+        }
+        if openapi::is_version_two(&text, &headers) {
+            return reply::message(openapi::VERSION_TWO, openapi::VERSION_TWO_MEDIA);
         }
         let accept = match Accept::negotiate(&headers) {
             Ok(accept) => accept,
@@ -288,8 +338,7 @@ impl Api {
         let mut state = self.0.state.lock();
         let (stored, key, revision) = match decision {
             Decision::Unchanged => return Ok(old.cloned()),
-            Decision::Store(mut value) => {
-                view::store(served, &mut value);
+            Decision::Store(value) => {
                 let stored = state.store.put(&served.resource, value, expected, now)?;
                 let key = super::store::key_of(&stored.value);
                 let revision = stored.revision;
@@ -379,6 +428,30 @@ impl Api {
         controllers::begin(self);
         self.0.kinds.send_modify(|count| *count += 1);
         self.0.activity.send_modify(|count| *count += 1);
+    }
+
+    /// Leaves a chore for the controllers, to be done after a while.
+    pub fn leave_for_later(&self, chore: Chore, delay: Duration) {
+        let mut later = self.0.later.lock();
+        if !later.iter().any(|(_, other)| *other == chore) {
+            later.push((Instant::now() + delay, chore));
+        }
+        drop(later);
+        self.0.activity.send_modify(|count| *count += 1);
+    }
+
+    /// Makes chores of what was left for now. Returns when the next one is due, or nothing if there were some.
+    fn take_up_what_is_due(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let due: Vec<Chore> = self.0.later.lock().extract_if(.., |(at, _)| *at <= now).map(|(_, chore)| chore).collect();
+        if due.is_empty() {
+            let next = self.0.later.lock().iter().map(|(at, _)| *at).min();
+            return Some(next.unwrap_or(now + IDLE));
+        }
+        for chore in due {
+            self.leave(chore);
+        }
+        None
     }
 
     /// Leaves a chore for the controllers.

@@ -2,61 +2,93 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::FutureExt as _;
 use serde_json::{Value, json};
 
+use super::access::User;
+use super::admission::Operation;
 use super::api::Api;
 use super::chores::{CLEANUP, Chore, FOREGROUND, ORPHAN, has_finalizer};
-use super::handlers;
+use super::gate::{By, Gate, Passage};
 use super::registry::Served;
 use super::request::Options;
 use super::rules::{Deletion, PROTECTED_NAMESPACES, Writer, time};
 use super::store::{Key, Resource, Stored, uid_of};
+use super::{deleting, writing};
 
 /// Who writes, in managed fields.
 const NAME: &str = "kube-controller-manager";
+/// When something is tried again that a webhook has prevented.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Creates what is always there.
 pub fn begin(api: &Api) {
     let Some(served) = api.registry().find("", "v1", "namespaces").cloned() else { return };
     for name in PROTECTED_NAMESPACES {
-        create(api, &served, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
+        if api.read(&namespaces(), &(String::new(), (*name).to_owned())).is_none() {
+            // There are no webhooks yet that it would have to wait for.
+            create(api, &served, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).now_or_never();
+        }
     }
 }
 
 /// Looks at what a write has left to be done.
-pub fn attend(api: &Api, chore: &Chore) {
+pub async fn attend(api: &Api, chore: &Chore) {
     match chore {
-        Chore::Owned(resource, key) => collect(api, resource, key),
-        Chore::Owner(uid) => attend_owner(api, uid),
-        Chore::Namespace(name) => attend_namespace(api, name),
-        Chore::Definition(name) => attend_definition(api, name),
+        Chore::Owned(resource, key) => collect(api, resource, key).await,
+        Chore::Owner(uid) => attend_owner(api, uid).await,
+        Chore::Namespace(name) => attend_namespace(api, name).await,
+        Chore::Definition(name) => attend_definition(api, name).await,
     }
 }
 
-fn create(api: &Api, served: &Arc<Served>, value: Value) {
+async fn create(api: &Api, served: &Arc<Served>, value: Value) {
     let options = Options::default();
     let writer = Writer { served, subresource: "", options: &options, manager: NAME, now: api.now(), is_patch: false };
+    let user = user();
+    let gate = Gate::new(api, served, "", By { user: &user, options: &options, fault: None });
     // What is there already is as good; what cannot be created now is looked at again with the next write.
-    drop(handlers::create_received(api, &writer, value));
+    drop(writing::create_received(api, &writer, &gate, value).await);
+}
+
+/// As whom the controllers write.
+fn user() -> User {
+    User::new(&format!("system:{NAME}"), &["system:masters", "system:authenticated"])
 }
 
 /// Writes a changed form of an object, if nobody else has written it meanwhile; if so, there is another chore.
-fn write(api: &Api, served: &Arc<Served>, stored: &Arc<Stored>, new: Value, again: &Chore) {
+async fn write(api: &Api, served: &Arc<Served>, stored: &Arc<Stored>, new: Value, again: &Chore) {
     let options = Options::default();
     let writer = Writer { served, subresource: "finalize", options: &options, manager: NAME, now: api.now(), is_patch: true };
+    let user = user();
+    let gate = Gate::new(api, served, "", By { user: &user, options: &options, fault: None });
+    let (namespace, name) = super::store::key_of(&new);
+    let passage =
+        Passage { operation: Operation::Update, name: &name, namespace: &namespace, object: Some(&new), old: Some(&stored.value) };
+    let Ok((changed, _)) = gate.mutate(passage).await else { return api.leave_for_later(again.clone(), AGAIN) };
+    let new = changed.unwrap_or_else(|| new.clone());
+    if gate.validate(Passage { object: Some(&new), ..passage }).await.is_err() {
+        return api.leave_for_later(again.clone(), AGAIN);
+    }
     let Ok(decision) = writer.finish(&stored.value, new) else { return };
     if api.commit(served, Some(stored), decision).is_err() {
         api.leave(again.clone());
     }
 }
 
-fn delete(api: &Api, resource: &Resource, stored: Arc<Stored>, again: &Chore) {
+async fn delete(api: &Api, resource: &Resource, stored: Arc<Stored>, again: &Chore) {
     let Some(served) = api.registry().stored(resource).cloned() else { return };
     let uid = Some(uid_of(&stored.value).to_owned());
     let deletion = Deletion { propagation: Some(super::rules::Propagation::Background), uid, ..Deletion::default() };
-    if handlers::delete_one(api, &served, stored, &deletion).is_err_and(|failure| failure.code == 409) {
-        api.leave(again.clone());
+    let (user, options) = (user(), Options::default());
+    let by = By { user: &user, options: &options, fault: None };
+    match deleting::delete_one(api, &served, stored, &deletion, by).await {
+        Ok(_) => {}
+        Err(failure) if matches!(failure.code, 404 | 409) => api.leave(again.clone()),
+        // A webhook objects, or cannot be called.
+        Err(_) => api.leave_for_later(again.clone(), AGAIN),
     }
 }
 
@@ -89,7 +121,7 @@ fn owner_of(api: &Api, reference: &Value, namespace: &str) -> Owner {
 }
 
 /// Deletes an object whose owners are all gone, or takes away the references to those that are.
-fn collect(api: &Api, resource: &Resource, key: &Key) {
+async fn collect(api: &Api, resource: &Resource, key: &Key) {
     let again = Chore::Owned(resource.clone(), key.clone());
     let Some(stored) = api.read(resource, key) else { return };
     if stored.value["metadata"]["deletionTimestamp"].is_string() && !has_finalizer(&stored.value, FOREGROUND) {
@@ -102,16 +134,16 @@ fn collect(api: &Api, resource: &Resource, key: &Key) {
         return;
     }
     if !has(Owner::There) {
-        return delete(api, resource, stored, &again);
+        return delete(api, resource, stored, &again).await;
     }
     if has(Owner::Absent) {
         let kept: Vec<Value> =
             references.into_iter().zip(&states).filter(|(_, state)| **state != Owner::Absent).map(|(reference, _)| reference).collect();
-        set_owners(api, resource, &stored, &kept, &again);
+        set_owners(api, resource, &stored, &kept, &again).await;
     }
 }
 
-fn set_owners(api: &Api, resource: &Resource, stored: &Arc<Stored>, owners: &[Value], again: &Chore) {
+async fn set_owners(api: &Api, resource: &Resource, stored: &Arc<Stored>, owners: &[Value], again: &Chore) {
     let Some(served) = api.registry().stored(resource).cloned() else { return };
     let mut new = (*stored.value).clone();
     if let Some(metadata) = new["metadata"].as_object_mut() {
@@ -121,15 +153,15 @@ fn set_owners(api: &Api, resource: &Resource, stored: &Arc<Stored>, owners: &[Va
             metadata.insert("ownerReferences".into(), json!(owners));
         }
     }
-    write(api, &served, stored, new, again);
+    write(api, &served, stored, new, again).await;
 }
 
 /// Looks after the dependents of an object that is gone, or going and waiting.
-fn attend_owner(api: &Api, uid: &str) {
+async fn attend_owner(api: &Api, uid: &str) {
     let dependents = api.with(|state| state.store.dependents(uid));
     let Some((resource, _, owner)) = api.with(|state| state.store.by_uid(uid)) else {
         for (resource, key) in dependents {
-            collect(api, &resource, &key);
+            collect(api, &resource, &key).await;
         }
         return;
     };
@@ -142,14 +174,14 @@ fn attend_owner(api: &Api, uid: &str) {
             let Some(stored) = api.read(&resource, &key) else { continue };
             let references = stored.value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
             let kept: Vec<Value> = references.into_iter().filter(|reference| reference["uid"] != uid).collect();
-            set_owners(api, &resource, &stored, &kept, &Chore::Owner(uid.to_owned()));
+            set_owners(api, &resource, &stored, &kept, &Chore::Owner(uid.to_owned())).await;
         }
         if api.with(|state| state.store.dependents(uid)).is_empty() {
-            release(api, &resource, &owner, ORPHAN, &again);
+            release(api, &resource, &owner, ORPHAN, &again).await;
         }
     } else if has_finalizer(&owner.value, FOREGROUND) {
         for (resource, key) in dependents {
-            collect(api, &resource, &key);
+            collect(api, &resource, &key).await;
         }
         let blocks = |value: &Value| {
             let references = value["metadata"]["ownerReferences"].as_array();
@@ -158,13 +190,13 @@ fn attend_owner(api: &Api, uid: &str) {
         let left = api.with(|state| state.store.dependents(uid));
         let is_blocked = left.iter().any(|(resource, key)| api.read(resource, key).is_some_and(|stored| blocks(&stored.value)));
         if !is_blocked {
-            release(api, &resource, &owner, FOREGROUND, &again);
+            release(api, &resource, &owner, FOREGROUND, &again).await;
         }
     }
 }
 
 /// Takes a finalizer away.
-fn release(api: &Api, resource: &Resource, stored: &Arc<Stored>, finalizer: &str, again: &Chore) {
+async fn release(api: &Api, resource: &Resource, stored: &Arc<Stored>, finalizer: &str, again: &Chore) {
     let Some(served) = api.registry().stored(resource).cloned() else { return };
     let mut new = (*stored.value).clone();
     if let Some(finalizers) = new["metadata"]["finalizers"].as_array_mut() {
@@ -173,7 +205,7 @@ fn release(api: &Api, resource: &Resource, stored: &Arc<Stored>, finalizer: &str
     if new["metadata"]["finalizers"].as_array().is_some_and(Vec::is_empty) {
         new["metadata"].as_object_mut().map(|metadata| metadata.remove("finalizers"));
     }
-    write(api, &served, stored, new, again);
+    write(api, &served, stored, new, again).await;
 }
 
 /// What is in a namespace: the objects of each resource.
@@ -184,7 +216,7 @@ fn namespaces() -> Resource {
 }
 
 /// Gives a namespace its service account, and empties one that is going.
-fn attend_namespace(api: &Api, name: &str) {
+async fn attend_namespace(api: &Api, name: &str) {
     let again = Chore::Namespace(name.to_owned());
     let Some(stored) = api.read(&namespaces(), &(String::new(), name.to_owned())) else { return };
     let registry = api.registry();
@@ -193,7 +225,7 @@ fn attend_namespace(api: &Api, name: &str) {
         let is_furnished = api.read(&accounts, &(name.to_owned(), "default".to_owned())).is_some();
         if let (false, Some(served)) = (is_furnished, registry.find("", "v1", "serviceaccounts")) {
             let metadata = json!({"name": "default", "namespace": name});
-            create(api, served, json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}));
+            create(api, served, json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})).await;
         }
         return;
     }
@@ -210,7 +242,7 @@ fn attend_namespace(api: &Api, name: &str) {
     for (resource, objects) in content() {
         for (_, stored) in objects {
             if !stored.value["metadata"]["deletionTimestamp"].is_string() {
-                delete(api, &resource, stored, &again);
+                delete(api, &resource, stored, &again).await;
             }
         }
     }
@@ -227,7 +259,7 @@ fn attend_namespace(api: &Api, name: &str) {
     }
     // What would change nothing is not written: each write is looked at again.
     if new != *stored.value {
-        write(api, &served, &stored, new, &again);
+        write(api, &served, &stored, new, &again).await;
     }
 }
 
@@ -289,7 +321,7 @@ fn remaining(namespace: &Value, left: &Content, now: &str) -> Value {
 }
 
 /// Deletes the objects of a definition that is going, and lets it go when there are none.
-fn attend_definition(api: &Api, name: &str) {
+async fn attend_definition(api: &Api, name: &str) {
     let again = Chore::Definition(name.to_owned());
     let definitions = Resource { group: "apiextensions.k8s.io".to_owned(), plural: "customresourcedefinitions".to_owned() };
     let Some(stored) = api.read(&definitions, &(String::new(), name.to_owned())) else { return };
@@ -300,11 +332,11 @@ fn attend_definition(api: &Api, name: &str) {
     let resource = Resource { group: text(&stored.value["spec"]["group"]), plural: text(&stored.value["spec"]["names"]["plural"]) };
     for (_, instance) in api.with(|state| state.store.list(&resource, None)) {
         if !instance.value["metadata"]["deletionTimestamp"].is_string() {
-            delete(api, &resource, instance, &again);
+            delete(api, &resource, instance, &again).await;
         }
     }
     if api.with(|state| state.store.list(&resource, None)).is_empty() {
-        release(api, &definitions, &stored, CLEANUP, &again);
+        release(api, &definitions, &stored, CLEANUP, &again).await;
         return;
     }
     let mut new = (*stored.value).clone();
@@ -317,6 +349,6 @@ fn attend_definition(api: &Api, name: &str) {
         "message": "CustomResource deletion is in progress", "lastTransitionTime": time(api.now()),
     }));
     if let Some(served) = api.registry().stored(&definitions).cloned() {
-        write(api, &served, &stored, new, &again);
+        write(api, &served, &stored, new, &again).await;
     }
 }

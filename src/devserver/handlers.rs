@@ -1,4 +1,4 @@
-//! What requests for objects lead to: which handler takes them, and the writes among them.
+//! What requests for objects lead to: which handler takes them, and what handlers have in common.
 
 use std::sync::Arc;
 
@@ -9,18 +9,10 @@ use super::api::{Api, Call};
 use super::failure::{Cause, Failure};
 use super::registry::{Registry, Served};
 use super::reply::Reply;
-use super::request::{self, Body, Options};
-use super::rules::{Decision, Deletion, Propagation, Writer};
+use super::request::{self, Body};
 use super::store::{Key, Stored};
-use super::{json, patching, protobuf, reading, reviews, rules, view, watch};
+use super::{conversion, deleting, json, patching, protobuf, reading, reviews, view, watch, writing};
 use crate::object::yaml;
-
-/// How often a write is tried anew that does not say what it is based on.
-const ATTEMPTS: usize = 5;
-/// How often a generated name is generated anew when there is such an object.
-const NAMES: usize = 8;
-/// Objects that are larger are not stored.
-const MAX_OBJECT: usize = 3 << 19;
 
 /// Answers a request for objects.
 pub async fn answer(api: &Api, call: Call) -> Result<Reply, Failure> {
@@ -64,7 +56,7 @@ async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
         return below(api, served, call, subresource).await;
     }
     match (call.method.as_str(), place.name.is_some()) {
-        ("GET", _) if is_watch(call) => watch::answer(api, served, call),
+        ("GET", _) if is_watch(call) => watch::answer(api, served, call).await,
         ("GET", true) => reading::get(api, served, call).await,
         ("GET", false) => reading::list(api, served, call).await,
         ("POST", false) if served.kind.namespaced && place.namespace.is_none() => {
@@ -74,23 +66,24 @@ async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
                 Err(not_allowed())
             }
         }
-        ("POST", false) => create(api, served, call),
-        ("POST", true) if is_custom => create(api, served, call),
-        ("PUT", true) => update(api, served, call, ""),
-        ("PATCH", true) => patching::patch(api, served, call, ""),
-        ("DELETE", true) => delete(api, served, call),
+        ("POST", false) => writing::create(api, served, call).await,
+        ("POST", true) if is_custom => writing::create(api, served, call).await,
+        ("PUT", true) => writing::update(api, served, call, "").await,
+        ("PATCH", true) => patching::patch(api, served, call, "").await,
+        ("DELETE", true) => deleting::delete(api, served, call).await,
         ("DELETE", false) if served.kind.verbs.iter().any(|verb| verb == "deletecollection") => {
             if served.kind.namespaced && place.namespace.is_none() && !is_custom {
                 return Err(not_allowed());
             }
-            delete_all(api, served, call)
+            deleting::delete_all(api, served, call).await
         }
         ("PUT" | "PATCH", false) if is_custom => Err(Failure::bad_request("name must be provided")),
         _ => Err(not_allowed()),
     }
 }
 
-fn not_served_here() -> Result<Reply, Failure> {
+/// Refuses a request for what is not there in a built-in kind.
+pub fn not_served_here() -> Result<Reply, Failure> {
     Err(Failure::new(404, "NotFound", "the server could not find the requested resource"))
 }
 
@@ -116,18 +109,18 @@ async fn below(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) 
     match (subresource, call.method.as_str()) {
         ("log", "GET") => existing(api, served, call).map(|_| Reply::text(200, "")),
         ("eviction", "POST") => {
-            delete(api, served, call)?;
+            deleting::evict(api, served, call).await?;
             let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
             Ok(Reply::object(status).with_code(201))
         }
-        ("binding", "POST") => bind(api, served, call),
+        ("binding", "POST") => writing::bind(api, served, call).await,
         ("scale", "GET") => {
             let stored = existing(api, served, call)?;
-            scale_answer(served, &view::see(served, &stored))
+            scale_answer(served, &*conversion::see(api, served, &stored).await?)
         }
         (_, "GET") => reading::get(api, served, call).await,
-        (_, "PUT") => update(api, served, call, subresource),
-        (_, "PATCH") => patching::patch(api, served, call, subresource),
+        (_, "PUT") => writing::update(api, served, call, subresource).await,
+        (_, "PATCH") => patching::patch(api, served, call, subresource).await,
         _ if kind.is_custom() => {
             let text = format!(
                 "{} is not supported on resources of kind {:?}",
@@ -141,16 +134,6 @@ async fn below(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) 
         }
         _ => Err(not_allowed()),
     }
-}
-
-fn bind(api: &Api, served: &Served, call: &Call) -> Result<Reply, Failure> {
-    let node = read_body(served, call)?.value["target"]["name"].clone();
-    let stored = existing(api, served, call)?;
-    let mut value = (*stored.value).clone();
-    value["spec"]["nodeName"] = node;
-    let raced = |_| Failure::conflict("", "pods", call.place.name.as_deref().unwrap_or_default(), "the object has been modified");
-    api.commit(served, Some(&stored), Decision::Store(value)).map_err(raced)?;
-    Ok(Reply::object(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})).with_code(201))
 }
 
 /// Returns the `Scale` of an object as an answer.
@@ -231,308 +214,4 @@ pub fn place_body(served: &Served, call: &Call, value: &mut Value, is_update: bo
         }
     }
     Ok(())
-}
-
-fn create(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    let options = Options::read(&call.query, "CreateOptions")?;
-    let mut body = read_body(served, call)?;
-    let manager = call.manager(options.field_manager.as_deref());
-    let writer = Writer { served, subresource: "", options: &options, manager: &manager, now: api.now(), is_patch: false };
-    let warnings = writer.receive(&mut body.value, &body.duplicates)?;
-    place_body(served, call, &mut body.value, false)?;
-    let (value, more) = create_received(api, &writer, body.value)?;
-    Ok(reading::shape(served, call, value)?.with_code(201).with_warnings([warnings, more].concat()))
-}
-
-/// Creates an object that was received, and returns it as it is seen.
-pub fn create_received(api: &Api, writer: &Writer<'_>, value: Value) -> Result<(Value, Vec<String>), Failure> {
-    let served = writer.served;
-    let kind = &served.kind;
-    let namespace = value["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-    let is_generated = value["metadata"]["name"].as_str().is_none_or(str::is_empty);
-    let mut attempts = if is_generated && value["metadata"]["generateName"].is_string() { NAMES } else { 1 };
-    loop {
-        let mut named = value.clone();
-        api.with(|state| state.ids.identify(&mut named));
-        let name = named["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let uid = named["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        check_place(api, served, &namespace, &name)?;
-        let (mut new, warnings) = writer.create(named, &uid)?;
-        check_size(&new)?;
-        attempts -= 1;
-        let taken = api.read(&served.resource, &(namespace.clone(), name.clone()));
-        if taken.is_none() && writer.options.is_dry_run {
-            return Ok((new, warnings));
-        }
-        if taken.is_none() {
-            view::store(served, &mut new);
-            if let Ok(Some(stored)) = api.commit(served, None, Decision::Store(new)) {
-                return Ok(((*view::see(served, &stored)).clone(), warnings));
-            }
-        }
-        if attempts == 0 {
-            let mut failure = Failure::new(409, "AlreadyExists", format!("{} {name:?} already exists", served.full_name()));
-            failure.details.name = name;
-            failure.details.group.clone_from(&kind.group);
-            failure.details.kind.clone_from(&kind.plural);
-            return Err(failure);
-        }
-    }
-}
-
-fn check_size(value: &Value) -> Result<(), Failure> {
-    if serde_json::to_vec(value).is_ok_and(|text| text.len() > MAX_OBJECT) {
-        return Err(Failure::new(500, "", "etcdserver: request is too large"));
-    }
-    Ok(())
-}
-
-/// New objects need a namespace that is there to stay, and a definition too.
-fn check_place(api: &Api, served: &Served, namespace: &str, name: &str) -> Result<(), Failure> {
-    if served.is_leaving {
-        return Err(rules::forbidden(served, name, "create not allowed while custom resource definition is terminating"));
-    }
-    if namespace.is_empty() {
-        return Ok(());
-    }
-    let namespaces = super::store::Resource { group: String::new(), plural: "namespaces".to_owned() };
-    let Some(found) = api.read(&namespaces, &(String::new(), namespace.to_owned())) else {
-        return Err(Failure::not_found("", "namespaces", namespace));
-    };
-    if !found.value["metadata"]["deletionTimestamp"].is_string() {
-        return Ok(());
-    }
-    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
-    let mut failure = rules::forbidden(served, name, &why);
-    let text = format!("namespace {namespace} is being terminated");
-    failure.details.causes.push(Cause::new("NamespaceTerminating", "metadata.namespace", text));
-    Err(failure)
-}
-
-fn update(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
-    let options = Options::read(&call.query, "UpdateOptions")?;
-    let manager = call.manager(options.field_manager.as_deref());
-    let writer = Writer { served, subresource, options: &options, manager: &manager, now: api.now(), is_patch: false };
-    let body = read_body(served, call)?;
-    if subresource == "scale" {
-        return write_scale(api, &writer, call, &|_| Ok(body.value.clone()));
-    }
-    let mut value = body.value;
-    let warnings = writer.receive(&mut value, &body.duplicates)?;
-    place_body(served, call, &mut value, true)?;
-    if api.read(&served.resource, &key(call)).is_none() && subresource.is_empty() && is_created_by_put(served) {
-        let (value, more) = create_received(api, &writer, value)?;
-        return Ok(reading::shape(served, call, value)?.with_code(201).with_warnings([warnings, more].concat()));
-    }
-    let (value, more) = write(api, &writer, call, |old| writer.update(old, value.clone()))?;
-    Ok(reading::shape(served, call, value)?.with_warnings([warnings, more].concat()))
-}
-
-/// Tells whether an update of what is not there creates it.
-fn is_created_by_put(served: &Served) -> bool {
-    const KINDS: &[&str] = &[
-        "Lease",
-        "Event",
-        "Endpoints",
-        "LimitRange",
-        "Service",
-        "Role",
-        "RoleBinding",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "RuntimeClass",
-    ];
-    !served.kind.is_custom() && KINDS.contains(&served.kind.kind.as_str())
-}
-
-/// Decides on the present object and commits, again if somebody was faster. Returns the object as it is seen.
-pub fn write(
-    api: &Api,
-    writer: &Writer<'_>,
-    call: &Call,
-    decide: impl Fn(&Value) -> Result<(Decision, Vec<String>), Failure>,
-) -> Result<(Value, Vec<String>), Failure> {
-    let served = writer.served;
-    for _ in 0..ATTEMPTS {
-        let old = existing(api, served, call)?;
-        let (decision, warnings) = decide(&view::see(served, &old))?;
-        match &decision {
-            Decision::Unchanged => return Ok(((*view::see(served, &old)).clone(), warnings)),
-            Decision::Store(value) | Decision::Remove(value) => {
-                check_size(value)?;
-                if writer.options.is_dry_run {
-                    return Ok((value.clone(), warnings));
-                }
-            }
-        }
-        let last = if let Decision::Remove(value) = &decision { Some(value.clone()) } else { None };
-        match api.commit(served, Some(&old), decision) {
-            Ok(Some(stored)) => return Ok(((*view::see(served, &stored)).clone(), warnings)),
-            Ok(None) => return Ok((last.unwrap_or_default(), warnings)),
-            Err(_) => {}
-        }
-    }
-    let text = "the object has been modified; please apply your changes to the latest version and try again";
-    Err(Failure::conflict(&served.kind.group, &served.kind.plural, call.place.name.as_deref().unwrap_or_default(), text))
-}
-
-/// Writes the number of an object through its `Scale`.
-pub fn write_scale(
-    api: &Api,
-    writer: &Writer<'_>,
-    call: &Call,
-    change: &dyn Fn(&Value) -> Result<Value, Failure>,
-) -> Result<Reply, Failure> {
-    let served = writer.served;
-    let Some(paths) = served.kind.scale.clone() else { return not_served_here() };
-    let decide = |old: &Value| {
-        let scale = view::scale_of(served, old).unwrap_or_else(
-            || json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": old["metadata"], "spec": {}, "status": {}}),
-        );
-        let changed = change(&scale)?;
-        let mut new = old.clone();
-        match &changed["spec"]["replicas"] {
-            Value::Null => view::set_at(&mut new, &paths.spec_replicas, json!(0)),
-            number if number.as_i64().is_some_and(|number| number < 0) => {
-                let text = format!("Invalid value: {number}: should be a non-negative integer");
-                let field = if served.kind.is_custom() { &paths.spec_replicas } else { "spec.replicas" };
-                let cause = Cause::new("FieldValueInvalid", field, text);
-                let name = call.place.name.as_deref().unwrap_or_default();
-                return Err(Failure::invalid(&served.kind.group, &served.kind.kind, name, vec![cause]));
-            }
-            number if number.is_i64() => view::set_at(&mut new, &paths.spec_replicas, number.clone()),
-            number => return Err(Failure::bad_request(format!("Scale cannot be handled: {number} is no number of replicas"))),
-        }
-        if let Some(sent) = changed["metadata"]["resourceVersion"].as_str().filter(|sent| !sent.is_empty()) {
-            new["metadata"]["resourceVersion"] = json!(sent);
-        }
-        writer.update(old, new)
-    };
-    let (value, warnings) = write(api, writer, call, decide)?;
-    Ok(scale_answer(served, &value)?.with_warnings(warnings))
-}
-
-fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    let deletion = read_deletion(served, call)?;
-    let old = existing(api, served, call)?;
-    let mut warnings = Vec::new();
-    if served.kind.group == "batch" && served.kind.kind == "Job" && deletion.propagation.is_none() {
-        warnings.push(
-            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set \
-             propagationPolicy=Orphan to suppress this warning"
-                .to_owned(),
-        );
-    }
-    let seen = delete_one(api, served, old, &deletion)?;
-    let answer = match seen {
-        Deleted::Leaving(value) => reading::shape(served, call, value)?,
-        Deleted::Gone(value) if answers_with_the_object(served) => reading::shape(served, call, value)?,
-        Deleted::Gone(value) => {
-            let (name, uid) = (value["metadata"]["name"].as_str().unwrap_or_default(), super::store::uid_of(&value));
-            Reply::success(&served.kind.group, &served.kind.plural, name, uid)
-        }
-    };
-    Ok(answer.with_warnings(warnings))
-}
-
-/// What a deletion has come to.
-pub enum Deleted {
-    /// The object is marked, and waits for its finalizers.
-    Leaving(Value),
-    /// The object is removed.
-    Gone(Value),
-}
-
-/// Deletes an object, again if somebody else has written it meanwhile.
-pub fn delete_one(api: &Api, served: &Arc<Served>, mut old: Arc<Stored>, deletion: &Deletion) -> Result<Deleted, Failure> {
-    let options = Options { is_dry_run: deletion.is_dry_run, ..Options::default() };
-    let writer = Writer { served, subresource: "", options: &options, manager: "", now: api.now(), is_patch: false };
-    for _ in 0..ATTEMPTS {
-        let decision = writer.delete(&old.value, deletion)?;
-        let is_removal = matches!(decision, Decision::Remove(_));
-        if deletion.is_dry_run {
-            let seen = (*view::see(served, &old)).clone();
-            return Ok(if is_removal { Deleted::Gone(seen) } else { Deleted::Leaving(seen) });
-        }
-        match api.commit(served, Some(&old), decision) {
-            Ok(Some(stored)) => return Ok(Deleted::Leaving((*view::see(served, &stored)).clone())),
-            Ok(None) => return Ok(Deleted::Gone((*view::see(served, &old)).clone())),
-            Err(_) => {}
-        }
-        let key = super::store::key_of(&old.value);
-        old = api.read(&served.resource, &key).ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))?;
-    }
-    Err(Failure::conflict(&served.kind.group, &served.kind.plural, &super::store::key_of(&old.value).1, "the object has been modified"))
-}
-
-fn answers_with_the_object(served: &Served) -> bool {
-    const KINDS: &[&str] =
-        &["Pod", "Service", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim", "Namespace", "ResourceQuota", "PodTemplate"];
-    let group = served.kind.group.as_str();
-    group == "storage.k8s.io" || (group.is_empty() && KINDS.contains(&served.kind.kind.as_str()))
-}
-
-fn read_deletion(served: &Served, call: &Call) -> Result<Deletion, Failure> {
-    let body = if call.body.is_empty() { Value::Null } else { read_body_of_options(served, call)? };
-    let body = if body["kind"] == "Eviction" { body["deleteOptions"].clone() } else { body };
-    let text = |field: &str| body[field].as_str().or_else(|| call.query.text(field)).map(str::to_owned);
-    let mut causes = Vec::new();
-    let mut propagation = match text("propagationPolicy").as_deref() {
-        None | Some("") => None,
-        Some("Background") => Some(Propagation::Background),
-        Some("Foreground") => Some(Propagation::Foreground),
-        Some("Orphan") => Some(Propagation::Orphan),
-        Some(other) => {
-            let text = format!("Unsupported value: {other:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"");
-            causes.push(Cause::new("FieldValueNotSupported", "propagationPolicy", text));
-            None
-        }
-    };
-    let orphans = body["orphanDependents"].as_bool().or_else(|| call.query.text("orphanDependents").map(|text| text == "true"));
-    if let Some(orphans) = orphans {
-        if propagation.is_some() {
-            let text = "Invalid value: orphanDependents and deletionPropagation cannot be both set";
-            causes.push(Cause::new("FieldValueInvalid", "propagationPolicy", text));
-        }
-        propagation = Some(if orphans { Propagation::Orphan } else { Propagation::Background });
-    }
-    let dry_run = body["dryRun"].as_array().and_then(|all| all.first()).and_then(Value::as_str).or_else(|| call.query.text("dryRun"));
-    match dry_run {
-        None | Some("All") => {}
-        Some(other) => {
-            let text = format!("Unsupported value: {other:?}: supported values: \"All\"");
-            causes.push(Cause::new("FieldValueNotSupported", "dryRun", text));
-        }
-    }
-    if !causes.is_empty() {
-        return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", causes));
-    }
-    let condition = |field: &str| body["preconditions"][field].as_str().map(str::to_owned);
-    Ok(Deletion { propagation, uid: condition("uid"), resource_version: condition("resourceVersion"), is_dry_run: dry_run.is_some() })
-}
-
-fn read_body_of_options(served: &Served, call: &Call) -> Result<Value, Failure> {
-    if request::media_type(&call.headers) == Some("application/vnd.kubernetes.protobuf") {
-        return protobuf::decode(&call.body);
-    }
-    read_body(served, call).map(|body| body.value)
-}
-
-fn delete_all(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    let deletion = read_deletion(served, call)?;
-    let interest = reading::Interest::read(served, call)?;
-    let found = api.with(|state| state.store.list(&served.resource, call.place.namespace.as_deref()));
-    let mut seen = Vec::new();
-    for (_, stored) in found {
-        if !interest.covers(&view::see(served, &stored)) {
-            continue;
-        }
-        seen.push((*view::see(served, &stored)).clone());
-        match delete_one(api, served, stored, &deletion) {
-            Err(failure) if failure.code != 404 => return Err(failure),
-            _ => {}
-        }
-    }
-    let revision = api.with(|state| state.store.revision());
-    reading::shape(served, call, reading::list_of(served, seen, json!({"resourceVersion": revision.to_string()})))
 }

@@ -2,10 +2,18 @@
 
 use std::fmt::Write as _;
 
+use http::{HeaderMap, header};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{Kind, builtin, definition};
+
+/// The media type in which kubectl asks for the second version of OpenAPI.
+pub const VERSION_TWO_MEDIA: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// A document of that version, in protobuf, that describes nothing: the version, and the title and version of what it is about.
+///
+/// kubectl asks for it before it sends the items of a `List`, and does not check itself what is not in there: the server does.
+pub const VERSION_TWO: &[u8] = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.32.0";
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
@@ -26,6 +34,12 @@ const META_FIELDS: [(&str, &str, &str); 13] = [
     ("ownerReferences", "objects", "The objects that this object depends on: without them, it is deleted."),
     ("resourceVersion", "string", "An opaque value that tells the version of this object."),
 ];
+
+/// Tells whether a request asks for the second version of OpenAPI in its only form.
+pub fn is_version_two(path: &str, headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    path == "/openapi/v2" && accepted.flat_map(|value| value.split(',')).any(|media| media.trim() == VERSION_TWO_MEDIA)
+}
 
 /// Returns the document that lists all others: `/openapi/v3`. Addresses change when the documents do.
 pub fn index(kinds: &[Kind]) -> Value {
@@ -215,6 +229,16 @@ mod tests {
             definition: Some(definition.into()),
             ..Kind::default()
         }
+    }
+
+    #[test]
+    fn the_second_version_of_openapi_has_only_one_form() {
+        let accepting = |media: &str| HeaderMap::from_iter([(header::ACCEPT, media.parse().unwrap())]);
+        assert!(is_version_two("/openapi/v2", &accepting(VERSION_TWO_MEDIA)));
+        assert!(!is_version_two("/openapi/v2", &accepting("application/json")));
+        assert!(!is_version_two("/openapi/v3", &accepting(VERSION_TWO_MEDIA)));
+        // Field 2 is as long as the rest of the message.
+        assert_eq!(usize::from(VERSION_TWO[6]), VERSION_TWO.len() - 7);
     }
 
     #[test]

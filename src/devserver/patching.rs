@@ -6,13 +6,14 @@ use serde_json::Value;
 
 use super::api::{Api, Call};
 use super::failure::{Cause, Failure};
+use super::gate::Gate;
 use super::handlers::{self, unsupported_media};
 use super::ownership;
 use super::registry::Served;
 use super::reply::Reply;
 use super::request::{self, Options};
-use super::rules::{Decision, Writer};
-use super::{json, json_patch, merge_patch, reading, strategic};
+use super::rules::{Draft, Writer};
+use super::{json, json_patch, merge_patch, reading, strategic, writing};
 use crate::object::yaml;
 
 /// A list of more operations is refused.
@@ -27,11 +28,11 @@ enum Patch {
 }
 
 /// Answers a request to patch an object.
-pub fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
+pub async fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
     let options = Options::read(&call.query, "PatchOptions")?;
     let patch = read(served, call)?;
     if let Patch::Apply(applied) = patch {
-        return apply(api, served, call, subresource, &options, applied);
+        return apply(api, served, call, subresource, &options, applied).await;
     }
     if options.is_forced {
         return Err(options_mistake("FieldValueForbidden", "force", "Forbidden: may not be specified for non-apply patch"));
@@ -39,16 +40,15 @@ pub fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) ->
     let manager = call.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource, options: &options, manager: &manager, now: api.now(), is_patch: true };
     if subresource == "scale" {
-        return handlers::write_scale(api, &writer, call, &|scale| patched(served, scale, &patch));
+        return writing::write_scale(api, &writer, call, &|scale| patched(served, scale, &patch)).await;
     }
-    let decide = |old: &Value| {
+    let change = |old: &Value| {
         let mut new = patched(served, old, &patch)?;
         let warnings = writer.receive(&mut new, &[])?;
         handlers::place_body(served, call, &mut new, true)?;
-        let (decision, more) = writer.update(old, new)?;
-        Ok((decision, [warnings, more].concat()))
+        Ok((writer.draft(old, new)?, warnings))
     };
-    let (value, warnings) = handlers::write(api, &writer, call, decide)?;
+    let (value, warnings) = writing::write(api, &writer, call, change).await?;
     Ok(reading::shape(served, call, value)?.with_warnings(warnings))
 }
 
@@ -65,7 +65,16 @@ fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
     let parse =
         || json::parse(&call.body).map(|body| body.value).map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")));
     let object = |value: Value| {
-        if value.is_object() { Ok(value) } else { Err(Failure::bad_request("error decoding patch: json: cannot unmarshal into an object")) }
+        let name = match &value {
+            Value::Object(_) => return Ok(value),
+            Value::Array(_) => "array",
+            Value::String(_) => "string",
+            Value::Number(_) => "number",
+            Value::Bool(_) => "bool",
+            Value::Null => "null",
+        };
+        let text = format!("error decoding patch: json: cannot unmarshal {name} into Go value of type map[string]interface {{}}");
+        Err(Failure::bad_request(text))
     };
     match request::media_type(&call.headers).unwrap_or_default() {
         "application/json-patch+json" => {
@@ -94,11 +103,21 @@ fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
     }
 }
 
+/// The annotation in which kubectl keeps what it applied last.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 fn options_mistake(reason: &str, field: &str, text: &str) -> Failure {
     Failure::invalid("meta.k8s.io", "PatchOptions", "", vec![Cause::new(reason, field, text)])
 }
 
-fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, options: &Options, applied: Value) -> Result<Reply, Failure> {
+async fn apply(
+    api: &Api,
+    served: &Arc<Served>,
+    call: &Call,
+    subresource: &str,
+    options: &Options,
+    applied: Value,
+) -> Result<Reply, Failure> {
     let Some(manager) = options.field_manager.as_deref() else {
         return Err(options_mistake("FieldValueRequired", "fieldManager", "Required value: is required for apply patch"));
     };
@@ -106,7 +125,7 @@ fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, option
         return Err(Failure::bad_request("invalid object type: /, Kind="));
     }
     let writer = Writer { served, subresource, options, manager, now: api.now(), is_patch: true };
-    check_typed(served, &applied)?;
+    check_typed(served, &applied, call.place.namespace.as_deref().unwrap_or_default())?;
     let mut applied = applied;
     handlers::place_body(served, call, &mut applied, true)?;
     if api.read(&served.resource, &handlers::key(call)).is_none() {
@@ -119,21 +138,22 @@ fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, option
         if let Some(owners) = owners {
             value["metadata"]["managedFields"] = owners;
         }
-        let (value, more) = handlers::create_received(api, &writer, value)?;
+        let gate = Gate::new(api, served, "", call.by(options));
+        let (value, more) = writing::create_received(api, &writer, &gate, value).await?;
         warnings.extend(more);
         return Ok(reading::shape(served, call, value)?.with_code(201).with_warnings(warnings));
     }
-    let decide = |old: &Value| -> Result<(Decision, Vec<String>), Failure> {
+    let change = |old: &Value| -> Result<(Draft, Vec<String>), Failure> {
         let mut new = with_author(&writer, |by| ownership::apply(Some(old), &applied, by))?;
+        note_last_applied(&writer, &mut new, &applied);
         let owners = new["metadata"].as_object_mut().and_then(|metadata| metadata.remove("managedFields"));
         let warnings = writer.receive(&mut new, &[])?;
         if let Some(owners) = owners {
             new["metadata"]["managedFields"] = owners;
         }
-        let (decision, more) = writer.apply(old, new)?;
-        Ok((decision, [warnings, more].concat()))
+        Ok((writer.draft_applied(old, new)?, warnings))
     };
-    let (value, warnings) = handlers::write(api, &writer, call, decide)?;
+    let (value, warnings) = writing::write(api, &writer, call, change).await?;
     Ok(reading::shape(served, call, value)?.with_warnings(warnings))
 }
 
@@ -141,12 +161,25 @@ fn with_author<T>(writer: &Writer<'_>, work: impl FnOnce(&ownership::Manager<'_>
     writer.as_manager(ownership::Operation::Apply, work)
 }
 
+/// kubectl's own note of what it applied last on its side follows what it applies on the server's, so that it may go back.
+fn note_last_applied(writer: &Writer<'_>, merged: &mut Value, applied: &Value) {
+    let Some(note) = merged.pointer_mut("/metadata/annotations").and_then(|all| all.get_mut(LAST_APPLIED)) else { return };
+    if writer.manager != "kubectl" || note.as_str().is_none_or(str::is_empty) {
+        return;
+    }
+    let mut applied = applied.clone();
+    if let Some(annotations) = applied.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.remove(LAST_APPLIED);
+    }
+    *note = Value::String(format!("{applied}\n"));
+}
+
 /// What is applied must fit the schema exactly.
-fn check_typed(served: &Served, applied: &Value) -> Result<(), Failure> {
+fn check_typed(served: &Served, applied: &Value, namespace: &str) -> Result<(), Failure> {
     let kind = &served.kind;
     let name = applied["metadata"]["name"].as_str().unwrap_or_default();
     let refuse = |what: String| {
-        let place = format!("(/{name}; {}, Kind={})", kind.api_version(), kind.kind);
+        let place = format!("({namespace}/{name}; {}, Kind={})", kind.api_version(), kind.kind);
         Err(Failure::new(500, "", format!("failed to create typed patch object {place}: {what}")))
     };
     if applied["metadata"]["managedFields"].as_array().is_some_and(|all| !all.is_empty()) {
@@ -172,7 +205,7 @@ mod tests {
     #[test]
     fn owners_of_fields_cannot_be_applied() {
         let served = Served::of(super::super::kind::Kind::default());
-        assert_eq!(check_typed(&served, &json!({"metadata": {"managedFields": [{"manager": "x"}]}})).unwrap_err().code, 400);
-        assert!(check_typed(&served, &json!({"metadata": {"name": "a"}})).is_ok());
+        assert_eq!(check_typed(&served, &json!({"metadata": {"managedFields": [{"manager": "x"}]}}), "").unwrap_err().code, 400);
+        assert!(check_typed(&served, &json!({"metadata": {"name": "a"}}), "").is_ok());
     }
 }

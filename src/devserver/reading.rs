@@ -18,7 +18,7 @@ use super::request::{Form, Query};
 use super::selector::{FieldSelector, LabelSelector};
 use super::store::{Compacted, Key, Stored};
 use super::table::{Include, Table};
-use super::view;
+use super::{conversion, view};
 
 /// How long a request waits for a revision that is not there yet.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -66,7 +66,7 @@ pub async fn get(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, 
         Some(revision) => existing_at(api, served, call, revision)?,
         None => handlers::existing(api, served, call)?,
     };
-    shape(served, call, (*view::see(served, &stored)).clone())
+    shape(served, call, (*conversion::see(api, served, &stored).await?).clone())
 }
 
 /// Returns the revision that a read is to answer from, if that is not the present one: as old as the fault says, or as the history goes.
@@ -121,18 +121,21 @@ pub async fn list(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
     let limit = if page.is_whole { None } else { limit };
     let start = page.start.clone();
     let after = objects.into_iter().skip_while(|(key, _)| start.as_ref().is_some_and(|start| path_of(key) < *start));
-    let (items, metadata) = cut(served, &interest, after.collect(), limit, revision);
+    let after: Vec<(Key, Arc<Stored>)> = after.collect();
+    let stored: Vec<Arc<Stored>> = after.iter().map(|(_, stored)| Arc::clone(stored)).collect();
+    let seen = conversion::see_all(api, served, &stored).await?;
+    let objects = after.into_iter().map(|(key, _)| key).zip(seen).collect();
+    let (items, metadata) = cut(&interest, objects, limit, revision);
     shape(served, call, list_of(served, items, metadata))
 }
 
 /// Takes what is of interest, up to a limit, and tells how to go on.
-fn cut(served: &Served, interest: &Interest, objects: Vec<(Key, Arc<Stored>)>, limit: Option<usize>, revision: u64) -> (Vec<Value>, Value) {
+fn cut(interest: &Interest, objects: Vec<(Key, Arc<Value>)>, limit: Option<usize>, revision: u64) -> (Vec<Value>, Value) {
     let mut items = Vec::new();
     let mut metadata = json!({"resourceVersion": revision.to_string()});
     let total = objects.len();
     let mut last = String::new();
-    for (index, (key, stored)) in objects.into_iter().enumerate() {
-        let value = view::see(served, &stored);
+    for (index, (key, value)) in objects.into_iter().enumerate() {
         if !interest.covers(&value) {
             continue;
         }

@@ -101,6 +101,13 @@ impl From<Failure> for Reply {
     }
 }
 
+/// Writes a message that is there already, in a media type of its own.
+pub fn message(content: &'static [u8], media: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(content));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    response
+}
+
 /// Writes a failure.
 pub fn refuse(failure: Failure) -> Response<Body> {
     let retry_after = failure.details.retry_after;

@@ -42,6 +42,15 @@ pub enum Decision {
     Remove(Value),
 }
 
+/// An update on its way: the new object, in which everything stands that the request may not change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    /// The new object.
+    pub value: Value,
+    /// The owners of its fields, if they are known already.
+    pub owners: Option<Value>,
+}
+
 /// How an object is to be deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Deletion {
@@ -53,6 +62,8 @@ pub struct Deletion {
     pub resource_version: Option<String>,
     /// Whether nothing is to be stored.
     pub is_dry_run: bool,
+    /// Whether the object is one of a collection that is deleted.
+    pub is_of_many: bool,
 }
 
 /// What happens to the dependents of a deleted object.
@@ -182,45 +193,82 @@ impl Writer<'_> {
         Ok((value, warnings))
     }
 
-    /// Returns what an update comes to. The new object was received.
+    /// Returns the draft of an update. The new object was received.
     ///
     /// # Errors
-    /// If the object has mistakes, or is not based on what is stored.
-    pub fn update(&self, old: &Value, mut new: Value) -> Result<(Decision, Vec<String>), Failure> {
+    /// If it is not based on what is stored.
+    pub fn draft(&self, old: &Value, mut new: Value) -> Result<Draft, Failure> {
         self.check_version(old, &mut new)?;
         self.keep_what_is_the_servers(old, &mut new)?;
         self.keep_what_is_not_written(old, &mut new);
-        let (mut new, warnings) = self.validate(new, Some(old))?;
-        if is_same(old, &new) {
-            return Ok((Decision::Unchanged, warnings));
-        }
-        if generation_grows(self.served, old, &new) {
-            let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
-            new["metadata"]["generation"] = json!(generation + 1);
-        }
-        self.record(Some(old), &mut new);
-        Ok((self.conclude(old, new), warnings))
+        Ok(Draft { value: new, owners: None })
     }
 
-    /// Returns what an applied object comes to, which has its owners of fields already.
+    /// Returns the draft of an applied object, which has its owners of fields already.
     ///
     /// # Errors
-    /// If the object has mistakes, or is not based on what is stored.
-    pub fn apply(&self, old: &Value, mut new: Value) -> Result<(Decision, Vec<String>), Failure> {
-        self.check_version(old, &mut new)?;
+    /// If it is not based on what is stored.
+    pub fn draft_applied(&self, old: &Value, mut new: Value) -> Result<Draft, Failure> {
         let owners = new["metadata"].as_object_mut().and_then(|metadata| metadata.remove("managedFields")).unwrap_or_default();
+        Ok(Draft { owners: Some(owners), ..self.draft(old, new)? })
+    }
+
+    /// Returns a draft as webhooks see it: with its owners of fields.
+    pub fn present(&self, old: &Value, draft: &Draft) -> Value {
+        let mut seen = draft.value.clone();
+        match &draft.owners {
+            Some(owners) => seen["metadata"]["managedFields"] = owners.clone(),
+            None => self.record(Some(old), &mut seen),
+        }
+        seen
+    }
+
+    /// Returns the draft that webhooks have made of one, in the form in which they have seen it. What they have set is nobody's.
+    ///
+    /// # Errors
+    /// If it is no such object any more.
+    pub fn redraft(&self, old: &Value, seen: &Value, changed: Value) -> Result<Draft, Failure> {
+        let mut new = self.readmit(changed)?;
+        new["metadata"].as_object_mut().map(|metadata| metadata.remove("managedFields"));
         self.keep_what_is_the_servers(old, &mut new)?;
         self.keep_what_is_not_written(old, &mut new);
-        let (mut new, warnings) = self.validate(new, Some(old))?;
+        Ok(Draft { value: new, owners: Some(seen["metadata"]["managedFields"].clone()) })
+    }
+
+    /// Brings an object into form again that webhooks have changed.
+    ///
+    /// # Errors
+    /// If it is no such object any more.
+    pub fn readmit(&self, mut value: Value) -> Result<Value, Failure> {
+        self.check_kind(&mut value)?;
+        self.clean(&mut value)?;
+        if let Some(schema) = &self.served.schema {
+            schema.prune(&mut value);
+            schema.fill_defaults(&mut value);
+        }
+        Ok(value)
+    }
+
+    /// Returns what a draft comes to.
+    ///
+    /// # Errors
+    /// If the object has mistakes.
+    pub fn settle(&self, old: &Value, draft: Draft) -> Result<(Decision, Vec<String>), Failure> {
+        let (mut new, warnings) = self.validate(draft.value, Some(old))?;
+        let is_owned_alike = |owners: &Option<Value>| {
+            owners.as_ref().is_none_or(|owners| without_times(owners) == without_times(&old["metadata"]["managedFields"]))
+        };
+        if is_same(old, &new) && is_owned_alike(&draft.owners) {
+            return Ok((Decision::Unchanged, warnings));
+        }
         if generation_grows(self.served, old, &new) {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
             new["metadata"]["generation"] = json!(generation + 1);
         }
-        let is_unchanged = is_same(old, &new) && without_times(&owners) == without_times(&old["metadata"]["managedFields"]);
-        if is_unchanged {
-            return Ok((Decision::Unchanged, warnings));
+        match draft.owners {
+            Some(owners) => new["metadata"]["managedFields"] = owners,
+            None => self.record(Some(old), &mut new),
         }
-        new["metadata"]["managedFields"] = owners;
         Ok((self.conclude(old, new), warnings))
     }
 

@@ -20,8 +20,6 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -31,6 +29,7 @@ use tracing::debug;
 
 use super::api::Api;
 use super::failure::Failure;
+use super::identity::{self, Identity};
 use super::injection::Broken;
 use super::reply;
 use super::request::MAX_BODY;
@@ -79,11 +78,8 @@ pub enum Error {
     #[error("cannot listen on {0}")]
     Listen(SocketAddr, #[source] std::io::Error),
     /// There are no certificates.
-    #[error("cannot make the certificates")]
-    Certificates(#[source] rcgen::Error),
-    /// The certificates are not accepted.
-    #[error("cannot use the certificates")]
-    Tls(#[source] rustls::Error),
+    #[error(transparent)]
+    Identity(#[from] identity::Error),
     /// The kubeconfig cannot be written.
     #[error("cannot write {0}")]
     Kubeconfig(String, #[source] std::io::Error),
@@ -103,10 +99,18 @@ impl Listening {
     /// # Errors
     /// If the address cannot be used.
     pub async fn open(address: SocketAddr) -> Result<Self, Error> {
+        Self::open_as(address, &Identity::new(address.ip())?).await
+    }
+
+    /// Opens a socket, with certificates that are there already.
+    ///
+    /// # Errors
+    /// If the address or the certificates cannot be used.
+    pub async fn open_as(address: SocketAddr, identity: &Identity) -> Result<Self, Error> {
         let listener = TcpListener::bind(address).await.map_err(|error| Error::Listen(address, error))?;
         let address = listener.local_addr().map_err(|error| Error::Listen(address, error))?;
-        let (authority, config) = certificates(address.ip())?;
-        Ok(Self { listener, acceptor: TlsAcceptor::from(Arc::new(config)), address, authority })
+        let acceptor = TlsAcceptor::from(Arc::new(identity.server_config()?));
+        Ok(Self { listener, acceptor, address, authority: identity.authority().to_owned() })
     }
 
     /// Returns the address that the server listens on.
@@ -272,28 +276,4 @@ async fn answer(api: &Api, request: Request<Incoming>) -> Result<Response<Body>,
         Err(_) => return Ok(reply::refuse(Failure::new(408, "Timeout", "the body did not come in time"))),
     };
     api.respond(Request::from_parts(head, body)).await
-}
-
-/// Returns the certificate of an authority, as text, and the set-up of a server that it vouches for.
-fn certificates(ip: IpAddr) -> Result<(String, rustls::ServerConfig), Error> {
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.distinguished_name.push(DnType::CommonName, "kopfd apiserver");
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    let key = KeyPair::generate().map_err(Error::Certificates)?;
-    let authority = CertifiedIssuer::self_signed(params, key).map_err(Error::Certificates)?;
-
-    let names = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
-    let mut names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    names.push(ip.to_string());
-    let key = KeyPair::generate().map_err(Error::Certificates)?;
-    let mut params = CertificateParams::new(names).map_err(Error::Certificates)?;
-    params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
-    let certificate = params.signed_by(&key, &authority).map_err(Error::Certificates)?;
-
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let chain = vec![certificate.der().clone()];
-    let mut config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).map_err(Error::Tls)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok((authority.pem(), config))
 }

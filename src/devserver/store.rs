@@ -324,6 +324,11 @@ impl Store {
         all
     }
 
+    /// Tells whether there are no objects of a resource.
+    pub fn is_empty(&self, resource: &Resource) -> bool {
+        self.tables.get(resource).is_none_or(|table| table.objects.is_empty())
+    }
+
     /// Returns what ticks with every change of a resource.
     pub fn subscribe(&mut self, resource: &Resource) -> watch::Receiver<u64> {
         self.table(resource).tick.subscribe()

@@ -130,12 +130,15 @@ fn merge_field(target: &mut Map<String, Value>, key: &str, value: &Value, shape:
 }
 
 fn merge_set(list: &mut Vec<Value>, patch: &[Value]) {
+    let before = list.clone();
     let mut known = HashSet::new();
     list.retain(|item| known.insert(item.to_string()));
     list.extend(patch.iter().filter(|item| known.insert(item.to_string())).cloned());
+    set_order(list, patch, &before, "");
 }
 
 fn merge_list(list: &mut Vec<Value>, patch: &[Value], key: &str, shape: &str) -> Result<(), Failure> {
+    let before = list.clone();
     let directive = |item: &Value| item.get(DIRECTIVE).and_then(Value::as_str).unwrap_or_default().to_owned();
     let identity = |item: &Value| {
         let found = item.get(key).filter(|value| !value.is_null()).map(Value::to_string);
@@ -161,10 +164,12 @@ fn merge_list(list: &mut Vec<Value>, patch: &[Value], key: &str, shape: &str) ->
             merge_map(target, patch, shape)?;
         }
     }
+    set_order(list, patch, &before, key);
     Ok(())
 }
 
-/// Brings the items into the order that the patch names. Items that it does not name keep their place relative to the others.
+/// Brings the items into the order that the patch names: new ones come before those that it does not name, which keep their place
+/// relative to the others.
 fn set_order(list: &mut Vec<Value>, order: &[Value], before: &[Value], key: &str) {
     let identity = |item: &Value| item.get(key).unwrap_or(item).to_string();
     let wanted: HashMap<String, usize> = order.iter().enumerate().map(|(place, item)| (identity(item), place)).collect();
@@ -212,8 +217,15 @@ mod tests {
             json!({"containers": [{"name": "a", "image": "i", "ports": [{"containerPort": 80}], "args": ["x", "y"]}, {"name": "b"}]});
         let patch = json!({"containers": [{"name": "a", "image": "j", "ports": [{"containerPort": 81}], "args": ["z"]}, {"name": "c"}]});
         let wanted = json!({"containers": [
-            {"name": "a", "image": "j", "ports": [{"containerPort": 80}, {"containerPort": 81}], "args": ["z"]}, {"name": "b"}, {"name": "c"}]});
+            {"name": "a", "image": "j", "ports": [{"containerPort": 81}, {"containerPort": 80}], "args": ["z"]}, {"name": "c"}, {"name": "b"}]});
         assert_eq!(pod(target, patch), Ok(wanted));
+    }
+
+    #[test]
+    fn new_items_come_before_those_that_the_patch_does_not_name() {
+        let target = json!({"containers": [{"name": "a"}, {"name": "b"}]});
+        let merged = pod(target, json!({"containers": [{"name": "new"}]}));
+        assert_eq!(merged, Ok(json!({"containers": [{"name": "new"}, {"name": "a"}, {"name": "b"}]})));
     }
 
     #[test]
@@ -229,7 +241,7 @@ mod tests {
     fn finalizers_are_a_set_that_values_can_be_deleted_from() {
         let target = json!({"metadata": {"finalizers": ["a", "b"]}});
         let patch = json!({"metadata": {"finalizers": ["c", "b"], "$deleteFromPrimitiveList/finalizers": ["a"]}});
-        assert_eq!(apply(&target, &patch, &kind("ConfigMap")), Ok(json!({"metadata": {"finalizers": ["b", "c"]}})));
+        assert_eq!(apply(&target, &patch, &kind("ConfigMap")), Ok(json!({"metadata": {"finalizers": ["c", "b"]}})));
     }
 
     #[test]

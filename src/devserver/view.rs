@@ -85,7 +85,9 @@ pub fn scale_of(served: &Served, value: &Value) -> Option<Value> {
         }
     }
     let mut status = json!({"replicas": at(value, &paths.status_replicas).and_then(Value::as_i64).unwrap_or_default()});
-    let selector = paths.label_selector.as_ref().and_then(|path| at(value, path)).and_then(selector_text);
+    // Workloads have their selector where a definition could not point to: it is an object.
+    let of_workload = || at(value, ".spec.selector").filter(|_| !served.kind.is_custom());
+    let selector = paths.label_selector.as_ref().and_then(|path| at(value, path)).or_else(of_workload).and_then(selector_text);
     if let Some(selector) = selector {
         status["selector"] = json!(selector);
     }
@@ -152,5 +154,8 @@ mod tests {
         value["spec"]["sel"] = json!({"matchLabels": {"a": "b"}});
         let seen = scale_of(&served, &value).unwrap();
         assert_eq!((&seen["spec"]["replicas"], &seen["status"]), (&json!(3), &json!({"replicas": 0, "selector": "a=b"})));
+        let deployments = crate::devserver::builtin::kinds().into_iter().find(|kind| kind.kind == "Deployment").unwrap();
+        let deployment = json!({"metadata": {"name": "a"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}}});
+        assert_eq!(scale_of(&Served::of(deployments), &deployment).unwrap()["status"]["selector"], "app=web");
     }
 }

@@ -16,9 +16,9 @@ use super::reading::{self, Interest};
 use super::registry::Served;
 use super::reply::{Content, Reply};
 use super::request::Form;
-use super::store::{Change, Compacted, Sight, line};
+use super::store::{Change, Compacted, Sight, Stored, line, set_revision};
 use super::table::Table;
-use super::view;
+use super::{conversion, view};
 
 /// Changes that are taken from the store at once, and written in one piece.
 const BATCH: usize = 500;
@@ -51,7 +51,7 @@ struct Watch {
 }
 
 /// Answers a request to watch.
-pub fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+pub async fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
     check(call)?;
     if call.accept.is_yaml || call.accept.form == Form::MetadataList {
         return Err(Failure::new(406, "NotAcceptable", "only the following media types are accepted: application/json;stream=watch"));
@@ -100,8 +100,8 @@ pub fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Fai
         is_over: false,
     };
     let mut text = BytesMut::new();
-    for (_, stored) in objects {
-        let value = view::see(served, &stored);
+    let objects: Vec<Arc<Stored>> = objects.into_iter().map(|(_, stored)| stored).collect();
+    for value in conversion::see_all(api, served, &objects).await? {
         if watch.interest.covers(&value) {
             text.extend_from_slice(&watch.write(Sight::Added.word(), (*value).clone()));
         }
@@ -149,7 +149,7 @@ impl Watch {
             match self.api.with(|state| state.store.changes_after(&self.served.resource, self.cursor, BATCH)) {
                 Err(Compacted) => return Some(self.expire()),
                 Ok(changes) => {
-                    let text = self.tell(&changes);
+                    let text = self.tell(&changes).await;
                     if !text.is_empty() {
                         return Some(text);
                     }
@@ -214,11 +214,24 @@ impl Watch {
         Some(self.bookmark(revision, false))
     }
 
-    fn tell(&mut self, changes: &[Arc<Change>]) -> Bytes {
+    /// Returns what is told of changes. If one of them cannot be converted, that is told, and the watch is over.
+    async fn tell(&mut self, changes: &[Arc<Change>]) -> Bytes {
         let mut text = BytesMut::new();
         for change in changes {
             self.cursor = change.revision;
             let served = Arc::clone(&self.served);
+            let mut stored = [&change.old, &change.new].into_iter().flatten();
+            if stored.any(|stored| conversion::is_foreign(&served, &stored.value)) {
+                match self.tell_converted(change).await {
+                    Ok(line) => text.extend_from_slice(&line),
+                    Err(failure) => {
+                        self.is_over = true;
+                        text.extend_from_slice(&line("ERROR", &failure.to_json()));
+                        break;
+                    }
+                }
+                continue;
+            }
             let is_plain = [&change.old, &change.new].into_iter().flatten().all(|stored| view::is_plain(&served, stored));
             let seen = |value: &Value| {
                 if is_plain {
@@ -239,6 +252,30 @@ impl Watch {
             text.extend_from_slice(&self.write(sight.word(), value));
         }
         text.freeze()
+    }
+
+    /// Returns what is told of a change of an object that is stored in another version.
+    async fn tell_converted(&mut self, change: &Change) -> Result<Bytes, Failure> {
+        let mut seen = Vec::new();
+        for stored in [&change.old, &change.new] {
+            seen.push(match stored {
+                Some(stored) => Some(conversion::see(&self.api, &self.served, stored).await?),
+                None => None,
+            });
+        }
+        let [was, is] = [&seen[0], &seen[1]].map(|value| value.as_ref().is_some_and(|value| self.interest.covers(value)));
+        let (sight, value) = match (was, is) {
+            (false, false) => return Ok(Bytes::new()),
+            (false, true) => (Sight::Added, &seen[1]),
+            (true, true) => (Sight::Modified, &seen[1]),
+            (true, false) => (Sight::Deleted, &seen[0]),
+        };
+        let mut value = value.as_deref().cloned().unwrap_or_default();
+        if sight == Sight::Deleted {
+            set_revision(&mut value, change.revision);
+        }
+        self.told = change.revision;
+        Ok(self.write(sight.word(), value))
     }
 
     /// Writes an event in the form that the watcher asks for.

@@ -20,7 +20,8 @@ const SUFFIX: usize = 7;
 pub fn keys(prefix: &str, id: &str, with_v1: bool, body: &Body) -> Vec<String> {
     let id = marked(id, body);
     let mut keys = vec![v2(prefix, &id)];
-    if with_v1 {
+    // A short id has the same key in both forms.
+    if with_v1 && prefix.chars().count() + 1 + id.chars().count() > MAX_NAME {
         let old = v1(prefix, &id);
         if old != keys[0] {
             keys.push(old);
@@ -43,7 +44,7 @@ pub fn marked(id: &str, body: &Body) -> String {
 pub fn v2(prefix: &str, id: &str) -> String {
     let safe = safe(id);
     if id.chars().count() <= MAX_NAME {
-        return format!("{prefix}/{}", first(&safe, MAX_NAME));
+        return format!("{prefix}/{safe}");
     }
     format!("{prefix}/{}{}", first(&safe, MAX_NAME - SUFFIX), suffix(id))
 }

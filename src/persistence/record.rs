@@ -12,14 +12,14 @@ use crate::object::{equality, path};
 
 use super::essence::{is_falsy, remove_empty_stanzas};
 use super::key;
-use super::storage::{ProgressAnnotations, ProgressStatus, ProgressStorage};
+use super::storage::{ProgressAnnotations, ProgressStatus, ProgressStorage, Storages};
 use super::text;
 
 /// What is stored on one object.
 #[derive(Debug, Clone)]
 pub struct Stored {
     /// Where to look.
-    pub storage: Arc<ProgressStorage>,
+    pub storages: Arc<Storages>,
     /// The object.
     pub body: Body,
     /// The time, for records that do not say when they started.
@@ -28,13 +28,13 @@ pub struct Stored {
 
 impl Records for Stored {
     fn record(&self, id: &str) -> Result<Option<Record>, BrokenRecord> {
-        let Some((place, record)) = fetch(&self.storage, &self.body, id)? else { return Ok(None) };
+        let Some((place, record)) = fetch(&self.storages.progress, &self.body, id)? else { return Ok(None) };
         let map = record.as_object().ok_or_else(|| broken(&place, "not a mapping"))?;
         read(map, self.now).map(Some).map_err(|problem| broken(&place, &problem))
     }
 
     fn is_exact(&self, id: &str, record: &Record) -> bool {
-        let Ok(Some((_, Value::Object(stored)))) = fetch(&self.storage, &self.body, id) else { return false };
+        let Ok(Some((_, Value::Object(stored)))) = fetch(&self.storages.progress, &self.body, id) else { return false };
         let stored = stored.into_iter().filter(|(_, value)| !value.is_null()).collect();
         let written = entries(record).into_iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.to_owned(), value));
         equality::equal(&Value::Object(stored), &Value::Object(written.collect()))
@@ -150,7 +150,7 @@ mod tests {
     /// Tells whether a record is read and stands there as it would be written.
     fn exact(text: &str) -> bool {
         let body = Body::from(json!({"metadata": {"annotations": {"kopf.zalando.org/fn": text}}}));
-        let stored = Stored { storage: Arc::default(), body, now: Timestamp::UNIX_EPOCH };
+        let stored = Stored { storages: Arc::default(), body, now: Timestamp::UNIX_EPOCH };
         let record = stored.record("fn").unwrap().unwrap();
         stored.is_exact("fn", &record)
     }

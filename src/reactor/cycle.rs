@@ -297,7 +297,7 @@ impl<W: World> Cycle<'_, W> {
             return Ok(false);
         }
         let now = self.world.clock().now();
-        let records = Arc::new(Stored { storage: Arc::new(self.served.storages.progress.clone()), body: self.body.clone(), now });
+        let records = Arc::new(Stored { storages: Arc::clone(&self.served.storages), body: self.body.clone(), now });
         // One function may stand here several times, for several reasons: only those that are selected are called once.
         let handlers: Vec<&Handler> = self.served.all().filter(|handler| handler.on.is_changing()).collect();
         let lifecycle = self.served.lifecycle;

@@ -10,7 +10,7 @@ use tracing::{Instrument as _, Span, warn};
 use crate::cluster::{self, Head, Seen, Sink};
 use crate::handling::Handler;
 use crate::kit::{Crowd, Stop};
-use crate::object::{Body, ObjectKey, Sighting};
+use crate::object::{ObjectKey, Sighting};
 use crate::telemetry::object_span;
 
 use super::account::Account;
@@ -159,8 +159,7 @@ async fn work<W: World + 'static>(
 }
 
 fn span(served: &Served, head: &Head<'_>, uid: &str) -> Span {
-    let metadata = serde_json::json!({"name": head.name(), "namespace": head.namespace(), "uid": uid});
-    object_span(&served.resource, &Body::from(serde_json::json!({ "metadata": metadata })))
+    object_span(&served.resource, head.namespace(), head.name(), uid)
 }
 
 /// What one watch gives its events to.

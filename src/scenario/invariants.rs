@@ -166,7 +166,7 @@ impl Invariants {
 
     fn has_end(&self, body: &Body, id: &str) -> bool {
         self.storages.iter().any(|storages| {
-            let records = Stored { storage: Arc::new(storages.progress.clone()), body: body.clone(), now: Timestamp::UNIX_EPOCH };
+            let records = Stored { storages: Arc::clone(storages), body: body.clone(), now: Timestamp::UNIX_EPOCH };
             matches!(records.record(id), Ok(Some(record)) if record.is_finished())
         })
     }

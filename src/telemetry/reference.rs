@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tracing::Span;
 use tracing::field::{Field, Visit};
 
-use crate::object::{Body, Resource};
+use crate::object::Resource;
 
 /// Which object a line is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,10 +22,9 @@ pub struct ObjectReference {
 }
 
 /// Returns the span that all lines about an object are told in.
-pub fn object_span(resource: &Resource, body: &Body) -> Span {
-    let api_version = resource.api_version();
-    let (kind, name) = (resource.kind.as_str(), body.name());
-    tracing::error_span!(target: "kopfd::objects", "object", api_version, kind, name, uid = body.uid(), namespace = body.namespace())
+pub fn object_span(resource: &Resource, namespace: Option<&str>, name: &str, uid: &str) -> Span {
+    let (api_version, kind) = (resource.api_version(), resource.kind.as_str());
+    tracing::error_span!(target: "kopfd::objects", "object", api_version, kind, name, uid, namespace)
 }
 
 impl ObjectReference {

@@ -12,7 +12,7 @@ use harness::{Case, Cluster, Options, run};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let options = match Options::read(std::env::args().skip(1)) {
+    let options = match Options::read("cluster", std::env::args().skip(1)) {
         Ok(options) => options,
         Err(message) => {
             println!("error: {message}");

@@ -4,6 +4,7 @@
 
 mod faults;
 mod in_process;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -172,6 +173,24 @@ async fn requests_are_answered_as_real_servers_answer_them() {
         }
     }
     assert!(report.is_empty(), "\n{report}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_kubectl_applied_on_its_side_is_noted_when_it_applies_on_the_servers() {
+    let world = World::new();
+    let path = "/api/v1/namespaces/default/configmaps/moved";
+    let note = "kubectl.kubernetes.io/last-applied-configuration";
+    let body = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "moved"}, "data": {"a": value}});
+    let mut first = body("1");
+    first["metadata"]["annotations"] = json!({note: "{}\n"});
+    world.send("POST /api/v1/namespaces/default/configmaps", "application/json", first).await;
+    let apply = |manager: &str| format!("PATCH {path}?fieldManager={manager}&force=true");
+    let other = world.send(&apply("other"), "application/apply-patch+yaml", body("2")).await;
+    assert_eq!(other.value["metadata"]["annotations"][note], "{}\n");
+    let applied = world.send(&apply("kubectl"), "application/apply-patch+yaml", body("3")).await;
+    let text = applied.value["metadata"]["annotations"][note].as_str().unwrap();
+    let noted: Value = serde_json::from_str(text).unwrap();
+    assert_eq!((&noted["data"], text.ends_with('\n')), (&json!({"a": "3"}), true));
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
@@ -17,9 +19,13 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 
 use super::webhook::{Client, Webhook};
+use crate::devserver::faults::{Action, WebhookFailure};
 
 /// The most bytes of an answer: that of a request to the server.
 const MAX_ANSWER: usize = 3 * 1024 * 1024;
+
+/// As whom admission webhooks are called.
+const AGENT: &str = "kube-apiserver-admission";
 
 /// Where systems keep the authorities that they trust.
 const SYSTEM_AUTHORITIES: &[&str] =
@@ -31,32 +37,91 @@ pub trait Calls: Send + Sync {
     fn call(&self, webhook: &Webhook, question: Value) -> impl Future<Output = Result<Value, String>> + Send;
 }
 
-/// Calls webhooks over HTTPS.
-#[derive(Debug, Clone, Default)]
-pub struct Https {
+/// What answers webhooks in the same process: by the address that is to be called, with the question. None if it is not for it.
+pub type Hook = Arc<dyn Fn(&str, &Value) -> Option<BoxFuture<'static, Result<Value, String>>> + Send + Sync>;
+
+/// Calls webhooks over HTTPS, or in the same process.
+#[derive(Clone, Default)]
+pub struct Caller {
     /// The local addresses of services: `namespace/name` or `namespace/name:port` to a URL without a path.
     pub services: BTreeMap<String, String>,
+    /// What is asked before anybody is called over the network.
+    pub hook: Option<Hook>,
 }
 
-impl Calls for Https {
-    async fn call(&self, webhook: &Webhook, question: Value) -> Result<Value, String> {
-        let shown = with_timeout(&shown_url(&webhook.client), webhook.timeout);
-        let failed = |text: &str| format!("failed to call webhook: Post {shown:?}: {text}");
-        let url = self.url(&webhook.client).map_err(|text| failed(&text))?;
-        let exchange = exchange(webhook, with_timeout(&url, webhook.timeout), question);
-        match tokio::time::timeout(webhook.timeout, exchange).await {
-            Err(_) => Err(failed("context deadline exceeded")),
-            Ok(Err(Problem::Connection(text))) => Err(failed(&text)),
-            Ok(Err(Problem::Status(code))) => Err(format!(
-                "failed to call webhook: an error on the server (\"unknown\") has prevented the request from succeeding (status {code})"
-            )),
-            Ok(Ok(body)) => serde_json::from_slice(&body)
-                .map_err(|error| format!("failed to call webhook: couldn't get version/kind; json parse error: {error}")),
-        }
+impl std::fmt::Debug for Caller {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Caller").field("services", &self.services).finish_non_exhaustive()
     }
 }
 
-impl Https {
+impl Calls for Caller {
+    async fn call(&self, webhook: &Webhook, question: Value) -> Result<Value, String> {
+        let target = Target { client: &webhook.client, authorities: &webhook.authorities, agent: AGENT, timeout: webhook.timeout };
+        self.post(&target, question).await.map_err(|text| format!("failed to call webhook: {text}"))
+    }
+}
+
+/// Calls webhooks, unless a fault lets that fail.
+#[derive(Debug, Clone, Copy)]
+pub struct Faulty<'a> {
+    /// Who calls otherwise.
+    pub caller: &'a Caller,
+    /// What goes wrong with the request.
+    pub fault: Option<&'a Action>,
+}
+
+impl Calls for Faulty<'_> {
+    async fn call(&self, webhook: &Webhook, question: Value) -> Result<Value, String> {
+        let kind = match self.fault {
+            Some(Action::WebhookFail { name, kind }) if name.as_ref().is_none_or(|name| *name == webhook.name) => *kind,
+            _ => return self.caller.call(webhook, question).await,
+        };
+        let url = with_timeout(&shown_url(&webhook.client), webhook.timeout);
+        let text = match kind {
+            WebhookFailure::Timeout => {
+                tokio::time::sleep(webhook.timeout).await;
+                format!("Post {url:?}: context deadline exceeded")
+            }
+            WebhookFailure::Refused => format!("Post {url:?}: dial tcp: connect: connection refused"),
+            WebhookFailure::Internal => server_error(StatusCode::INTERNAL_SERVER_ERROR),
+        };
+        Err(format!("failed to call webhook: {text}"))
+    }
+}
+
+/// What is called, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    /// Where it is.
+    pub client: &'a Client,
+    /// The authorities that its certificate may come from, as PEM; empty for those of the system.
+    pub authorities: &'a [u8],
+    /// As whom it is called.
+    pub agent: &'a str,
+    /// How long an answer may take.
+    pub timeout: Duration,
+}
+
+impl Caller {
+    /// Sends a question and returns the answer, or what went wrong in the words of the API server.
+    pub async fn post(&self, target: &Target<'_>, question: Value) -> Result<Value, String> {
+        let shown = with_timeout(&shown_url(target.client), target.timeout);
+        let failed = |text: &str| format!("Post {shown:?}: {text}");
+        if let Some(answer) = self.hook.as_ref().and_then(|hook| hook(&shown_url(target.client), &question)) {
+            let answer = tokio::time::timeout(target.timeout, answer).await;
+            return answer.unwrap_or_else(|_| Err("context deadline exceeded".to_owned())).map_err(|text| failed(&text));
+        }
+        let url = self.url(target.client).map_err(|text| failed(&text))?;
+        let exchange = exchange(target, with_timeout(&url, target.timeout), question);
+        match tokio::time::timeout(target.timeout, exchange).await {
+            Err(_) => Err(failed("context deadline exceeded")),
+            Ok(Err(Problem::Connection(text))) => Err(failed(&text)),
+            Ok(Err(Problem::Status(code))) => Err(server_error(code)),
+            Ok(Ok(body)) => serde_json::from_slice(&body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),
+        }
+    }
+
     /// Returns where to call: services are not reachable without a cluster, so each needs a local address.
     fn url(&self, client: &Client) -> Result<String, String> {
         match client {
@@ -69,6 +134,10 @@ impl Https {
             }
         }
     }
+}
+
+fn server_error(code: StatusCode) -> String {
+    format!("an error on the server (\"unknown\") has prevented the request from succeeding (status {code})")
 }
 
 fn shown_url(client: &Client) -> String {
@@ -96,10 +165,10 @@ fn connection(error: &(dyn std::error::Error + 'static)) -> Problem {
 }
 
 /// *Cancel safety*: dropping the future closes the connection.
-async fn exchange(webhook: &Webhook, url: String, question: Value) -> Result<Bytes, Problem> {
-    let tls = tls(webhook).await.map_err(Problem::Connection)?;
+async fn exchange(target: &Target<'_>, url: String, question: Value) -> Result<Bytes, Problem> {
+    let tls = tls(target.authorities).await.map_err(Problem::Connection)?;
     let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
-    if let Client::Service { namespace, name, .. } = &webhook.client {
+    if let Client::Service { namespace, name, .. } = target.client {
         let name = ServerName::try_from(format!("{name}.{namespace}.svc")).map_err(|error| connection(&error))?;
         https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
@@ -109,7 +178,7 @@ async fn exchange(webhook: &Webhook, url: String, question: Value) -> Result<Byt
     let request = Request::post(url)
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::ACCEPT, "application/json, */*")
-        .header(header::USER_AGENT, "kube-apiserver-admission")
+        .header(header::USER_AGENT, target.agent)
         .body(Full::new(Bytes::from(question.to_string())))
         .map_err(|error| connection(&error))?;
     let response = client.request(request).await.map_err(|error| connection(&error))?;
@@ -120,12 +189,12 @@ async fn exchange(webhook: &Webhook, url: String, question: Value) -> Result<Byt
     body.map(http_body_util::Collected::to_bytes).map_err(|error| Problem::Connection(error.to_string()))
 }
 
-async fn tls(webhook: &Webhook) -> Result<ClientConfig, String> {
-    let authorities = if webhook.authorities.is_empty() { system_authorities().await } else { webhook.authorities.clone() };
+async fn tls(own: &[u8]) -> Result<ClientConfig, String> {
+    let authorities = if own.is_empty() { system_authorities().await } else { own.to_vec() };
     let mut roots = RootCertStore::empty();
     let certificates = CertificateDer::pem_slice_iter(&authorities).filter_map(Result::ok);
     let (added, _) = roots.add_parsable_certificates(certificates);
-    if added == 0 && !webhook.authorities.is_empty() {
+    if added == 0 && !own.is_empty() {
         return Err("unable to load root certificates: unable to parse bytes as PEM block".to_owned());
     }
     Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())

@@ -54,7 +54,7 @@ impl Server {
     }
 }
 
-async fn call(https: &Https, client: Value, server: &Server, status: &str, answer: Option<&str>) -> Result<Value, String> {
+async fn call(https: &Caller, client: Value, server: &Server, status: &str, answer: Option<&str>) -> Result<Value, String> {
     let webhook = Webhook::read(&json!({"name": "vx.ex.dev", "clientConfig": client, "timeoutSeconds": 1}));
     let asked = https.call(&webhook, json!({"kind": "AdmissionReview"}));
     let served = async {
@@ -71,7 +71,7 @@ async fn call(https: &Https, client: Value, server: &Server, status: &str, answe
 async fn a_webhook_is_called_with_its_own_authority() {
     let server = Server::new("localhost").await;
     let client = json!({"url": format!("https://localhost:{}/x", server.port()), "caBundle": server.bundle});
-    let answer = call(&Https::default(), client, &server, "200 OK", Some("{\"a\": 1}")).await;
+    let answer = call(&Caller::default(), client, &server, "200 OK", Some("{\"a\": 1}")).await;
     assert_eq!(answer, Ok(json!({"a": 1})));
 }
 
@@ -80,7 +80,7 @@ async fn a_service_is_called_at_its_local_address_by_its_own_name() {
     let server = Server::new("hook.default.svc").await;
     let services = BTreeMap::from([("default/hook".to_owned(), format!("https://127.0.0.1:{}", server.port()))]);
     let client = json!({"service": {"namespace": "default", "name": "hook", "path": "/x"}, "caBundle": server.bundle});
-    let answer = call(&Https { services }, client, &server, "200 OK", Some("{}")).await;
+    let answer = call(&Caller { services, hook: None }, client, &server, "200 OK", Some("{}")).await;
     assert_eq!(answer, Ok(json!({})));
 }
 
@@ -88,7 +88,7 @@ async fn a_service_is_called_at_its_local_address_by_its_own_name() {
 async fn a_service_without_a_local_address_is_not_found() {
     let server = Server::new("localhost").await;
     let client = json!({"service": {"namespace": "default", "name": "nosvc", "path": "/x"}});
-    let answer = call(&Https::default(), client, &server, "200 OK", Some("{}")).await;
+    let answer = call(&Caller::default(), client, &server, "200 OK", Some("{}")).await;
     let text = "failed to call webhook: Post \"https://nosvc.default.svc:443/x?timeout=1s\": service \"nosvc\" not found";
     assert_eq!(answer, Err(text.to_owned()));
 }
@@ -98,15 +98,15 @@ async fn errors_of_all_kinds_are_told_apart() {
     let server = Server::new("localhost").await;
     let url = format!("https://localhost:{}/x", server.port());
     let client = json!({"url": url, "caBundle": server.bundle});
-    let answer = call(&Https::default(), client.clone(), &server, "500 Oops", Some("{}")).await;
+    let answer = call(&Caller::default(), client.clone(), &server, "500 Oops", Some("{}")).await;
     assert!(answer.unwrap_err().contains("an error on the server"));
-    let answer = call(&Https::default(), client.clone(), &server, "200 OK", Some("no json")).await;
+    let answer = call(&Caller::default(), client.clone(), &server, "200 OK", Some("no json")).await;
     assert!(answer.unwrap_err().contains("json parse error"));
-    let answer = call(&Https::default(), client, &server, "200 OK", None).await;
+    let answer = call(&Caller::default(), client, &server, "200 OK", None).await;
     assert_eq!(answer, Err(format!("failed to call webhook: Post \"{url}?timeout=1s\": context deadline exceeded")));
     let stranger = Server::new("localhost").await;
-    let answer = call(&Https::default(), json!({"url": url, "caBundle": stranger.bundle}), &server, "200 OK", Some("{}")).await;
+    let answer = call(&Caller::default(), json!({"url": url, "caBundle": stranger.bundle}), &server, "200 OK", Some("{}")).await;
     assert!(answer.unwrap_err().contains("certificate"));
-    let answer = call(&Https::default(), json!({"url": url, "caBundle": "Z2FyYmFnZQ=="}), &server, "200 OK", Some("{}")).await;
+    let answer = call(&Caller::default(), json!({"url": url, "caBundle": "Z2FyYmFnZQ=="}), &server, "200 OK", Some("{}")).await;
     assert!(answer.unwrap_err().contains("unable to load root certificates"));
 }

@@ -23,8 +23,11 @@ pub struct Answer {
 pub fn review(webhook: &Webhook, attributes: &Attributes<'_>, uid: &str) -> Value {
     let kind = attributes.kind;
     let version = version(webhook, attributes).unwrap_or(&kind.version);
-    let in_version = |object: Option<&Value>| object.map(|object| converted(object, &kind.group, version));
-    let of_kind = |version: &str| json!({"group": kind.group, "version": version, "kind": kind.kind});
+    let in_version = |object: Option<&Value>| object.map(|object| in_version(object, attributes, version));
+    let of_kind = |version: &str| match attributes.shown {
+        Some(shown) => json!({"group": shown.group, "version": shown.version, "kind": shown.kind}),
+        None => json!({"group": kind.group, "version": version, "kind": kind.kind}),
+    };
     let of_resource = |version: &str| json!({"group": kind.group, "version": version, "resource": kind.plural});
     let mut request = json!({
         "uid": uid,
@@ -53,6 +56,11 @@ pub fn review(webhook: &Webhook, attributes: &Attributes<'_>, uid: &str) -> Valu
 
 fn api_version(webhook: &Webhook) -> String {
     format!("admission.k8s.io/{}", webhook.review_version)
+}
+
+/// Returns an object of the resource in another version; what is of another kind has no other.
+fn in_version(object: &Value, attributes: &Attributes<'_>, version: &str) -> Value {
+    if attributes.shown.is_some() { object.clone() } else { converted(object, &attributes.kind.group, version) }
 }
 
 /// Versions of a kind without a conversion webhook differ in what stands in the object.
@@ -109,9 +117,9 @@ fn patched(webhook: &Webhook, attributes: &Attributes<'_>, patch: &[u8]) -> Resu
         return Err(Failure::internal(format!("admission webhook {:?} {text}", webhook.name)));
     };
     let version = version(webhook, attributes).unwrap_or(&kind.version);
-    let seen = converted(object, &kind.group, version);
+    let seen = in_version(object, attributes, version);
     let patched = json_patch::apply(&seen, &operations).map_err(|failure| Failure::internal(failure.message))?;
-    Ok(if version == kind.version { patched } else { converted(&patched, &kind.group, &kind.version) })
+    Ok(if version == kind.version { patched } else { in_version(&patched, attributes, &kind.version) })
 }
 
 /// A denial has the webhook's own code and reason, if that is an error at all.

@@ -59,6 +59,7 @@ fn with<T>(operation: Operation, act: impl FnOnce(Attributes<'_>) -> T) -> T {
     let labels = json!({"team": "x"});
     act(Attributes {
         kind: &kind,
+        shown: None,
         versions: &[],
         subresource: "",
         name: "a",

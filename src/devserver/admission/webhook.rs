@@ -76,7 +76,8 @@ impl Webhook {
 }
 
 impl Client {
-    fn read(client: &Value) -> Self {
+    /// Reads a `clientConfig`.
+    pub fn read(client: &Value) -> Self {
         if let Some(url) = client["url"].as_str() {
             return Self::Url(url.to_owned());
         }

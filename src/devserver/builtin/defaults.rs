@@ -23,6 +23,16 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
         ("apps", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") => workload(&kind.kind, object),
         ("batch", "Job") => job(object, old),
         ("batch", "CronJob") => cron_job(object),
+        ("", "LimitRange") => items(&mut object["spec"], "limits").for_each(limit),
+        ("networking.k8s.io", "Ingress") => put(&mut object["status"], "loadBalancer", json!({})),
+        ("policy", "PodDisruptionBudget") => {
+            let counts = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
+            counts.into_iter().for_each(|count| put(&mut object["status"], count, json!(0)));
+        }
+        ("autoscaling", "HorizontalPodAutoscaler") => {
+            put(&mut object["spec"], "minReplicas", json!(1));
+            put_all(&mut object["status"], [("desiredReplicas", json!(0)), ("currentMetrics", Value::Null)]);
+        }
         ("admissionregistration.k8s.io", _) => webhooks(&kind.kind, object),
         _ => {}
     }
@@ -120,18 +130,14 @@ fn pod(object: &mut Value) {
     put(spec, "enableServiceLinks", json!(true));
     put(spec, "serviceAccountName", json!("default"));
     let account = spec["serviceAccountName"].clone();
+    put(spec, "serviceAccount", account);
     let tolerations = ["not-ready", "unreachable"].map(|state| {
         json!({"key": format!("node.kubernetes.io/{state}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
     });
-    put_all(
-        spec,
-        [
-            ("serviceAccount", account),
-            ("priority", json!(0)),
-            ("preemptionPolicy", json!("PreemptLowerPriority")),
-            ("tolerations", json!(tolerations)),
-        ],
-    );
+    put_all(spec, [("priority", json!(0)), ("preemptionPolicy", json!("PreemptLowerPriority")), ("tolerations", json!(tolerations))]);
+    for list in ["containers", "initContainers"] {
+        items(spec, list).for_each(request_limits);
+    }
     let class = quality(spec);
     put_all(&mut object["status"], [("phase", json!("Pending")), ("qosClass", json!(class))]);
 }
@@ -147,6 +153,11 @@ fn pod_spec(spec: &mut Value) {
             ("schedulerName", json!("default-scheduler")),
         ],
     );
+    // The old name of the field goes with the new one.
+    let account = spec["serviceAccountName"].clone();
+    if account.is_string() {
+        put(spec, "serviceAccount", account);
+    }
     for list in ["containers", "initContainers"] {
         items(spec, list).for_each(container);
     }
@@ -166,6 +177,42 @@ fn container(container: &mut Value) {
         ],
     );
     items(container, "ports").for_each(|port| put(port, "protocol", json!("TCP")));
+    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(found) = container.get_mut(name).filter(|found| found.is_object()) {
+            probe(found);
+        }
+    }
+}
+
+fn probe(probe: &mut Value) {
+    put_all(
+        probe,
+        [("timeoutSeconds", json!(1)), ("periodSeconds", json!(10)), ("successThreshold", json!(1)), ("failureThreshold", json!(3))],
+    );
+    if probe["httpGet"].is_object() {
+        put_all(&mut probe["httpGet"], [("path", json!("/")), ("scheme", json!("HTTP"))]);
+    }
+}
+
+/// A pod, unlike a template of pods, asks for what it is limited to.
+fn request_limits(container: &mut Value) {
+    let limits = container["resources"]["limits"].as_object().cloned().unwrap_or_default();
+    for (resource, amount) in limits {
+        put(&mut container["resources"]["requests"], &resource, amount);
+    }
+}
+
+/// What is a limit by default is asked for by default; what is the most is the limit by default.
+fn limit(limit: &mut Value) {
+    let mut inherit = |from: &str, to: &str| {
+        let amounts = limit[from].as_object().cloned().unwrap_or_default();
+        for (resource, amount) in amounts {
+            put(&mut limit[to], &resource, amount);
+        }
+    };
+    inherit("max", "default");
+    inherit("default", "defaultRequest");
+    inherit("min", "defaultRequest");
 }
 
 /// The class that tells who is evicted first.
@@ -290,6 +337,11 @@ fn job(object: &mut Value, old: Option<&Value>) {
                 ("job-name", name),
             ],
         );
+    }
+    // A job without labels gets those of its pods.
+    let labels = object["spec"]["template"]["metadata"]["labels"].clone();
+    if old.is_none() && labels.is_object() && object["metadata"]["labels"].as_object().is_none_or(Map::is_empty) {
+        members(&mut object["metadata"]).insert("labels".into(), labels);
     }
     put(object, "status", json!({}));
 }

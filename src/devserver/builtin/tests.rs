@@ -70,8 +70,24 @@ fn pods_services_and_jobs_get_their_defaults() {
     let job = prepared("Job", written);
     assert_eq!(job["spec"]["selector"]["matchLabels"], json!({"batch.kubernetes.io/controller-uid": "u"}));
     assert_eq!(job["spec"]["template"]["metadata"]["labels"]["job-name"], "j");
+    assert_eq!(job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]);
     let namespace = prepared("Namespace", json!({"metadata": {"name": "n"}, "spec": {"finalizers": ["ex.dev/f"]}}));
     assert_eq!(namespace["spec"]["finalizers"], json!(["ex.dev/f", "kubernetes"]));
+}
+
+#[test]
+fn containers_probes_and_limits_get_their_defaults() {
+    let container = json!({"name": "c", "image": "i:1", "resources": {"limits": {"cpu": "1"}}, "livenessProbe": {"httpGet": {"port": 80}}});
+    let pod = prepared("Pod", json!({"metadata": {"name": "p"}, "spec": {"serviceAccountName": "robot", "containers": [container]}}));
+    let made = &pod["spec"]["containers"][0];
+    assert_eq!(made["resources"], json!({"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}));
+    let wanted = json!({"httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10,
+        "successThreshold": 1, "failureThreshold": 3});
+    assert_eq!((&made["livenessProbe"], &pod["spec"]["serviceAccount"]), (&wanted, &json!("robot")));
+    let limits = json!([{"type": "Container", "max": {"memory": "1Gi"}, "default": {"cpu": "200m"}}]);
+    let range = prepared("LimitRange", json!({"metadata": {"name": "l"}, "spec": {"limits": limits}}));
+    let wanted = json!({"cpu": "200m", "memory": "1Gi"});
+    assert_eq!((&range["spec"]["limits"][0]["default"], &range["spec"]["limits"][0]["defaultRequest"]), (&wanted, &wanted));
 }
 
 #[test]

@@ -36,7 +36,8 @@ impl Entry {
             manager: by.name.to_owned(),
             operation: by.operation,
             api_version: by.api_version.to_owned(),
-            time: time.unwrap_or_else(|| written(by.time)),
+            // What is written through `scale` is not dated.
+            time: if by.subresource == Some("scale") { String::new() } else { time.unwrap_or_else(|| written(by.time)) },
             subresource: by.subresource.unwrap_or_default().to_owned(),
             fields,
         }

@@ -55,6 +55,18 @@ fn owned(object: &Value, name: &str) -> Option<Value> {
 }
 
 #[test]
+fn an_empty_part_that_is_always_there_is_owned_by_whoever_made_it() {
+    let kind = crate::devserver::builtin::kinds().into_iter().find(|kind| kind.kind == "Pod").unwrap();
+    let lists = lists_of(&kind);
+    let mut by_nobody_else = json!({"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "resources": {}}]}});
+    let time = Timestamp::UNIX_EPOCH;
+    let by = Manager { name: "m", operation: Operation::Update, subresource: None, api_version: "v1", time, force: false, lists: &*lists };
+    record(None, &mut by_nobody_else, &by);
+    let owned = owned(&by_nobody_else, "m").unwrap();
+    assert_eq!(owned["f:spec"]["f:containers"]["k:{\"name\":\"c\"}"]["f:resources"], json!({}));
+}
+
+#[test]
 fn an_apply_owns_the_leaves_of_its_document() {
     let made = applied(None, "m1", json!({"size": 3, "tags": ["t1"], "items": [{"k": "x", "v": "1"}], "plain": ["a"]})).unwrap();
     let wanted = json!([{"manager": "m1", "operation": "Apply", "apiVersion": "ex.dev/v1", "time": "1970-01-01T00:00:01Z",

@@ -33,7 +33,7 @@ impl LabelSelector {
     /// If the text makes no sense.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let mut parser = Parser { tokens: tokens(text), at: 0 };
-        parser.selector().map_err(|why| Failure::bad_request(format!("unable to parse requirement: {why}")))
+        parser.selector().map_err(Failure::bad_request)
     }
 
     /// Returns the selector of a `LabelSelector` object with `matchLabels` and `matchExpressions`; none for an unknown operator.
@@ -138,7 +138,7 @@ impl<'a> Parser<'a> {
     fn selector(&mut self) -> Result<LabelSelector, String> {
         let mut requirements = Vec::new();
         while !self.peek().is_empty() {
-            requirements.push(self.requirement()?);
+            requirements.push(self.requirement().map_err(|why| format!("unable to parse requirement: {why}"))?);
             match self.next() {
                 "" => break,
                 "," if !(is_word(self.peek()) || self.peek() == "!") => {
@@ -265,6 +265,8 @@ mod tests {
         let failure = LabelSelector::parse("a b").unwrap_err();
         assert_eq!(failure.code, 400);
         assert_eq!(failure.message, "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt");
+        let failure = LabelSelector::parse("a=b=c").unwrap_err();
+        assert_eq!(failure.message, "found '=', expected: ',' or 'end of string'");
         for text in ["a=b,", ",a", "a in b", "a in (b", "=b", "a==b c", "n>x", "-a=b", "a=b c", "!a=b", "a=-"] {
             assert!(LabelSelector::parse(text).is_err(), "{text}");
         }

@@ -1,5 +1,5 @@
 // Command apiserver runs the parts of Kubernetes that the end-to-end suite needs, from their Go modules:
-// etcd and the API server in one process, the controllers in another, and kubectl as a third command.
+// etcd, the API server, the controllers, and kubectl; and the informers that stand for all controllers written in Go.
 package main
 
 import (
@@ -22,12 +22,16 @@ func main() {
 		runControllers()
 	case "kubectl":
 		runKubectl()
+	case "informer":
+		runInformer(os.Args[1:])
+	case "pages":
+		runPages(os.Args[1:])
 	default:
 		usage()
 	}
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: apiserver etcd|kube-apiserver|kube-controller-manager|kubectl [flags]")
+	fmt.Fprintln(os.Stderr, "usage: apiserver etcd|kube-apiserver|kube-controller-manager|kubectl|informer|pages [flags]")
 	os.Exit(2)
 }

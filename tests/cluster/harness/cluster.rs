@@ -33,6 +33,9 @@ const CONTROLLERS: &[&str] = &[
     "persistentvolumeclaim-protection-controller",
 ];
 
+/// What the embedded API server does by itself, too.
+const HOUSEKEEPING: &[&str] = &["garbage-collector-controller", "namespace-controller", "serviceaccount-controller"];
+
 /// The programs that the suite runs.
 #[derive(Clone)]
 pub struct Tools {
@@ -49,6 +52,9 @@ pub struct Tools {
 pub enum Controllers {
     /// Owner references cascade, namespaces end, workloads make pods.
     Running,
+    /// Owner references cascade and namespaces end, but no workload makes anything.
+    #[allow(dead_code, reason = "only the suite of the clients compares with a server that does no more")]
+    Housekeeping,
     /// Only the API server: quick to start, and nothing moves by itself.
     Absent,
 }
@@ -88,7 +94,12 @@ impl Cluster {
         let api_server = ApiServer::start(directory, tools, etcd.port, "api-server");
         let client = Client::new(Arc::clone(&runtime), &api_server.kubeconfig_text(TOKEN));
         api_server.wait_until_ready(&client);
-        let controllers = (controllers == Controllers::Running).then(|| start_controllers(directory, tools, &api_server));
+        let names = match controllers {
+            Controllers::Running => Some(CONTROLLERS),
+            Controllers::Housekeeping => Some(HOUSEKEEPING),
+            Controllers::Absent => None,
+        };
+        let controllers = names.map(|names| start_controllers(directory, tools, &api_server, names));
         Self { controllers, api_server, etcd, directory: directory.to_owned(), tools: tools.clone(), runtime, client }
     }
 
@@ -287,12 +298,12 @@ pub fn admin_token() -> &'static str {
     TOKEN
 }
 
-fn start_controllers(directory: &Path, tools: &Tools, server: &ApiServer) -> Process {
+fn start_controllers(directory: &Path, tools: &Tools, server: &ApiServer, names: &[&str]) -> Process {
     let mut command = Command::new(&tools.kubernetes);
     command
         .arg("kube-controller-manager")
         .arg(format!("--kubeconfig={}", server.kubeconfig().display()))
-        .arg(format!("--controllers={}", CONTROLLERS.join(",")))
+        .arg(format!("--controllers={}", names.join(",")))
         .args(["--leader-elect=false", "--secure-port=0", "--kube-api-qps=200", "--kube-api-burst=400"])
         // A namespace or an owner of a kind that appeared a moment ago must not wait for the usual half minute.
         .args(["--concurrent-gc-syncs=4", "--concurrent-namespace-syncs=4"]);

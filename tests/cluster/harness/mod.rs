@@ -17,3 +17,11 @@ pub use operator::{Engine, Launch, Operator};
 pub use runner::{Case, Options, run};
 pub use scene::{Call, Scene, Version, has_finalizer, is_handled, last_handled, progress};
 pub use twins::Handler;
+#[allow(unused_imports, reason = "the suite of the clients stands on these parts alone")]
+pub use {
+    client::Client,
+    cluster::Tools,
+    process::Process,
+    runner::{caught, run_titled},
+    wait::{PATIENCE, eventually},
+};

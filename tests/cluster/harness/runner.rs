@@ -28,7 +28,7 @@ pub struct Options {
     /// Only print the names.
     pub list: bool,
     /// How many cases run side by side.
-    threads: usize,
+    pub threads: usize,
     /// Where all files go.
     pub directory: PathBuf,
     /// The programs.
@@ -37,7 +37,9 @@ pub struct Options {
 
 impl Options {
     /// Reads the arguments after the program's name, and the environment that `tests/cluster/run` sets.
-    pub fn read(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+    ///
+    /// The files of a suite go into a directory of its name.
+    pub fn read(suite: &str, arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let (mut filters, mut list) = (Vec::new(), false);
         for argument in arguments {
             match argument.as_str() {
@@ -47,7 +49,7 @@ impl Options {
             }
         }
         let program = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
-        let needed = |variable: &str| program(variable).ok_or(format!("{variable} is not set; start the suite by tests/cluster/run"));
+        let needed = |variable: &str| program(variable).ok_or(format!("{variable} is not set; start the suite by tests/{suite}/run"));
         let tools = if list {
             Tools { kubernetes: PathBuf::new(), kopfd: PathBuf::new(), kopf: PathBuf::new() }
         } else {
@@ -58,7 +60,7 @@ impl Options {
             }
         };
         let threads = std::env::var("KOPFD_CLUSTER_THREADS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cluster");
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(suite);
         Ok(Self { filters, list, threads, directory, tools })
     }
 
@@ -79,21 +81,28 @@ thread_local! {
     static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs all cases, prints a line for each and what went wrong at the end, and tells whether all went well.
+/// Runs all cases in a cluster, each on a scene of its own, and tells whether all went well.
 pub fn run(cases: &[Case], cluster: &Cluster, options: &Options) -> bool {
+    let titles: Vec<String> = cases.iter().map(Case::title).collect();
+    run_titled(&titles, options.threads, |number| play(&cases[number], number, cluster, &options.directory))
+}
+
+/// Plays what the titles name, prints a line for each and what went wrong at the end, and tells whether all went well.
+pub fn run_titled(titles: &[String], threads: usize, play: impl Fn(usize) -> Result<(), String> + Sync) -> bool {
     panic::set_hook(Box::new(|panic| LAST_PANIC.with(|last| *last.borrow_mut() = panic.to_string())));
     let started = Instant::now();
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    println!("{} cases, {} at a time", cases.len(), options.threads.min(cases.len()));
+    let threads = threads.min(titles.len());
+    println!("{} cases, {threads} at a time", titles.len());
     std::thread::scope(|scope| {
-        for _ in 0..options.threads.min(cases.len()) {
+        for _ in 0..threads {
             scope.spawn(|| {
-                while let Some((number, case)) = take(&next, cases) {
+                while let Some((number, title)) = take(&next, titles) {
                     let began = Instant::now();
-                    let outcome = play(case, number, cluster, &options.directory);
-                    tell(case, &outcome, began.elapsed());
+                    let outcome = play(number);
+                    tell(title, &outcome, began.elapsed());
                     if let Err(story) = outcome {
-                        failures.lock().expect("nobody panics while holding the failures").push((case.title(), story));
+                        failures.lock().expect("nobody panics while holding the failures").push((title.clone(), story));
                     }
                 }
             });
@@ -103,13 +112,13 @@ pub fn run(cases: &[Case], cluster: &Cluster, options: &Options) -> bool {
     for (name, story) in &failures {
         println!("\n==== {name}\n{story}");
     }
-    println!("\n{} of {} cases pass, {} s", cases.len() - failures.len(), cases.len(), started.elapsed().as_secs());
+    println!("\n{} of {} cases pass, {} s", titles.len() - failures.len(), titles.len(), started.elapsed().as_secs());
     failures.is_empty()
 }
 
-fn take<'a>(next: &AtomicUsize, cases: &'a [Case]) -> Option<(usize, &'a Case)> {
+fn take<'a>(next: &AtomicUsize, titles: &'a [String]) -> Option<(usize, &'a String)> {
     let number = next.fetch_add(1, Ordering::Relaxed);
-    cases.get(number).map(|case| (number, case))
+    titles.get(number).map(|title| (number, title))
 }
 
 fn play(case: &Case, number: usize, cluster: &Cluster, directory: &Path) -> Result<(), String> {
@@ -118,11 +127,12 @@ fn play(case: &Case, number: usize, cluster: &Cluster, directory: &Path) -> Resu
     caught(|| (case.play)(&scene)).map_err(|story| format!("{story}\n{}", scene.last_words()))
 }
 
-fn caught<T>(action: impl FnOnce() -> T) -> Result<T, String> {
+/// Does something, and returns the words of a panic in it.
+pub fn caught<T>(action: impl FnOnce() -> T) -> Result<T, String> {
     panic::catch_unwind(AssertUnwindSafe(action)).map_err(|_| LAST_PANIC.with(|last| last.borrow().clone()))
 }
 
-fn tell(case: &Case, outcome: &Result<(), String>, elapsed: Duration) {
+fn tell(title: &str, outcome: &Result<(), String>, elapsed: Duration) {
     let verdict = if outcome.is_ok() { "ok    " } else { "FAILED" };
-    println!("{verdict} {:>4} s  {}", elapsed.as_secs(), case.title());
+    println!("{verdict} {:>4} s  {title}", elapsed.as_secs());
 }

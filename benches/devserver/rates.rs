@@ -1,0 +1,159 @@
+//! Requests and deliveries per second of processor time, beside the real server with its store.
+//!
+//! Processor time is what a server on one core has: a client that cannot keep up, and other programs, do not count in.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use futures::{AsyncReadExt as _, StreamExt as _, stream};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use super::embedded::Embedded;
+use super::harness::{Client, Cluster, Kind, PATIENCE, eventually};
+use super::support::objects::spec;
+use super::support::process::{children, cpu};
+use super::support::table::{median, print, row, verdict};
+
+/// Objects of one round.
+const OBJECTS: usize = 3_000;
+
+const ROUNDS: usize = 3;
+
+/// Requests at the same time.
+const AT_ONCE: usize = 32;
+
+/// The bytes that fill a specification: objects of one KiB.
+const FILLING: usize = 512;
+
+/// How many times as fast as the real server this one is to be.
+const GOAL: f64 = 5.0;
+
+/// Measures, and prints a table.
+pub fn measure(real: Option<&Cluster>, runtime: &Arc<Runtime>, directory: &Path) {
+    let mut rows = vec![row(["per second of processor time", "real", "embedded", "ratio", "goal", ""])];
+    for watchers in [1, 50] {
+        let mut rounds = (Vec::new(), Vec::new());
+        for round in 0..ROUNDS {
+            let group = format!("w{watchers}-r{round}.bench.kopfd.dev");
+            rounds.0.extend(real.map(|cluster| play(cluster.client(), watchers, &group, &children())));
+            let embedded = Embedded::start(runtime, directory);
+            rounds.1.push(play(&embedded.client, watchers, &group, &[embedded.program.id()]));
+        }
+        for (index, title) in ["creations", "merge patches", "deliveries"].into_iter().enumerate() {
+            let middle = |rounds: &[[f64; 3]]| median(&rounds.iter().map(|figures| figures[index]).collect::<Vec<_>>());
+            let (real, embedded) = (middle(&rounds.0), middle(&rounds.1));
+            let ratio = embedded / real;
+            let title = format!("{title}, {watchers} watching");
+            let mut cells = row([&title, "", &format!("{embedded:.0}"), "", "", ""]);
+            if ratio.is_finite() {
+                cells = row([
+                    &title,
+                    &format!("{real:.0}"),
+                    &format!("{embedded:.0}"),
+                    &format!("{ratio:.1} ×"),
+                    "5 ×",
+                    &verdict(ratio >= GOAL),
+                ]);
+            }
+            rows.push(cells);
+        }
+    }
+    print(&rows);
+    println!();
+}
+
+/// Returns creations, patches, and deliveries per second of the processes' time.
+fn play(client: &Client, watchers: usize, group: &str, processes: &[u32]) -> [f64; 3] {
+    let kind = Kind::of_group(group);
+    let (path, definition) = kind.definition();
+    client.ensure(path, &definition);
+    let collection = kind.collection("default");
+    let list = eventually("the kind is served", PATIENCE, || client.request("GET", &collection, "application/json", None).ok());
+    // The real server begins to serve a kind before it has settled, and ends watches then.
+    sleep(Duration::from_secs(3));
+    let revision = list["metadata"]["resourceVersion"].as_str().expect("lists have a revision");
+    let audience = Audience::new(client, &collection, revision, watchers);
+    let time = || processes.iter().map(|id| cpu(*id)).sum::<Duration>();
+
+    let before = time();
+    send(client, |number| create(&kind, &collection, number));
+    audience.wait(watchers * OBJECTS);
+    let created = time();
+    send(client, |number| patch(&collection, number));
+    audience.wait(2 * watchers * OBJECTS);
+    let patched = time();
+    let rate = |count: usize, from: Duration, to: Duration| count as f64 / (to.as_secs_f64() - from.as_secs_f64());
+    [rate(OBJECTS, before, created), rate(OBJECTS, created, patched), rate(2 * watchers * OBJECTS, before, patched)]
+}
+
+fn send(client: &Client, request: impl Fn(usize) -> http::Request<Vec<u8>>) {
+    let (client, runtime) = client.parts();
+    let requests = stream::iter(0..OBJECTS).map(|number| client.request::<Value>(request(number))).buffer_unordered(AT_ONCE);
+    let all = requests.for_each(|answer| async move {
+        answer.expect("the server does what it is asked for");
+    });
+    runtime.block_on(all);
+}
+
+fn create(kind: &Kind, collection: &str, number: usize) -> http::Request<Vec<u8>> {
+    let object = json!({
+        "apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"name": format!("thing-{number}")}, "spec": spec(FILLING),
+    });
+    let request = http::Request::post(collection).header("content-type", "application/json");
+    request.body(object.to_string().into_bytes()).expect("a request from well-formed parts")
+}
+
+fn patch(collection: &str, number: usize) -> http::Request<Vec<u8>> {
+    let request = http::Request::patch(format!("{collection}/thing-{number}")).header("content-type", "application/merge-patch+json");
+    request.body(json!({"spec": {"size": number + 10}}).to_string().into_bytes()).expect("a request from well-formed parts")
+}
+
+/// Those who watch, and how many events they have been told.
+struct Audience {
+    told: Arc<AtomicU64>,
+    tasks: Vec<tokio::task::AbortHandle>,
+}
+
+impl Audience {
+    fn new(client: &Client, collection: &str, revision: &str, watchers: usize) -> Self {
+        let (client, runtime) = client.parts();
+        let told = Arc::new(AtomicU64::new(0));
+        let tasks = tokio_util::task::TaskTracker::new();
+        let watch = |_| {
+            let uri = format!("{collection}?watch=1&resourceVersion={revision}");
+            let request = http::Request::get(uri).body(Vec::new()).expect("a request from well-formed parts");
+            tasks.spawn_on(listen(client.clone(), request, Arc::clone(&told)), runtime.handle()).abort_handle()
+        };
+        let tasks = (0..watchers).map(watch).collect();
+        Self { told, tasks }
+    }
+
+    fn wait(&self, count: usize) {
+        let began = Instant::now();
+        while self.told.load(Ordering::Relaxed) < count as u64 {
+            assert!(began.elapsed() < Duration::from_mins(2), "{} of {count} events came", self.told.load(Ordering::Relaxed));
+            sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Audience {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(tokio::task::AbortHandle::abort);
+    }
+}
+
+/// Counts the lines of a watch.
+async fn listen(client: kube::Client, request: http::Request<Vec<u8>>, told: Arc<AtomicU64>) {
+    let stream = client.request_stream(request).await.expect("the watch begins");
+    let mut stream = std::pin::pin!(stream);
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+        let lines = buffer[..count].split(|byte| *byte == b'\n').count() - 1;
+        told.fetch_add(lines as u64, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,196 @@
+//! Deletions, of one object and of many.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::admission::Operation;
+use super::api::{Api, Call};
+use super::failure::{Cause, Failure};
+use super::gate::{By, Gate, Passage};
+use super::handlers::{existing, read_body};
+use super::registry::Served;
+use super::reply::Reply;
+use super::request::{self, Options};
+use super::rules::{Decision, Deletion, Propagation, Writer};
+use super::store::Stored;
+use super::writing::ATTEMPTS;
+use super::{conversion, protobuf, reading};
+
+/// Answers a request to delete an object.
+pub async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+    let (deletion, options) = read_deletion(served, call)?;
+    let old = existing(api, served, call)?;
+    let mut warnings = Vec::new();
+    if served.kind.group == "batch" && served.kind.kind == "Job" && deletion.propagation.is_none() {
+        warnings.push(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set \
+             propagationPolicy=Orphan to suppress this warning"
+                .to_owned(),
+        );
+    }
+    let by = By { user: &call.user, options: &options, fault: call.fault.as_ref() };
+    let (deleted, more) = delete_one(api, served, old, &deletion, by).await?;
+    warnings.extend(more);
+    let seen = conversion::see(api, served, deleted.object()).await?;
+    let answer = match deleted {
+        Deleted::Gone(_) if !answers_with_the_object(served) => {
+            let (name, uid) = (seen["metadata"]["name"].as_str().unwrap_or_default(), super::store::uid_of(&seen));
+            Reply::success(&served.kind.group, &served.kind.plural, name, uid)
+        }
+        _ => reading::shape(served, call, (*seen).clone())?,
+    };
+    Ok(answer.with_warnings(warnings))
+}
+
+/// Deletes the pod that an eviction is for.
+pub async fn evict(api: &Api, served: &Arc<Served>, call: &Call) -> Result<(), Failure> {
+    let (deletion, options) = read_deletion(served, call)?;
+    let old = existing(api, served, call)?;
+    let by = By { user: &call.user, options: &options, fault: call.fault.as_ref() };
+    let eviction = read_body(served, call)?.value;
+    let gate = Gate::new(api, served, "eviction", by);
+    let (namespace, name) = super::store::key_of(&old.value);
+    let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&eviction), old: None };
+    gate.mutate(passage).await?;
+    gate.validate(passage).await?;
+    delete_one(api, served, old, &deletion, by).await.map(|_| ())
+}
+
+/// What a deletion has come to.
+pub enum Deleted {
+    /// The object is marked, and waits for its finalizers.
+    Leaving(Arc<Stored>),
+    /// The object is removed.
+    Gone(Arc<Stored>),
+}
+
+impl Deleted {
+    fn object(&self) -> &Arc<Stored> {
+        match self {
+            Self::Leaving(stored) | Self::Gone(stored) => stored,
+        }
+    }
+}
+
+/// Deletes an object, again if somebody else has written it meanwhile. Returns the warnings of webhooks, too.
+///
+/// # Errors
+/// If the object is not the expected one, a webhook objects, or there are always others who write.
+pub async fn delete_one(
+    api: &Api,
+    served: &Arc<Served>,
+    mut old: Arc<Stored>,
+    deletion: &Deletion,
+    by: By<'_>,
+) -> Result<(Deleted, Vec<String>), Failure> {
+    let gate = Gate::new(api, served, "", by);
+    let writer = Writer { served, subresource: "", options: by.options, manager: "", now: api.now(), is_patch: false };
+    let (namespace, name) = super::store::key_of(&old.value);
+    // Of a collection of custom objects, webhooks are not told the names.
+    let told = if deletion.is_of_many && served.kind.is_custom() { "" } else { &name };
+    let mut warnings = Vec::new();
+    for _ in 0..ATTEMPTS {
+        if gate.is_guarded() {
+            let seen = conversion::see(api, served, &old).await?;
+            let passage = Passage { operation: Operation::Delete, name: told, namespace: &namespace, object: None, old: Some(&seen) };
+            let (_, more) = gate.mutate(passage).await?;
+            // What is not to be deleted at all is nothing for validation.
+            writer.delete(&old.value, deletion)?;
+            warnings = [more, gate.validate(passage).await?].concat();
+        }
+        let decision = writer.delete(&old.value, deletion)?;
+        if deletion.is_dry_run {
+            let is_removal = matches!(decision, Decision::Remove(_));
+            return Ok((if is_removal { Deleted::Gone(old) } else { Deleted::Leaving(old) }, warnings));
+        }
+        match api.commit(served, Some(&old), decision) {
+            Ok(Some(stored)) => return Ok((Deleted::Leaving(stored), warnings)),
+            Ok(None) => return Ok((Deleted::Gone(old), warnings)),
+            Err(_) => {}
+        }
+        let key = (namespace.clone(), name.clone());
+        old = api.read(&served.resource, &key).ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))?;
+    }
+    Err(Failure::conflict(&served.kind.group, &served.kind.plural, &name, "the object has been modified"))
+}
+
+fn answers_with_the_object(served: &Served) -> bool {
+    const KINDS: &[&str] =
+        &["Pod", "Service", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim", "Namespace", "ResourceQuota", "PodTemplate"];
+    let group = served.kind.group.as_str();
+    group == "storage.k8s.io" || (group.is_empty() && KINDS.contains(&served.kind.kind.as_str()))
+}
+
+fn read_deletion(served: &Served, call: &Call) -> Result<(Deletion, Options), Failure> {
+    let body = if call.body.is_empty() { Value::Null } else { read_body_of_options(served, call)? };
+    let body = if body["kind"] == "Eviction" { body["deleteOptions"].clone() } else { body };
+    let text = |field: &str| body[field].as_str().or_else(|| call.query.text(field)).map(str::to_owned);
+    let mut causes = Vec::new();
+    let mut propagation = match text("propagationPolicy").as_deref() {
+        None | Some("") => None,
+        Some("Background") => Some(Propagation::Background),
+        Some("Foreground") => Some(Propagation::Foreground),
+        Some("Orphan") => Some(Propagation::Orphan),
+        Some(other) => {
+            let text = format!("Unsupported value: {other:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"");
+            causes.push(Cause::new("FieldValueNotSupported", "propagationPolicy", text));
+            None
+        }
+    };
+    let orphans = body["orphanDependents"].as_bool().or_else(|| call.query.text("orphanDependents").map(|text| text == "true"));
+    if let Some(orphans) = orphans {
+        if propagation.is_some() {
+            let text = "Invalid value: orphanDependents and deletionPropagation cannot be both set";
+            causes.push(Cause::new("FieldValueInvalid", "propagationPolicy", text));
+        }
+        propagation = Some(if orphans { Propagation::Orphan } else { Propagation::Background });
+    }
+    let dry_run = body["dryRun"].as_array().and_then(|all| all.first()).and_then(Value::as_str).or_else(|| call.query.text("dryRun"));
+    match dry_run {
+        None | Some("All") => {}
+        Some(other) => {
+            let text = format!("Unsupported value: {other:?}: supported values: \"All\"");
+            causes.push(Cause::new("FieldValueNotSupported", "dryRun", text));
+        }
+    }
+    if !causes.is_empty() {
+        return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", causes));
+    }
+    let condition = |field: &str| body["preconditions"][field].as_str().map(str::to_owned);
+    let is_dry_run = dry_run.is_some();
+    let deletion =
+        Deletion { propagation, uid: condition("uid"), resource_version: condition("resourceVersion"), is_dry_run, is_of_many: false };
+    Ok((deletion, Options { is_dry_run, ..Options::default() }))
+}
+
+fn read_body_of_options(served: &Served, call: &Call) -> Result<Value, Failure> {
+    if request::media_type(&call.headers) == Some("application/vnd.kubernetes.protobuf") {
+        return protobuf::decode(&call.body);
+    }
+    read_body(served, call).map(|body| body.value)
+}
+
+/// Answers a request to delete all objects that it selects.
+pub async fn delete_all(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+    let (deletion, options) = read_deletion(served, call)?;
+    let deletion = Deletion { is_of_many: true, ..deletion };
+    let by = By { user: &call.user, options: &options, fault: call.fault.as_ref() };
+    let interest = reading::Interest::read(served, call)?;
+    let found = api.with(|state| state.store.list(&served.resource, call.place.namespace.as_deref()));
+    let found: Vec<Arc<Stored>> = found.into_iter().map(|(_, stored)| stored).collect();
+    let mut seen = Vec::new();
+    for (stored, value) in found.iter().zip(conversion::see_all(api, served, &found).await?) {
+        if !interest.covers(&value) {
+            continue;
+        }
+        seen.push((*value).clone());
+        match delete_one(api, served, Arc::clone(stored), &deletion, by).await {
+            Err(failure) if failure.code != 404 => return Err(failure),
+            _ => {}
+        }
+    }
+    let revision = api.with(|state| state.store.revision());
+    let metadata = serde_json::json!({"resourceVersion": revision.to_string()});
+    reading::shape(served, call, reading::list_of(served, seen, metadata))
+}

@@ -1,0 +1,166 @@
+//! Go's informers, as all controllers written in Go have them.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::cases::{Case, cases};
+use crate::embedded::Embedded;
+use crate::harness::{Client, PATIENCE, Process, eventually};
+use crate::stage::{Server, Stage};
+
+pub const CASES: &[Case] = cases![Each:
+    a_typed_informer_follows_config_maps,
+    a_dynamic_informer_follows_custom_resources,
+    a_metadata_informer_follows_custom_resources,
+    lists_come_in_pages,
+];
+pub const OWN: &[Case] = cases![Own: informers_go_on_after_restarts];
+
+const CONFIG_MAPS: &str = "configmaps.v1.";
+const GAUGES: &str = "gauges.v1.clients.kopfd.dev";
+
+/// An informer in a process of its own.
+struct Informer(Process);
+
+impl Informer {
+    /// Starts one. It tells its requests, so that the way in which it lists can be seen.
+    fn start(stage: &Stage<'_>, kubeconfig: &Path, name: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(&stage.world().tools().kubernetes);
+        command.args(["informer", "-v=8", "--namespace", &stage.namespace, "--kubeconfig"]).arg(kubeconfig).args(arguments);
+        Self(Process::start("informer", &mut command, &stage.directory.join(format!("{name}.log"))))
+    }
+
+    /// Returns what it has told so far.
+    fn told(&self) -> Vec<Value> {
+        self.0.log().lines().filter(|line| line.starts_with('{')).filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Waits until it tells something.
+    fn tells(&self, event: &str, name: &str, label: Option<&str>) {
+        eventually(&format!("the informer tells {event} of {name} with {label:?}"), PATIENCE / 2, || {
+            self.0.must_run();
+            let is_told = |line: &Value| line["event"] == event && line["name"] == name && line["labels"]["value"].as_str() == label;
+            self.told().iter().any(is_told).then_some(())
+        });
+    }
+
+    fn count(&self, event: &str, name: &str) -> usize {
+        self.told().iter().filter(|line| line["event"] == event && line["name"] == name).count()
+    }
+
+    fn is_synced(&self, count: usize) {
+        let line = eventually("the informer is synced", PATIENCE / 2, || self.told().into_iter().find(|line| line["event"] == "synced"));
+        assert_eq!(line["count"], count, "objects at the beginning");
+    }
+}
+
+fn object(kind: &str, name: &str, value: &str) -> Value {
+    let version = if kind == "Gauge" { "clients.kopfd.dev/v1" } else { "v1" };
+    let mut object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": {"value": value}}});
+    if kind == "Gauge" {
+        object["spec"] = json!({});
+    }
+    object
+}
+
+/// Lets an informer see objects that are there, and then each change.
+fn follow(stage: &Stage<'_>, server: &Server, client: &str, resource: &str, kind: &str, place: &str) {
+    let collection = stage.path(place);
+    server.client.create(&collection, &object(kind, "early", "a"));
+    let informer = Informer::start(
+        stage,
+        &server.kubeconfig,
+        client,
+        &[&format!("--client={client}"), &format!("--resource={resource}"), "--resync=2s"],
+    );
+    informer.is_synced(1);
+    informer.tells("add", "early", Some("a"));
+    server.client.create(&collection, &object(kind, "late", "a"));
+    informer.tells("add", "late", Some("a"));
+    server.client.merge(&format!("{collection}/late"), &json!({"metadata": {"labels": {"value": "b"}}}));
+    informer.tells("update", "late", Some("b"));
+    server.client.delete(&format!("{collection}/early"));
+    informer.tells("delete", "early", Some("a"));
+    // A resync tells again what is there.
+    let before = informer.count("update", "late");
+    eventually("the informer tells again what is there", PATIENCE / 2, || (informer.count("update", "late") > before).then_some(()));
+    assert_eq!((informer.count("add", "late"), informer.count("delete", "late")), (1, 0));
+    let log = informer.0.log();
+    assert!(log.contains("sendInitialEvents=true"), "the informer asks for a streaming list:\n{log}");
+    assert!(!log.contains("falling back") && !log.contains("limit=500"), "the informer is content with it:\n{log}");
+}
+
+fn a_typed_informer_follows_config_maps(stage: &Stage<'_>, server: &Server) {
+    follow(stage, server, "typed", CONFIG_MAPS, "ConfigMap", "configmaps");
+}
+
+fn a_dynamic_informer_follows_custom_resources(stage: &Stage<'_>, server: &Server) {
+    follow(stage, server, "dynamic", GAUGES, "Gauge", "clients.kopfd.dev/v1/gauges");
+}
+
+fn a_metadata_informer_follows_custom_resources(stage: &Stage<'_>, server: &Server) {
+    follow(stage, server, "metadata", GAUGES, "Gauge", "clients.kopfd.dev/v1/gauges");
+}
+
+fn lists_come_in_pages(stage: &Stage<'_>, server: &Server) {
+    for number in 0..5 {
+        server.client.create(&stage.path("configmaps"), &object("ConfigMap", &format!("m{number}"), "a"));
+    }
+    let output = Command::new(&stage.world().tools().kubernetes)
+        .args(["pages", "--limit=2", "--namespace", &stage.namespace, "--kubeconfig"])
+        .arg(&server.kubeconfig)
+        .output()
+        .expect("the program can be started");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let told: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
+    let pages: Vec<&Value> = told.iter().filter(|line| line["event"] == "page").map(|line| &line["count"]).collect();
+    let names: Vec<&str> = told.iter().filter(|line| line["event"] == "item").filter_map(|line| line["name"].as_str()).collect();
+    assert_eq!(pages, [&json!(2), &json!(2), &json!(1)]);
+    assert_eq!(names, ["m0", "m1", "m2", "m3", "m4"]);
+}
+
+/// A server that keeps its objects ends, well or by a crash, and comes back: the informers miss nothing.
+fn informers_go_on_after_restarts(stage: &Stage<'_>) {
+    let world = stage.world();
+    let mut server = Embedded::start_with_data(&world.tools().kopfd, &stage.directory.join("server"), world.runtime());
+    let client = server.client();
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}});
+    client.create("/api/v1/namespaces", &namespace);
+    let maps = stage.path("configmaps");
+    for name in ["kept", "doomed"] {
+        client.create(&maps, &object("ConfigMap", name, "a"));
+    }
+    let streaming = Informer::start(stage, &server.kubeconfig(), "streaming", &["--client=typed"]);
+    let dynamic = Informer::start(stage, &server.kubeconfig(), "dynamic", &["--client=dynamic"]);
+    for informer in [&streaming, &dynamic] {
+        informer.is_synced(2);
+    }
+    for (round, is_crash) in [false, true].into_iter().enumerate() {
+        let label = format!("round-{round}");
+        // This is acknowledged, so it survives even a crash.
+        client.merge(&format!("{maps}/kept"), &json!({"metadata": {"labels": {"value": label}}}));
+        server.restart(is_crash);
+        server.must_run();
+        let client: Client = server.client();
+        assert_eq!(client.get(&format!("{maps}/kept")).map(|kept| kept["metadata"]["labels"]["value"].clone()), Some(json!(label)));
+        let name = format!("after-{round}");
+        client.create(&maps, &object("ConfigMap", &name, &label));
+        if round == 1 {
+            client.delete(&format!("{maps}/doomed"));
+        }
+        for informer in [&streaming, &dynamic] {
+            informer.tells("update", "kept", Some(&label));
+            informer.tells("add", &name, Some(&label));
+            assert_eq!(informer.count("add", "kept"), 1, "what was there is not new");
+        }
+    }
+    for informer in [&streaming, &dynamic] {
+        eventually("the informer tells of the deletion", Duration::from_secs(30), || {
+            (informer.count("delete", "doomed") + informer.count("delete-unseen", "doomed") == 1).then_some(())
+        });
+    }
+}

@@ -1,0 +1,168 @@
+//! Python kopf 1.44.6 with small operators. Their handlers stand in `operators/`.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::cases::{Case, cases};
+use crate::harness::{PATIENCE, Process, eventually, has_finalizer, is_handled};
+use crate::stage::{Server, Stage};
+
+pub const CASES: &[Case] = cases![Each:
+    failures_are_retried_ignored_or_final,
+    every_cause_reaches_its_handlers,
+    a_result_goes_into_the_status,
+    handlers_are_selected_by_filters,
+];
+
+/// One operator at work, with the collection of its objects.
+struct Scene<'s> {
+    server: &'s Server,
+    process: Process,
+    collection: String,
+    namespace: &'s str,
+}
+
+impl<'s> Scene<'s> {
+    fn start(stage: &'s Stage<'_>, server: &'s Server, operator: &str) -> Self {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/operators").join(operator);
+        let mut command = Command::new(&stage.world().tools().kopf);
+        command.args(["run", "--standalone", "--log-format=full", "-n", &stage.namespace]).arg(file);
+        command.env("KUBECONFIG", &server.kubeconfig).env("HOME", &server.home).env("PYTHONDONTWRITEBYTECODE", "1");
+        let process = Process::start("kopf", &mut command, &stage.directory.join("kopf.log"));
+        let scene = Self { server, process, collection: stage.path("clients.kopfd.dev/v1/gauges"), namespace: &stage.namespace };
+        scene.logs("Initial authentication has finished.");
+        scene
+    }
+
+    fn create(&self, name: &str, object: Value) {
+        let mut gauge = json!({"apiVersion": "clients.kopfd.dev/v1", "kind": "Gauge", "metadata": {"name": name}, "spec": {}});
+        json_patch::merge(&mut gauge, &object);
+        self.server.client.create(&self.collection, &gauge);
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("{}/{name}", self.collection)
+    }
+
+    /// Waits until all handlers of an object are done with it and its status has something.
+    fn handled(&self, name: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        self.server.object(&self.path(name), what, |object| {
+            self.process.must_run();
+            is_handled(object) && condition(object)
+        })
+    }
+
+    /// Waits until an Event about an object is there.
+    fn event(&self, name: &str, reason: &str, text: &str) {
+        eventually(&format!("an event {reason} about {name} says {text:?}"), PATIENCE / 2, || {
+            let events = self.server.client.list(&format!("/api/v1/namespaces/{}/events", self.namespace));
+            let is_it = |event: &&Value| {
+                event["involvedObject"]["name"] == name
+                    && event["reason"] == reason
+                    && event["message"].as_str().is_some_and(|message| message.contains(text))
+            };
+            events.iter().find(is_it).map(|_| ())
+        });
+    }
+
+    fn logs(&self, text: &str) {
+        eventually(&format!("kopf logs {text:?}"), PATIENCE / 2, || self.process.log().contains(text).then_some(()));
+    }
+
+    fn end(self) {
+        let status = self.process.stop(PATIENCE / 2);
+        assert!(status.success(), "kopf ends with {status}:\n{}", self.process.last_words());
+        let log = self.process.log();
+        assert!(!log.contains("Traceback") || log.contains("Broken"), "{log}");
+    }
+}
+
+fn a_result_goes_into_the_status(stage: &Stage<'_>, server: &Server) {
+    let scene = Scene::start(stage, server, "minimal.py");
+    scene.create("first", json!({"spec": {"size": 3}}));
+    let first = scene.handled("first", "is installed", |object| object["status"]["install"].is_object());
+    assert_eq!(first["status"]["install"], json!({"size": 3, "installed": true}));
+    assert!(!has_finalizer(&first), "nothing holds an object without handlers of its deletion");
+    scene.logs("Handler 'install' succeeded.");
+    scene.event("first", "Logging", "The gauge first gets the size 3.");
+    scene.event("first", "Logging", "Creation is processed: 1 succeeded; 0 failed.");
+    server.client.delete(&scene.path("first"));
+    server.gone(&scene.path("first"));
+    scene.end();
+}
+
+fn failures_are_retried_ignored_or_final(stage: &Stage<'_>, server: &Server) {
+    let scene = Scene::start(stage, server, "exceptions.py");
+    scene.create("failing", json!({}));
+    let failing = scene.handled("failing", "is done with", |object| object["status"]["comes_round"].is_string());
+    assert_eq!(failing["status"]["comes_round"], "after 2 retries");
+    let log = scene.process.log();
+    for attempt in 0..3 {
+        assert!(log.contains(&format!("Broken: attempt {attempt}")), "attempt {attempt} is in the log:\n{log}");
+    }
+    assert!(!log.contains("attempt 3"), "{log}");
+    scene.logs("Handler 'gives_up' failed permanently: there is no use");
+    scene.event("failing", "Logging", "not yet");
+    scene.event("failing", "Logging", "Creation is processed: 2 succeeded; 2 failed.");
+    scene.end();
+}
+
+fn every_cause_reaches_its_handlers(stage: &Stage<'_>, server: &Server) {
+    let scene = Scene::start(stage, server, "handlers.py");
+    // From its first object on the operator watches, and sees later ones come.
+    scene.create("beacon", json!({}));
+    scene.handled("beacon", "is created", |object| object["status"]["phase"] == "Created");
+    scene.create("dial", json!({"spec": {"size": 5}}));
+    let created = scene.handled("dial", "is created", |object| object["status"]["phase"] == "Created");
+    assert_eq!((&created["status"]["created"], &created["status"]["sizes"]), (&json!({"size": 5}), &json!([null, 5])));
+    assert!(has_finalizer(&created), "an object with a handler of its deletion is held");
+    scene.event("dial", "Filling", "being filled");
+
+    server.client.merge(&scene.path("dial"), &json!({"spec": {"size": 6, "mode": "plain"}}));
+    let updated =
+        scene.handled("dial", "is updated", |object| object["status"]["sizes"] == json!([5, 6]) && object["status"]["phase"] == "Updated");
+    let mut changes: Vec<String> = updated["status"]["changes"].as_array().into_iter().flatten().map(Value::to_string).collect();
+    changes.sort();
+    assert_eq!(changes, [r#"["add","spec.mode"]"#, r#"["change","spec.size"]"#]);
+    scene.event("dial", "Changed", "was changed");
+    scene.logs("SEEN ADDED dial");
+    scene.logs("SEEN MODIFIED dial");
+
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "near", "labels": {"beside": "dial"}}});
+    server.client.create(&stage.path("configmaps"), &map);
+    scene.logs("BESIDE ADDED near");
+    server.client.delete(&stage.path("configmaps/near"));
+    scene.logs("BESIDE DELETED near");
+
+    server.client.delete(&scene.path("dial"));
+    let going = server.client.get(&scene.path("dial"));
+    assert!(going.is_none_or(|object| object["metadata"]["deletionTimestamp"].is_string()));
+    server.gone(&scene.path("dial"));
+    scene.logs("Handler 'deleted' failed temporarily: not at once");
+    scene.logs("Handler 'deleted' succeeded.");
+    scene.logs("SEEN DELETED dial");
+
+    // What is there already when the operator comes back is resumed.
+    scene.create("stays", json!({}));
+    scene.handled("stays", "is created", |object| object["status"]["phase"] == "Created");
+    scene.end();
+    let scene = Scene::start(stage, server, "handlers.py");
+    scene.handled("stays", "is resumed", |object| object["status"]["resumed"] == true);
+    scene.end();
+}
+
+fn handlers_are_selected_by_filters(stage: &Stage<'_>, server: &Server) {
+    let scene = Scene::start(stage, server, "filtering.py");
+    scene.create("red", json!({"metadata": {"labels": {"colour": "red"}}, "spec": {"size": 60, "mode": "plain"}}));
+    scene.create("xplain", json!({"metadata": {"annotations": {"example.com/watched": "yes"}}, "spec": {"size": 60, "mode": "precise"}}));
+    let red = scene.handled("red", "is handled", |object| object["status"]["large"] == true);
+    assert_eq!(red["status"], json!({"red": true, "large": true}));
+    let plain = scene.handled("xplain", "is handled", |object| object["status"]["precise"] == true);
+    assert_eq!(plain["status"], json!({"colourless": true, "watched": true, "precise": true}));
+    server.client.merge(&scene.path("red"), &json!({"spec": {"mode": "precise"}}));
+    let red = scene.handled("red", "became precise", |object| object["status"]["became"] == "precise");
+    assert!(red["status"]["green"].is_null() && red["status"]["precise"].is_null(), "{red}");
+    scene.end();
+}

@@ -1,0 +1,234 @@
+//! kube-rs: its watcher and its controller.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::{FutureExt as _, StreamExt as _};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::core::PartialObjectMeta;
+use kube::runtime::controller::{Action, Controller};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Resource as _, ResourceExt as _};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio_util::task::TaskTracker;
+
+use crate::cases::{Case, cases};
+use crate::embedded::Embedded;
+use crate::harness::{Client, PATIENCE, eventually};
+use crate::stage::{GROUP, Server, Stage};
+
+pub const CASES: &[Case] = cases![Each:
+    a_watcher_lists_in_pages_and_watches,
+    a_watcher_streams_its_first_list,
+    a_watcher_of_metadata_sees_no_more,
+    a_controller_reconciles_what_it_owns,
+];
+pub const OWN: &[Case] = cases![Own: a_watcher_goes_on_after_restarts];
+
+fn gauges() -> ApiResource {
+    ApiResource {
+        group: GROUP.to_owned(),
+        version: "v1".to_owned(),
+        api_version: format!("{GROUP}/v1"),
+        kind: "Gauge".to_owned(),
+        plural: "gauges".to_owned(),
+    }
+}
+
+fn gauge(name: &str, size: u64) -> Value {
+    json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Gauge", "metadata": {"name": name}, "spec": {"size": size}})
+}
+
+/// What a watcher has told, as `apply NAME SIZE` and the like; it ends with this value.
+struct Seen {
+    lines: Arc<Mutex<Vec<String>>>,
+    task: tokio::task::AbortHandle,
+}
+
+impl Seen {
+    /// Begins to collect what a stream of events tells.
+    fn collect<K: Send + 'static>(
+        client: &Client,
+        events: impl futures::Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
+        show: impl Fn(&K) -> String + Send + 'static,
+    ) -> Self {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let collected = Arc::clone(&lines);
+        let work = events.for_each(move |event| {
+            let line = match event {
+                Ok(Event::Init) => "init".to_owned(),
+                Ok(Event::InitApply(object)) => format!("first {}", show(&object)),
+                Ok(Event::InitDone) => "done".to_owned(),
+                Ok(Event::Apply(object)) => format!("apply {}", show(&object)),
+                Ok(Event::Delete(object)) => format!("delete {}", show(&object)),
+                Err(error) => format!("error {error}"),
+            };
+            collected.lock().push(line);
+            std::future::ready(())
+        });
+        let task = TaskTracker::new().spawn_on(work, client.parts().1.handle()).abort_handle();
+        Self { lines, task }
+    }
+
+    fn has(&self, line: &str) {
+        eventually(&format!("the watcher tells {line:?}, not only {:?}", self.lines.lock()), PATIENCE / 2, || {
+            self.lines.lock().iter().any(|one| one == line).then_some(())
+        });
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.lines.lock().clone()
+    }
+}
+
+impl Drop for Seen {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn show(object: &DynamicObject) -> String {
+    format!("{} {}", object.name_any(), object.data["spec"]["size"])
+}
+
+fn api(stage: &Stage<'_>, client: &Client) -> Api<DynamicObject> {
+    Api::namespaced_with(client.parts().0, &stage.namespace, &gauges())
+}
+
+/// Lets a watcher see objects that are there, and then each change.
+fn follow(stage: &Stage<'_>, server: &Server, config: watcher::Config) {
+    let collection = stage.path("clients.kopfd.dev/v1/gauges");
+    for (name, size) in [("a", 1), ("b", 2), ("c", 3)] {
+        server.client.create(&collection, &gauge(name, size));
+    }
+    let seen = Seen::collect(&server.client, watcher(api(stage, &server.client), config), show);
+    seen.has("done");
+    let mut first = seen.lines();
+    first.sort();
+    assert_eq!(first, ["done", "first a 1", "first b 2", "first c 3", "init"]);
+    server.client.create(&collection, &gauge("d", 4));
+    server.client.merge(&format!("{collection}/a"), &json!({"spec": {"size": 9}}));
+    server.client.delete(&format!("{collection}/b"));
+    seen.has("delete b 2");
+    assert_eq!(seen.lines()[5..], ["apply d 4", "apply a 9", "delete b 2"]);
+}
+
+fn a_watcher_lists_in_pages_and_watches(stage: &Stage<'_>, server: &Server) {
+    follow(stage, server, watcher::Config::default().page_size(2));
+}
+
+fn a_watcher_streams_its_first_list(stage: &Stage<'_>, server: &Server) {
+    follow(stage, server, watcher::Config::default().streaming_lists());
+}
+
+fn a_watcher_of_metadata_sees_no_more(stage: &Stage<'_>, server: &Server) {
+    let collection = stage.path("clients.kopfd.dev/v1/gauges");
+    server.client.create(&collection, &gauge("a", 1));
+    let api: Api<PartialObjectMeta<DynamicObject>> = Api::namespaced_with(server.client.parts().0, &stage.namespace, &gauges());
+    let events = watcher(api, watcher::Config::default());
+    let seen = Seen::collect(&server.client, events, |object| {
+        format!("{} {}", object.name_any(), object.types.as_ref().map(|types| types.kind.clone()).unwrap_or_default())
+    });
+    seen.has("first a PartialObjectMetadata");
+    server.client.create(&collection, &gauge("b", 1));
+    seen.has("apply b PartialObjectMetadata");
+}
+
+/// What the reconciler needs.
+struct Context {
+    client: kube::Client,
+    calls: AtomicUsize,
+}
+
+/// Keeps a config map for each gauge, and tells in the status that it does.
+async fn reconcile(object: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action, kube::Error> {
+    context.calls.fetch_add(1, Ordering::Relaxed);
+    let namespace = object.namespace().unwrap_or_default();
+    let owner = object.controller_owner_ref(&gauges());
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": object.name_any(), "ownerReferences": [owner]},
+        "data": {"size": object.data["spec"]["size"].to_string()},
+    });
+    let manager = PatchParams::apply("reconciler").force();
+    let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &namespace);
+    let map = maps.patch(&object.name_any(), &manager, &Patch::Apply(map)).await?;
+    let own: Api<DynamicObject> = Api::namespaced_with(context.client.clone(), &namespace, &gauges());
+    let status = json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": "Gauge",
+        "status": {"phase": format!("kept in {}", map.name_any())},
+    });
+    own.patch_status(&object.name_any(), &manager, &Patch::Apply(status)).await?;
+    Ok(Action::requeue(Duration::from_mins(5)))
+}
+
+fn a_controller_reconciles_what_it_owns(stage: &Stage<'_>, server: &Server) {
+    let (client, runtime) = server.client.parts();
+    let context = Arc::new(Context { client: client.clone(), calls: AtomicUsize::new(0) });
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let controller = Controller::new_with(api(stage, &server.client), watcher::Config::default(), gauges())
+        .owns(Api::<ConfigMap>::namespaced(client, &stage.namespace), watcher::Config::default())
+        .graceful_shutdown_on(stopped.map(drop))
+        .run(reconcile, |_, _, _| Action::requeue(Duration::from_secs(1)), Arc::clone(&context));
+    let failures = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&failures);
+    let work = controller.for_each(move |result| {
+        // An object may be gone before its turn comes.
+        let is_worth_telling = |error: &String| !error.contains("ObjectNotFound");
+        told.lock().extend(result.err().map(|error| format!("{error:?}")).filter(is_worth_telling));
+        std::future::ready(())
+    });
+    let task = TaskTracker::new().spawn_on(work, runtime.handle());
+
+    let (collection, maps) = (stage.path("clients.kopfd.dev/v1/gauges"), stage.path("configmaps"));
+    server.client.create(&collection, &gauge("one", 1));
+    server.object(&format!("{collection}/one"), "is reconciled", |object| {
+        assert_eq!(*failures.lock(), Vec::<String>::new());
+        object["status"]["phase"] == "kept in one"
+    });
+    let size = |size: &'static str| move |object: &Value| object["data"]["size"] == size;
+    server.object(&format!("{maps}/one"), "has the size", size("1"));
+    server.client.merge(&format!("{collection}/one"), &json!({"spec": {"size": 2}}));
+    server.object(&format!("{maps}/one"), "has the new size", size("2"));
+    // What is owned comes back, and goes with its owner.
+    server.client.delete(&format!("{maps}/one"));
+    server.object(&format!("{maps}/one"), "is made anew", size("2"));
+    server.client.merge(&format!("{maps}/one"), &json!({"data": {"size": "wrong"}}));
+    server.object(&format!("{maps}/one"), "is corrected", size("2"));
+    // A reconciliation under way must not make the owned object anew after its owner is gone.
+    std::thread::sleep(Duration::from_millis(500));
+    server.client.delete(&format!("{collection}/one"));
+    server.gone(&format!("{maps}/one"));
+    drop(stop);
+    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), task).await }).expect("the controller stops").expect("well");
+    let calls = context.calls.load(Ordering::Relaxed);
+    assert!((4..30).contains(&calls), "{calls} calls");
+    assert_eq!(*failures.lock(), Vec::<String>::new());
+}
+
+/// A server that keeps its objects ends, well or by a crash, and comes back: the watcher misses nothing.
+fn a_watcher_goes_on_after_restarts(stage: &Stage<'_>) {
+    let world = stage.world();
+    let mut server = Embedded::start_with_data(&world.tools().kopfd, &stage.directory.join("server"), world.runtime());
+    let client = server.client();
+    client.create("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}}));
+    let maps = stage.path("configmaps");
+    let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    let api: Api<ConfigMap> = Api::namespaced(client.parts().0, &stage.namespace);
+    client.create(&maps, &map("before"));
+    let events = kube::runtime::WatchStreamExt::default_backoff(watcher(api, watcher::Config::default()));
+    let seen = Seen::collect(&client, events, |object: &ConfigMap| object.meta().name.clone().unwrap_or_default());
+    seen.has("first before");
+    for (round, is_crash) in [false, true].into_iter().enumerate() {
+        server.restart(is_crash);
+        let name = format!("after-{round}");
+        server.client().create(&maps, &map(&name));
+        let is_seen = || seen.lines().iter().any(|line| *line == format!("apply {name}") || *line == format!("first {name}"));
+        eventually("the watcher sees what came after the restart", PATIENCE, || is_seen().then_some(()));
+    }
+    server.client().delete(&format!("{maps}/before"));
+    seen.has("delete before");
+}

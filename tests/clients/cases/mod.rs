@@ -1,0 +1,80 @@
+//! The cases, by the client. Long ones come first, so that no thread is left alone with one at the end.
+
+mod go;
+mod kopf;
+mod kube_rs;
+mod kubectl;
+mod python;
+
+use crate::harness::caught;
+use crate::stage::{Server, Stage, World};
+
+/// One case.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// The module that it stands in.
+    pub room: &'static str,
+    /// The sentence that it proves.
+    pub name: &'static str,
+    /// How it is played.
+    pub play: Play,
+}
+
+/// How a case is played.
+#[derive(Clone, Copy)]
+pub enum Play {
+    /// Once, with both servers beside each other.
+    Both(fn(&Stage<'_>)),
+    /// Once with each server.
+    Each(fn(&Stage<'_>, &Server)),
+    /// Once, with embedded servers of its own.
+    Own(fn(&Stage<'_>)),
+}
+
+/// What runs as one: a case with the servers it is for.
+pub struct Part {
+    case: Case,
+    /// Which of the two servers; none for both together.
+    server: Option<usize>,
+}
+
+/// Makes a table of cases from functions whose names are the sentences.
+macro_rules! cases {
+    ($how:ident: $($play:ident),* $(,)?) => {
+        &[$(crate::cases::Case { room: module_path!(), name: stringify!($play), play: crate::cases::Play::$how($play) }),*]
+    };
+}
+pub(crate) use cases;
+
+/// Returns everything that runs, in the order in which it starts.
+pub fn all() -> Vec<Part> {
+    let cases = [go::OWN, kube_rs::OWN, kopf::CASES, kubectl::cases().as_slice(), go::CASES, python::CASES, kube_rs::CASES].concat();
+    let parts = cases.into_iter().flat_map(|case| match case.play {
+        Play::Both(_) | Play::Own(_) => vec![Part { case, server: None }],
+        Play::Each(_) => vec![Part { case, server: Some(0) }, Part { case, server: Some(1) }],
+    });
+    parts.collect()
+}
+
+impl Part {
+    /// Returns the name by which a user selects it.
+    pub fn title(&self) -> String {
+        let title = format!("{}::{}", self.case.room.rsplit("::").next().unwrap_or_default(), self.case.name);
+        match self.server {
+            None => title,
+            Some(0) => format!("{title} (embedded)"),
+            Some(_) => format!("{title} (real)"),
+        }
+    }
+
+    /// Plays it.
+    pub fn play(&self, number: usize, world: &World) -> Result<(), String> {
+        let stage = caught(|| Stage::new(world, &self.title(), number))?;
+        let played = caught(|| match (self.case.play, self.server) {
+            (Play::Both(play) | Play::Own(play), _) => play(&stage),
+            (Play::Each(play), server) => play(&stage, &world.servers()[server.unwrap_or_default()]),
+        });
+        played.map_err(|story| format!("{story}\n{}", stage.last_words()))?;
+        stage.verdict()
+    }
+}

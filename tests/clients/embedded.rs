@@ -1,0 +1,96 @@
+//! The embedded API server as its users start it: the binary, a socket with TLS, and the kubeconfig that it writes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+use crate::harness::{Client, PATIENCE, Process, eventually};
+
+/// A running `kopfd apiserver`. It is killed when this is dropped.
+pub struct Embedded {
+    process: Process,
+    program: PathBuf,
+    directory: PathBuf,
+    has_data: bool,
+    runtime: Arc<Runtime>,
+}
+
+impl Embedded {
+    /// Starts a server whose files are in a directory, and waits until it answers.
+    pub fn start(program: &Path, directory: &Path, runtime: &Arc<Runtime>) -> Self {
+        Self::launch(program, directory, runtime, false)
+    }
+
+    /// Starts one that keeps its objects over restarts.
+    pub fn start_with_data(program: &Path, directory: &Path, runtime: &Arc<Runtime>) -> Self {
+        Self::launch(program, directory, runtime, true)
+    }
+
+    fn launch(program: &Path, directory: &Path, runtime: &Arc<Runtime>, has_data: bool) -> Self {
+        fs::create_dir_all(directory).expect("the directory of the server can be made");
+        let process = spawn(program, directory, has_data, 0);
+        let server = Self { process, program: program.to_owned(), directory: directory.to_owned(), has_data, runtime: Arc::clone(runtime) };
+        server.wait_until_ready();
+        server
+    }
+
+    /// Ends the server, as a crash or at its user's wish, and starts it again at the same address.
+    pub fn restart(&mut self, is_crash: bool) {
+        let port = self.port();
+        if is_crash {
+            self.process.kill();
+        } else {
+            assert!(self.process.stop(Duration::from_secs(10)).success(), "the server ends without an error");
+        }
+        self.process = spawn(&self.program, &self.directory, self.has_data, port);
+        self.wait_until_ready();
+    }
+
+    /// Fails the case if the server has ended.
+    pub fn must_run(&self) {
+        self.process.must_run();
+    }
+
+    /// Returns the kubeconfig that the server has written.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.directory.join("kubeconfig")
+    }
+
+    /// Returns a client with all rights.
+    pub fn client(&self) -> Client {
+        let text = fs::read_to_string(self.kubeconfig()).expect("the server has written its kubeconfig");
+        Client::new(Arc::clone(&self.runtime), &text)
+    }
+
+    fn wait_until_ready(&self) {
+        // The kubeconfig is written when the socket is open; that of an earlier start is overwritten before the line comes.
+        let ready = || self.process.log().lines().filter(|line| line.contains("listens on")).count();
+        eventually("the embedded server listens", PATIENCE, || {
+            self.process.must_run();
+            (ready() > 0).then_some(())
+        });
+    }
+
+    fn port(&self) -> u16 {
+        let log = self.process.log();
+        let line = log.lines().find(|line| line.contains("listens on")).expect("the server has told its address");
+        let port = line.trim_end_matches('.').rsplit(':').next().and_then(|port| port.parse().ok());
+        port.expect("the address ends with the port")
+    }
+}
+
+fn spawn(program: &Path, directory: &Path, has_data: bool, port: u16) -> Process {
+    let log = directory.join("server.log");
+    // A restart begins a log of its own, so that its line can be waited for.
+    drop(fs::rename(&log, directory.join("server-before.log")));
+    let mut command = Command::new(program);
+    command.args(["apiserver", &format!("--port={port}")]).arg("--kubeconfig-out").arg(directory.join("kubeconfig"));
+    if has_data {
+        command.arg("--data").arg(directory.join("data"));
+    }
+    Process::start("kopfd apiserver", &mut command, &log)
+}

@@ -1,0 +1,218 @@
+//! kubectl with both servers: the same command for each, and outputs that must be the same.
+
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::differences::Extent;
+use crate::harness::{PATIENCE, Process, eventually};
+use crate::normal;
+use crate::stage::{Server, Stage, compare};
+use crate::words::words;
+
+/// Numbers the logs of commands that go on.
+static STARTED: AtomicUsize = AtomicUsize::new(0);
+
+/// How the embedded server made a command end; the real one did the same, unless a difference is listed.
+pub struct Answer<'s, 'w> {
+    stage: &'s Stage<'w>,
+    command: String,
+    /// What was printed.
+    pub stdout: String,
+    /// What was complained.
+    pub stderr: String,
+    code: Option<i32>,
+}
+
+/// A command that goes on with both servers.
+pub struct Running<'s, 'w> {
+    stage: &'s Stage<'w>,
+    command: String,
+    processes: [Process; 2],
+}
+
+impl Answer<'_, '_> {
+    /// Checks that something was printed.
+    pub fn prints(self, text: &str) -> Self {
+        let is_so = self.stdout.contains(text);
+        self.must(is_so, &format!("does not print {text:?}"))
+    }
+
+    /// Checks that exactly these lines were printed, up to spaces.
+    pub fn prints_lines(self, lines: &[&str]) -> Self {
+        let printed = normal::text(&self.stdout);
+        let is_so = printed.lines().map(str::trim).eq(lines.iter().copied());
+        self.must(is_so, &format!("does not print {lines:?}"))
+    }
+
+    /// Checks that something was not printed.
+    pub fn hides(self, text: &str) -> Self {
+        let is_so = !self.stdout.contains(text);
+        self.must(is_so, &format!("prints {text:?}"))
+    }
+
+    /// Checks that something was complained.
+    pub fn complains(self, text: &str) -> Self {
+        let is_so = self.stderr.contains(text);
+        self.must(is_so, &format!("does not complain {text:?}"))
+    }
+
+    fn must(self, is_so: bool, problem: &str) -> Self {
+        if !is_so {
+            let Self { stage, command, stdout, stderr, .. } = &self;
+            stage.mismatch(format!("kubectl {command} {problem}, but:\n{stdout}{stderr}"));
+        }
+        self
+    }
+}
+
+impl<'w> Stage<'w> {
+    /// Runs a command that succeeds.
+    pub fn kubectl(&self, command: &str) -> Answer<'_, 'w> {
+        let answer = self.run(command, None);
+        let is_so = answer.code == Some(0);
+        answer.must(is_so, "fails")
+    }
+
+    /// Runs a command that succeeds, with something on its standard input.
+    pub fn kubectl_with(&self, command: &str, input: &str) -> Answer<'_, 'w> {
+        let answer = self.run(command, Some(input));
+        let is_so = answer.code == Some(0);
+        answer.must(is_so, "fails")
+    }
+
+    /// Runs a command that fails.
+    pub fn kubectl_fails(&self, command: &str) -> Answer<'_, 'w> {
+        let answer = self.run(command, None);
+        let is_so = answer.code.is_some_and(|code| code != 0);
+        answer.must(is_so, "does not fail")
+    }
+
+    /// Starts a command that goes on until something happens.
+    pub fn start_kubectl(&self, command: &str) -> Running<'_, 'w> {
+        self.world().count();
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let processes = self.world().servers().each_ref().map(|server| {
+            let log = self.directory.join(format!("kubectl-{number}-{}.log", server.title));
+            Process::start("kubectl", &mut self.command(server, command), &log)
+        });
+        Running { stage: self, command: command.to_owned(), processes }
+    }
+
+    fn run(&self, command: &str, input: Option<&str>) -> Answer<'_, 'w> {
+        self.world().count();
+        let [embedded, real] = self.world().servers();
+        let [mut ours, mut theirs] = [embedded, real].map(|server| self.command(server, command));
+        let (ours, theirs) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| output(&mut theirs, input));
+            (output(&mut ours, input), other.join().expect("kubectl can be waited for"))
+        });
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let [ours, theirs] = [ours, theirs].map(|output| (text(&output.stdout), text(&output.stderr), output.status.code()));
+        let shown = |(stdout, stderr, code): &(String, String, Option<i32>)| {
+            let stdout = normal::output(stdout);
+            normal::text(&format!("exit {}\n{stdout}\n-- errors\n{stderr}", code.unwrap_or(-1)))
+        };
+        self.judge(command, &shown(&ours), &shown(&theirs));
+        Answer { stage: self, command: command.to_owned(), stdout: ours.0, stderr: ours.1, code: ours.2 }
+    }
+
+    fn judge(&self, command: &str, ours: &str, theirs: &str) {
+        if ours == theirs {
+            return;
+        }
+        let is_allowed = match self.world().allowance(&self.title, command) {
+            None => false,
+            Some(Extent::Output | Extent::ManagedFields) => true,
+            Some(Extent::MissingLines) => ours.lines().all(|line| theirs.lines().any(|other| other == line)),
+            Some(Extent::OrderOfLines) => {
+                let sorted = |text: &str| {
+                    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+                    lines.sort();
+                    lines
+                };
+                sorted(ours) == sorted(theirs)
+            }
+        };
+        if !is_allowed {
+            self.mismatch(format!("kubectl {command}\n{}", compare(ours, theirs)));
+        }
+    }
+
+    fn command(&self, server: &Server, line: &str) -> Command {
+        // A command that waits for what does not come must not keep the suite.
+        let mut command = Command::new("timeout");
+        command
+            .args(["--kill-after=1", "60"])
+            .arg(&self.world().tools().kubernetes)
+            .arg("kubectl")
+            .arg(format!("--namespace={}", self.namespace))
+            .args(words(line))
+            .current_dir(&self.directory)
+            // A developer's own settings must not leak into the cases.
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", &server.home)
+            .env("KUBECONFIG", &server.kubeconfig)
+            .env("KUBE_EDITOR", format!("sed -i -f {}", self.directory.join("editor.sed").display()));
+        command
+    }
+}
+
+impl Running<'_, '_> {
+    /// Waits until both have written something.
+    pub fn until(&self, text: &str) {
+        for process in &self.processes {
+            eventually(&format!("kubectl {} writes {text:?}", self.command), PATIENCE / 2, || {
+                process.log().contains(text).then_some(()).or_else(|| {
+                    process.must_run();
+                    None
+                })
+            });
+        }
+    }
+
+    /// Tells whether both have written something.
+    pub fn seen(&self, text: &str) -> bool {
+        self.logs().iter().all(|log| log.contains(text))
+    }
+
+    /// Returns what both have written, the one with the embedded server first.
+    pub fn logs(&self) -> [String; 2] {
+        self.processes.each_ref().map(Process::log)
+    }
+
+    /// Waits until both have ended well, compares what they have written, and returns what it was for the embedded server.
+    pub fn finish(self) -> String {
+        for process in &self.processes {
+            let status = eventually(&format!("kubectl {} ends", self.command), PATIENCE / 2, || process.ended());
+            assert!(status.success(), "kubectl {} ends with {status}:\n{}", self.command, process.log());
+        }
+        self.judge()
+    }
+
+    /// Ends both, compares what they have written, and returns what it was for the embedded server.
+    pub fn end(self) -> String {
+        // What comes in the same moment comes to both.
+        std::thread::sleep(Duration::from_millis(300));
+        self.processes.iter().for_each(Process::kill);
+        self.judge()
+    }
+
+    fn judge(&self) -> String {
+        let [ours, theirs] = self.logs();
+        self.stage.judge(&self.command, &normal::text(&ours), &normal::text(&theirs));
+        ours
+    }
+}
+
+fn output(command: &mut Command, input: Option<&str>) -> Output {
+    use std::io::Write as _;
+    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() }).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("kubectl can be started");
+    if let Some(input) = input {
+        let mut pipe = child.stdin.take().expect("the input is a pipe");
+        pipe.write_all(input.as_bytes()).expect("kubectl reads its input");
+    }
+    child.wait_with_output().expect("kubectl can be waited for")
+}

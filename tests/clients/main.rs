@@ -1,0 +1,49 @@
+//! Unmodified clients against the embedded API server: kubectl, the Python client, kopf, kube-rs, and Go's informers.
+//!
+//! `tests/clients/run` builds what this needs and starts it. Whatever a client does with `kopfd apiserver` it does with a real API
+//! server, too: commands of kubectl must give the same output on both, and programs must pass on both, so that no case asks for
+//! what Kubernetes does not do. What may differ is listed, with the reason, in `differences.rs`.
+
+#![expect(clippy::print_stdout, reason = "this is a command of its own that prints its progress")]
+
+mod cases;
+mod differences;
+mod embedded;
+#[expect(dead_code, unused_imports, reason = "the suite of the operators uses all of it")]
+#[path = "../cluster/harness/mod.rs"]
+mod harness;
+mod kubectl;
+mod normal;
+mod stage;
+mod words;
+
+use std::process::ExitCode;
+
+use harness::{Options, run_titled};
+use stage::World;
+
+fn main() -> ExitCode {
+    let options = match Options::read("clients", std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(message) => {
+            println!("error: {message}");
+            return ExitCode::from(2);
+        }
+    };
+    let parts: Vec<cases::Part> = cases::all().into_iter().filter(|part| options.selects(&part.title())).collect();
+    let titles: Vec<String> = parts.iter().map(cases::Part::title).collect();
+    if options.list {
+        titles.iter().for_each(|title| println!("{title}"));
+        return ExitCode::SUCCESS;
+    }
+    if titles.is_empty() {
+        println!("no case matches the filter");
+        return ExitCode::from(2);
+    }
+    println!("starting both API servers in {}", options.directory.display());
+    let world = World::start(&options);
+    let passed = run_titled(&titles, options.threads.min(world.threads()), |number| parts[number].play(number, &world));
+    let is_listed_in_vain = world.tell_differences(&titles);
+    println!("{} commands of kubectl were given to both servers", world.commands());
+    if passed && !is_listed_in_vain { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,71 @@
+//! Takes out of outputs and objects what no two servers have in common: ids, moments, revisions, addresses.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::Value;
+
+/// What is replaced in texts, and by what. The order matters: a moment is looked for before the digits in it.
+static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    [
+        (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
+        (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( ?[+-]\d{4}( [A-Z]+)?|[+-]\d\d:\d\d|Z)?", "TIME"),
+        (r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "TIME"),
+        (r"[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d [A-Z]+ \d{4}", "TIME"),
+        (r#"("?resourceVersion"?: *)"\d+""#, "${1}N"),
+        (r"(Resource Version: +)\d+", "${1}N"),
+        (r"(serve on 127\.0\.0\.1):\d+", "$1"),
+        (r"https?://(127\.0\.0\.1|localhost):\d+", "SERVER"),
+        (r"\b10\.\d+\.\d+\.\d+\b", "IP"),
+        (r"/tmp/(LIVE|MERGED)-\d+/", "/tmp/$1/"),
+        (r"\b(\d+[dhms])+ ago\b", "AGE ago"),
+        (r"(?m)(^|\s)(\d+[dhms])+($|\s)", "${1}AGE${3}"),
+        (r"\b(\d+(\.\d+)?(ns|µs|ms))\b", "AGE"),
+        // The columns of a table are as wide as what is in them.
+        (r"[ \t]+", " "),
+        (r"(?m) $", ""),
+    ]
+    .into_iter()
+    .map(|(pattern, by)| (Regex::new(pattern).expect("the patterns are well-formed"), by))
+    .collect()
+});
+
+/// Returns a text in which only that is left which two servers must have in common.
+pub fn text(text: &str) -> String {
+    RULES.iter().fold(text.to_owned(), |text, (pattern, by)| pattern.replace_all(&text, *by).into_owned())
+}
+
+/// Returns what a command has printed; JSON as it is, up to the order of members and to what two servers never have in common.
+pub fn output(printed: &str) -> String {
+    let parsed = serde_json::from_str(printed).ok().filter(Value::is_object);
+    parsed.map_or_else(|| printed.to_owned(), |value| serde_json::to_string_pretty(&object(&value)).expect("JSON can be written"))
+}
+
+/// Returns an object in which only that is left which two servers must have in common.
+pub fn object(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let members = members.iter().map(|(name, member)| {
+                let member = match name.as_str() {
+                    "uid" | "resourceVersion" | "creationTimestamp" | "deletionTimestamp" | "clusterIP" | "time" | "continue" => {
+                        Value::from("any")
+                    }
+                    "clusterIPs" => Value::from("any"),
+                    _ => object(member),
+                };
+                (name.clone(), member)
+            });
+            Value::Object(members.collect())
+        }
+        Value::Array(items) => {
+            let mut items: Vec<Value> = items.iter().map(object).collect();
+            // Writes of one second are in the order of their managers, those of two in that of their times.
+            if items.iter().all(|item| item["fieldsType"].is_string()) {
+                items.sort_by_key(|item| ["operation", "manager", "subresource", "apiVersion"].map(|key| item[key].to_string()));
+            }
+            Value::Array(items)
+        }
+        Value::String(plain) => Value::String(text(plain)),
+        other => other.clone(),
+    }
+}

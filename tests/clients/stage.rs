@@ -1,0 +1,305 @@
+//! What the cases play on: the embedded server, a real one beside it, and for each case a namespace on both and a directory.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::differences::{DIFFERENCES, Extent};
+use crate::embedded::Embedded;
+use crate::harness::{Client, Cluster, Controllers, Options, PATIENCE, Tools, eventually};
+use crate::normal;
+
+/// The group of the kind that all cases share.
+pub const GROUP: &str = "clients.kopfd.dev";
+
+/// The definition of that kind: with columns, subresources, a default, limits, and texts to be explained.
+const DEFINITION: &str = include_str!("gauges.yaml");
+
+/// How many cases run side by side: a command is given to two servers at once, and each keeps a processor busy.
+const THREADS: usize = 3;
+
+/// Both servers, and what the cases have in common.
+pub struct World {
+    servers: [Server; 2],
+    // Fields are dropped in this order; the clients above only hold connections.
+    embedded: Embedded,
+    _cluster: Cluster,
+    tools: Tools,
+    python: PathBuf,
+    directory: PathBuf,
+    runtime: Arc<Runtime>,
+    commands: AtomicUsize,
+    differences: Mutex<BTreeSet<usize>>,
+}
+
+/// One of the two servers, as clients see it.
+pub struct Server {
+    /// `embedded` or `real`.
+    pub title: &'static str,
+    /// The access of an administrator.
+    pub kubeconfig: PathBuf,
+    /// The home directory of commands, with their caches.
+    pub home: PathBuf,
+    /// A client without a model of Kubernetes.
+    pub client: Client,
+}
+
+/// The stage of one case.
+pub struct Stage<'w> {
+    world: &'w World,
+    /// The room and the name of the case.
+    pub title: String,
+    /// The namespace of the case, on both servers.
+    pub namespace: String,
+    /// The files of the case.
+    pub directory: PathBuf,
+    mismatches: RefCell<Vec<String>>,
+}
+
+impl World {
+    /// Starts both servers, and defines the common kind.
+    pub fn start(options: &Options) -> Self {
+        let (tools, directory) = (options.tools.clone(), options.directory.clone());
+        let python = std::env::var_os("KOPFD_CLIENTS_PYTHON").map(PathBuf::from);
+        let cluster = Cluster::start(&directory.join("cluster"), &tools, Controllers::Housekeeping);
+        let (_, runtime) = cluster.client().parts();
+        drop(fs::remove_dir_all(directory.join("embedded")));
+        let embedded = Embedded::start(&tools.kopfd, &directory.join("embedded"), &runtime);
+        let servers = [
+            Server::new("embedded", embedded.kubeconfig(), embedded.client(), &directory),
+            Server::new("real", cluster.api_server().kubeconfig(), cluster.client().clone(), &directory),
+        ];
+        let world = Self {
+            servers,
+            embedded,
+            _cluster: cluster,
+            tools,
+            python: python.expect("KOPFD_CLIENTS_PYTHON is set by tests/clients/run"),
+            directory,
+            runtime,
+            commands: AtomicUsize::new(0),
+            differences: Mutex::default(),
+        };
+        world.servers.iter().for_each(define);
+        world
+    }
+
+    /// Returns both servers, the embedded one first.
+    pub fn servers(&self) -> &[Server; 2] {
+        &self.servers
+    }
+
+    /// Returns the programs.
+    pub fn tools(&self) -> &Tools {
+        &self.tools
+    }
+
+    /// Returns the Python that has the official client.
+    pub fn python(&self) -> &Path {
+        &self.python
+    }
+
+    /// Returns where clients live.
+    pub fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
+    }
+
+    /// Returns how many cases may run side by side.
+    pub fn threads(&self) -> usize {
+        THREADS
+    }
+
+    /// Returns how many commands were given to both servers.
+    pub fn commands(&self) -> usize {
+        self.commands.load(Ordering::Relaxed)
+    }
+
+    /// Counts a command.
+    pub fn count(&self) {
+        self.commands.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how much of the output of a command may differ, and takes note that it does.
+    pub fn allowance(&self, case: &str, command: &str) -> Option<Extent> {
+        let number = DIFFERENCES.iter().position(|one| one.case == case && command.starts_with(one.command))?;
+        self.differences.lock().expect("nobody panics while holding the differences").insert(number);
+        Some(DIFFERENCES[number].extent)
+    }
+
+    /// Prints the differences that were met, and those that are listed for cases that ran but were not met: these are mistakes.
+    pub fn tell_differences(&self, titles: &[String]) -> bool {
+        let met = self.differences.lock().expect("nobody panics while holding the differences");
+        let mut is_any_in_vain = false;
+        println!("{} differences between the servers are allowed and were met", met.len());
+        for (number, difference) in DIFFERENCES.iter().enumerate() {
+            if !met.contains(&number) && titles.iter().any(|title| title == difference.case) {
+                println!("this difference is listed, but there is none: {}: {}", difference.case, difference.command);
+                is_any_in_vain = true;
+            }
+        }
+        is_any_in_vain
+    }
+}
+
+impl Server {
+    fn new(title: &'static str, kubeconfig: PathBuf, client: Client, directory: &Path) -> Self {
+        let home = directory.join(format!("{title}-home"));
+        drop(fs::remove_dir_all(&home));
+        fs::create_dir_all(&home).expect("a home directory can be made");
+        Self { title, kubeconfig, home, client }
+    }
+
+    /// Waits until an object fulfils a condition, and returns it.
+    pub fn object(&self, path: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        let mut last = None;
+        let waited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            eventually(&format!("{path} {what}"), PATIENCE / 2, || {
+                last = self.client.get(path);
+                last.clone().filter(|object| condition(object))
+            })
+        }));
+        waited.unwrap_or_else(|_| panic!("waited in vain: {path} {what}; it is {}", last.unwrap_or_default()))
+    }
+
+    /// Waits until there is no such object.
+    pub fn gone(&self, path: &str) {
+        eventually(&format!("{path} is gone"), PATIENCE / 2, || self.client.get(path).is_none().then_some(()));
+    }
+}
+
+impl<'w> Stage<'w> {
+    /// Makes the namespace and the directory of a case.
+    pub fn new(world: &'w World, title: &str, number: usize) -> Self {
+        let namespace = format!("case-{number:02}");
+        let directory = world.directory.join(&namespace);
+        drop(fs::remove_dir_all(&directory));
+        fs::create_dir_all(&directory).expect("the directory of a case can be made");
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        for server in world.servers() {
+            server.client.create("/api/v1/namespaces", &object);
+            // The service account comes a moment later on a real server.
+            server.object(&format!("/api/v1/namespaces/{namespace}/serviceaccounts/default"), "is there", |_| true);
+        }
+        Self { world, title: title.to_owned(), namespace, directory, mismatches: RefCell::default() }
+    }
+
+    /// Returns what all cases share.
+    pub fn world(&self) -> &'w World {
+        self.world
+    }
+
+    /// Writes a file of the case, and returns its path.
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.directory.join(name);
+        fs::create_dir_all(path.parent().expect("a file is in a directory")).expect("a directory of the case can be made");
+        fs::write(&path, text).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+        path
+    }
+
+    /// Returns the path of a collection in the namespace of the case, such as `configmaps` or `apps/v1/deployments`.
+    pub fn path(&self, place: &str) -> String {
+        let (version, rest) = match place.match_indices('/').nth(1) {
+            Some((at, _)) if place.starts_with(|sign: char| sign.is_ascii_lowercase()) && place[..at].contains("/v") => {
+                (format!("/apis/{}", &place[..at]), &place[at + 1..])
+            }
+            _ => ("/api/v1".to_owned(), place),
+        };
+        format!("{version}/namespaces/{}/{rest}", self.namespace)
+    }
+
+    /// Returns an object as the embedded server has it, which must be the same on the real server.
+    pub fn object(&self, place: &str) -> Value {
+        let path = self.path(place);
+        let [embedded, real] = self.world.servers().each_ref().map(|server| server.client.get(&path));
+        let [mut ours, mut theirs] = [&embedded, &real].map(|object| object.as_ref().map(normal::object).unwrap_or_default());
+        if ours != theirs {
+            match self.world.allowance(&self.title, place) {
+                Some(Extent::ManagedFields) => {
+                    for object in [&mut ours, &mut theirs] {
+                        object["metadata"]["managedFields"].take();
+                    }
+                }
+                Some(_) => return embedded.unwrap_or_default(),
+                None => {}
+            }
+        }
+        if ours != theirs {
+            let text = |object: &Value| serde_json::to_string_pretty(object).expect("JSON can be written");
+            self.mismatch(format!("the object {place}\n{}", compare(&text(&ours), &text(&theirs))));
+        }
+        embedded.unwrap_or_default()
+    }
+
+    /// Takes note of something that is wrong, for instance that the servers have behaved differently.
+    pub fn mismatch(&self, story: String) {
+        self.mismatches.borrow_mut().push(story);
+    }
+
+    /// Tells whether everything was right.
+    pub fn verdict(&self) -> Result<(), String> {
+        self.world.embedded.must_run();
+        let mismatches = self.mismatches.borrow();
+        if mismatches.is_empty() { Ok(()) } else { Err(mismatches.join("\n")) }
+    }
+
+    /// Returns what differed so far, and the last lines of the logs of the case.
+    pub fn last_words(&self) -> String {
+        let files = fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path());
+        let logs = files.filter(|path| path.extension().is_some_and(|extension| extension == "log")).map(|path| {
+            let log = fs::read_to_string(&path).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            format!("--- the end of {}\n{}", path.display(), lines[lines.len().saturating_sub(25)..].join("\n"))
+        });
+        self.mismatches.borrow().iter().cloned().chain(logs).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Shows the lines that only one of two texts has, in their order, with the line before each group of them.
+pub fn compare(embedded: &str, real: &str) -> String {
+    let (ours, theirs): (Vec<&str>, Vec<&str>) = (embedded.lines().collect(), real.lines().collect());
+    // The length of the longest common part of what is left of both.
+    let mut common = vec![vec![0_u32; theirs.len() + 1]; ours.len() + 1];
+    for (at, line) in ours.iter().enumerate().rev() {
+        for (other_at, other) in theirs.iter().enumerate().rev() {
+            common[at][other_at] =
+                if line == other { common[at + 1][other_at + 1] + 1 } else { common[at + 1][other_at].max(common[at][other_at + 1]) };
+        }
+    }
+    let (mut at, mut other_at, mut shown, mut before) = (0, 0, String::new(), None);
+    while at < ours.len() || other_at < theirs.len() {
+        let is_same = at < ours.len() && other_at < theirs.len() && ours[at] == theirs[other_at];
+        if is_same {
+            before = Some(ours[at]);
+            (at, other_at) = (at + 1, other_at + 1);
+            continue;
+        }
+        shown.extend(before.take().map(|line| format!("           {line}\n")));
+        if other_at == theirs.len() || at < ours.len() && common[at + 1][other_at] >= common[at][other_at + 1] {
+            shown.push_str(&format!("  embedded {}\n", ours[at]));
+            at += 1;
+        } else {
+            shown.push_str(&format!("  real     {}\n", theirs[other_at]));
+            other_at += 1;
+        }
+    }
+    shown
+}
+
+fn define(server: &Server) {
+    let definition: Value = serde_json::to_value(serde_saphyr::from_str::<Value>(DEFINITION).expect("the definition is YAML"))
+        .expect("the definition can be written as JSON");
+    let collection = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    server.client.create(collection, &definition);
+    let is_established = |object: &Value| {
+        let conditions = object["status"]["conditions"].as_array();
+        conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Established" && one["status"] == "True"))
+    };
+    server.object(&format!("{collection}/gauges.{GROUP}"), "is established", is_established);
+    eventually("the kind is served", PATIENCE, || server.client.get(&format!("/apis/{GROUP}/v1/gauges")));
+}
