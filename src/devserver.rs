@@ -5,7 +5,9 @@
 pub mod access;
 pub mod admission;
 pub mod api;
+mod attendance;
 pub mod builtin;
+pub mod call;
 pub mod causes;
 pub mod chores;
 pub mod control;

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use clap::CommandFactory as _;
 use kopfd::manifest;
 use kopfd::scenario;
 use kopfd::script::{BindingKind, arguments, reference};
@@ -221,6 +222,25 @@ fn the_table_of_arguments_is_that_of_the_code() {
         };
         assert_eq!(documented, sorted(expression), "{name}");
     }
+}
+
+#[test]
+fn the_tables_of_faults_and_options_are_those_of_the_code() {
+    let document = text_of(&root().join("docs/apiserver.md"));
+    let first_words = |section: &str| -> BTreeSet<String> {
+        rows(&document, section).iter().map(|row| words(&row[0])[0].split(' ').next().unwrap_or_default().to_owned()).collect()
+    };
+    let wrong = serde_json::json!({"action": {"explode": {}}});
+    let problem = serde_json::from_value::<kopfd::devserver::faults::Rule>(wrong).expect_err("there is no such action").to_string();
+    let known: BTreeSet<String> = words(&problem)[1..].iter().map(|word| (*word).to_owned()).collect();
+    assert_eq!(first_words("Faults"), known);
+    let commands = kopfd::cli::Cli::command();
+    let options = commands
+        .find_subcommand("apiserver")
+        .expect("there is such a command")
+        .get_arguments()
+        .filter_map(|option| option.get_long().map(|name| format!("--{name}")));
+    assert_eq!(first_words("Options"), options.collect());
 }
 
 /// Returns the name of a function that is written with its arguments, and how many it takes: those in brackets may be left out.

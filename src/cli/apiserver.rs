@@ -120,7 +120,7 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
     let api = {
         let requests = if options.control { RECORD } else { 0 };
-        let pace = if options.realistic { Pace::realistic() } else { Pace::default() };
+        let pace = if options.realistic { Pace::realistic() } else { Pace { events: Some(Pace::EVENTS), ..Pace::default() } };
         let settings = Settings {
             pace,
             authentication,

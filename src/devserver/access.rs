@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, Method, header};
 use serde_json::{Value, json};
 
+use super::failure::Failure;
+use super::request::{Path, Query, verb};
 use super::store::{Resource, Store};
 
 /// The group whose members may do everything.
@@ -45,6 +47,26 @@ pub struct Attributes {
     pub name: String,
     /// The path, if it is about no resource.
     pub path: Option<String>,
+}
+
+impl Attributes {
+    /// Returns what a request wants.
+    pub fn of(method: &Method, path: &Path, text: &str, query: &Query) -> Self {
+        let Path::Objects(place) = path else {
+            return Self { verb: method.as_str().to_lowercase(), path: Some(text.to_owned()), ..Self::default() };
+        };
+        let resource = place.subresource.as_ref().map_or_else(|| place.plural.clone(), |sub| format!("{}/{sub}", place.plural));
+        let is_namespace = place.group.is_empty() && place.plural == "namespaces";
+        let namespace = if is_namespace { place.name.clone() } else { place.namespace.clone() };
+        Self {
+            verb: verb(method, place, query).to_owned(),
+            group: place.group.clone(),
+            resource,
+            namespace: namespace.unwrap_or_default(),
+            name: place.name.clone().unwrap_or_default(),
+            path: None,
+        }
+    }
 }
 
 /// The token is not known.
@@ -158,6 +180,25 @@ pub fn is_allowed(store: &Store, user: &User, wanted: &Attributes) -> bool {
     let cluster = bindings(store, "clusterrolebindings", None)
         .chain((!wanted.namespace.is_empty()).then(|| bindings(store, "rolebindings", Some(&wanted.namespace))).into_iter().flatten());
     cluster.filter(|binding| binds(binding, user)).any(|binding| rules(store, &binding).iter().any(|rule| permits(rule, wanted)))
+}
+
+/// Returns the refusal of what somebody may not do.
+pub fn refusal(user: &User, wanted: &Attributes) -> Failure {
+    let Attributes { verb, group, resource, namespace, name, path } = wanted;
+    if let Some(path) = path {
+        return Failure::new(403, "Forbidden", format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name));
+    }
+    let plural = resource.split('/').next().unwrap_or_default();
+    let full = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
+    let named = if name.is_empty() { String::new() } else { format!(" {name:?}") };
+    let place = if namespace.is_empty() { "at the cluster scope".to_owned() } else { format!("in the namespace {namespace:?}") };
+    let text =
+        format!("{full}{named} is forbidden: User {:?} cannot {verb} resource {resource:?} in API group {group:?} {place}", user.name);
+    let mut failure = Failure::new(403, "Forbidden", text);
+    failure.details.name.clone_from(name);
+    failure.details.group.clone_from(group);
+    plural.clone_into(&mut failure.details.kind);
+    failure
 }
 
 fn rbac(plural: &str) -> Resource {

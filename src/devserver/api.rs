@@ -1,41 +1,36 @@
 //! The API: what answers requests, with the store, the kinds, and the clock that it answers from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures::FutureExt as _;
-use http::{Method, Request, Response, header};
+use http::{Method, Request, Response};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::access::{self, Attributes, Authentication, User};
 use super::admission::Caller;
+use super::call::Call;
 use super::chores::Chore;
 use super::definition::{self, conditions};
 use super::failure::Failure;
 use super::faults::Fault;
-use super::gate::{self, By};
 use super::ids::Ids;
 use super::injection::Injection;
 use super::journal::{Journal, Record};
 use super::pace::Pace;
 use super::registry::{Registry, Served};
 use super::reply::{self, Reply};
-use super::request::{Accept, Options, Path, Place, Query, Question, verb};
+use super::request::{Accept, Path, Question};
 use super::rules::Decision;
 use super::store::{Expected, Key, Limits, Raced, Resource, Store, Stored};
 use super::{controllers, discovery, handlers, openapi, rules};
-use crate::kit::{Clock, Stop};
-
-/// How often the controllers look up when there is nothing to do.
-const IDLE: Duration = Duration::from_hours(1);
+use crate::kit::Clock;
 
 /// How the server behaves.
 #[derive(Debug, Clone)]
@@ -85,6 +80,7 @@ struct Inner {
     journal: Option<Journal>,
     /// What the controllers have put off.
     later: Mutex<Vec<(Instant, Chore)>>,
+    expiring: Mutex<VecDeque<(Timestamp, Key, u64)>>,
     injection: Injection,
     has_control: bool,
     webhooks: Caller,
@@ -103,56 +99,6 @@ pub struct State {
     pub ids: Ids,
     /// The tokens that were issued to service accounts.
     pub issued: BTreeMap<String, User>,
-}
-
-/// One request, with who asks.
-pub struct Call {
-    /// The HTTP method.
-    pub method: Method,
-    /// What it is about.
-    pub place: Place,
-    /// The parameters.
-    pub query: Query,
-    /// The headers.
-    pub headers: http::HeaderMap,
-    /// The body.
-    pub body: Bytes,
-    /// Who asks.
-    pub user: User,
-    /// How the answer is to be written.
-    pub accept: Accept,
-    /// When it came.
-    pub now: Timestamp,
-    /// What goes wrong with it while it is carried out.
-    pub fault: Option<Fault>,
-}
-
-impl Call {
-    /// Returns the request without its body, for what goes on after the answer has begun.
-    pub fn copy(&self) -> Self {
-        Self {
-            method: self.method.clone(),
-            place: self.place.clone(),
-            query: self.query.clone(),
-            headers: self.headers.clone(),
-            body: Bytes::new(),
-            user: self.user.clone(),
-            accept: self.accept,
-            now: self.now,
-            fault: self.fault.clone(),
-        }
-    }
-
-    /// Returns who writes, for the webhooks on the way.
-    pub fn by<'a>(&'a self, options: &'a Options) -> By<'a> {
-        By { user: &self.user, options, fault: self.fault.as_ref() }
-    }
-
-    /// Returns who writes, in managed fields: as the request says, or the beginning of the user agent.
-    pub fn manager(&self, named: Option<&str>) -> String {
-        let agent = || self.headers.get(header::USER_AGENT)?.to_str().ok()?.split('/').next().map(str::to_owned);
-        named.map(str::to_owned).or_else(agent).filter(|name| !name.is_empty()).unwrap_or_else(|| "unknown".to_owned())
-    }
 }
 
 impl Api {
@@ -179,6 +125,7 @@ impl Api {
             kinds: watch::Sender::new(0),
             journal,
             later: Mutex::new(Vec::new()),
+            expiring: Mutex::default(),
             injection: Injection::new(settings.seed.unwrap_or_default(), settings.requests),
             has_control: settings.has_control,
             webhooks: settings.webhooks,
@@ -202,6 +149,8 @@ impl Api {
     /// Moves the time of the server, but not that of delays and time-outs.
     pub fn shift_time(&self, offset: SignedDuration) {
         self.0.offset.store(i64::try_from(offset.as_millis()).unwrap_or_default(), Ordering::Relaxed);
+        // What was to come later may be due.
+        self.0.activity.send_modify(|count| *count += 1);
     }
 
     /// Returns the faults and the record of requests.
@@ -212,6 +161,21 @@ impl Api {
     /// Tells whether administrators may control the server.
     pub fn has_control(&self) -> bool {
         self.0.has_control
+    }
+
+    /// Returns what the controllers have put off.
+    pub fn later(&self) -> &Mutex<Vec<(Instant, Chore)>> {
+        &self.0.later
+    }
+
+    /// Returns the events that are to go, with when and in which revision, in their order.
+    pub fn expiring(&self) -> &Mutex<VecDeque<(Timestamp, Key, u64)>> {
+        &self.0.expiring
+    }
+
+    /// Returns what ticks with every write.
+    pub fn activity(&self) -> &watch::Sender<u64> {
+        &self.0.activity
     }
 
     /// Returns how promptly things are done.
@@ -244,49 +208,6 @@ impl Api {
         self.0.kinds.subscribe()
     }
 
-    /// Does what writes have left to be done, whatever the pace: garbage collection, namespaces, definitions. If there are webhooks, which may have to be
-    /// waited for, all of it is left to [`Self::attend`].
-    pub fn settle(&self) {
-        while !gate::is_guarded(self) {
-            let Some(chore) = self.with(|state| state.store.take_chore()) else { return };
-            if controllers::attend(self, &chore).now_or_never().is_none() {
-                // Somebody has just added a webhook.
-                return self.leave(chore);
-            }
-        }
-    }
-
-    /// Tells whether the controllers have nothing to do.
-    pub fn is_settled(&self) -> bool {
-        self.with(|state| !state.store.has_chores()) && self.0.later.lock().is_empty()
-    }
-
-    /// Does what writes leave to be done, until the stop. Without it, nothing is done after the answers.
-    pub async fn attend(&self, stop: Stop) {
-        let mut activity = self.0.activity.subscribe();
-        loop {
-            while let Some(chore) = self.with(|state| state.store.take_chore()) {
-                match self.delay(&chore) {
-                    Duration::ZERO => controllers::attend(self, &chore).await,
-                    delay => self.leave_for_later(chore, delay),
-                }
-            }
-            for chore in self.take_what_is_due() {
-                controllers::attend(self, &chore).await;
-            }
-            if self.with(|state| state.store.has_chores()) {
-                continue;
-            }
-            let next_at = self.0.later.lock().iter().map(|(at, _)| *at).min().unwrap_or_else(|| Instant::now() + IDLE);
-            tokio::select! {
-                biased;
-                () = stop.requested() => return,
-                changed = activity.changed() => if changed.is_err() { return },
-                () = tokio::time::sleep_until(next_at) => {}
-            }
-        }
-    }
-
     /// Returns for whom a request is answered: who asks, or who is to be impersonated.
     ///
     /// # Errors
@@ -295,7 +216,7 @@ impl Api {
         let unknown = |_| Failure::new(401, "Unauthorized", "Unauthorized");
         self.with(|state| {
             let user = self.0.authentication.user(headers, &state.issued).map_err(unknown)?;
-            access::impersonated(&state.store, user, headers).map_err(|(user, missing)| forbidden(&user, &missing))
+            access::impersonated(&state.store, user, headers).map_err(|(user, missing)| access::refusal(&user, &missing))
         })
     }
 
@@ -315,9 +236,9 @@ impl Api {
     /// Carries out a request. The fault is for those who read, watch, or call webhooks on the way.
     pub async fn carry_out(&self, user: User, question: Question, fault: Option<Fault>) -> Response<Body> {
         let Question { method, path, text, query, headers, body, .. } = question;
-        let wanted = wanted(&method, &path, &text, &query);
+        let wanted = Attributes::of(&method, &path, &text, &query);
         if !self.with(|state| access::is_allowed(&state.store, &user, &wanted)) {
-            return reply::refuse(forbidden(&user, &wanted));
+            return reply::refuse(access::refusal(&user, &wanted));
         }
         if body.len() > super::request::MAX_BODY {
             let text = format!("Request entity too large: limit is {}", super::request::MAX_BODY);
@@ -446,35 +367,6 @@ impl Api {
         self.0.kinds.send_modify(|count| *count += 1);
         self.0.activity.send_modify(|count| *count += 1);
     }
-
-    /// Leaves a chore for the controllers, to be done after a while.
-    pub fn leave_for_later(&self, chore: Chore, delay: Duration) {
-        let mut later = self.0.later.lock();
-        if !later.iter().any(|(_, other)| *other == chore) {
-            later.push((Instant::now() + delay, chore));
-        }
-        drop(later);
-        self.0.activity.send_modify(|count| *count += 1);
-    }
-
-    fn take_what_is_due(&self) -> Vec<Chore> {
-        let now = Instant::now();
-        self.0.later.lock().extract_if(.., |(at, _)| *at <= now).map(|(_, chore)| chore).collect()
-    }
-
-    fn delay(&self, chore: &Chore) -> Duration {
-        let is_leaving = |name: &str| {
-            let namespaces = Resource { group: String::new(), plural: "namespaces".to_owned() };
-            let found = self.read(&namespaces, &(String::new(), name.to_owned()));
-            found.is_some_and(|found| found.value["metadata"]["deletionTimestamp"].is_string())
-        };
-        self.0.pace.delay(chore, matches!(chore, Chore::Namespace(name) if is_leaving(name)))
-    }
-
-    /// Leaves a chore for the controllers.
-    pub fn leave(&self, chore: Chore) {
-        self.with(|state| state.store.leave_chore(chore));
-    }
 }
 
 fn restore(store: &mut Store, registry: &mut Registry, objects: Vec<Value>, revision: u64, now: Timestamp) {
@@ -483,53 +375,10 @@ fn restore(store: &mut Store, registry: &mut Registry, objects: Vec<Value>, revi
         registry.define(definition, revision, now);
     }
     let placed = objects.into_iter().filter_map(|value| {
-        let served = registry.by_kind(value["apiVersion"].as_str()?, value["kind"].as_str()?);
+        let served = registry.by_object(&value);
         let resource = served.map(|served| served.resource.clone())?;
         Some((resource, super::store::key_of(&value), value))
     });
     let placed: Vec<_> = placed.collect();
     store.restore(revision, placed);
-}
-
-fn wanted(method: &Method, path: &Path, text: &str, query: &Query) -> Attributes {
-    let Path::Objects(place) = path else {
-        return Attributes { verb: method.as_str().to_lowercase(), path: Some(text.to_owned()), ..Attributes::default() };
-    };
-    let resource = place.subresource.as_ref().map_or_else(|| place.plural.clone(), |sub| format!("{}/{sub}", place.plural));
-    let is_namespace = place.group.is_empty() && place.plural == "namespaces";
-    let namespace = if is_namespace { place.name.clone() } else { place.namespace.clone() };
-    Attributes {
-        verb: verb(method, place, query).to_owned(),
-        group: place.group.clone(),
-        resource,
-        namespace: namespace.unwrap_or_default(),
-        name: place.name.clone().unwrap_or_default(),
-        path: None,
-    }
-}
-
-fn forbidden(user: &User, wanted: &Attributes) -> Failure {
-    let Attributes { verb, group, resource, namespace, name, path } = wanted;
-    if let Some(path) = path {
-        return Failure::new(403, "Forbidden", format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name));
-    }
-    let plural = resource.split('/').next().unwrap_or_default();
-    let full = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
-    let named = if name.is_empty() { String::new() } else { format!(" {name:?}") };
-    let place = if namespace.is_empty() { "at the cluster scope".to_owned() } else { format!("in the namespace {namespace:?}") };
-    let text =
-        format!("{full}{named} is forbidden: User {:?} cannot {verb} resource {resource:?} in API group {group:?} {place}", user.name);
-    let mut failure = Failure::new(403, "Forbidden", text);
-    failure.details.name.clone_from(name);
-    failure.details.group.clone_from(group);
-    plural.clone_into(&mut failure.details.kind);
-    failure
-}
-
-/// Returns the body of the answer to the question for the version.
-pub fn version() -> Value {
-    json!({
-        "major": "1", "minor": "32", "gitVersion": format!("v1.32.0+kopfd-{}", env!("CARGO_PKG_VERSION")), "gitCommit": "",
-        "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "none", "compiler": "rustc", "platform": "linux/amd64",
-    })
 }

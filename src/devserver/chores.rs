@@ -22,6 +22,8 @@ pub enum Chore {
     Namespace(String),
     /// A definition that is going, by its name.
     Definition(String),
+    /// An event that was written, and will not be kept for ever.
+    Event(Key),
 }
 
 impl Chore {
@@ -53,6 +55,7 @@ impl Chore {
                     }
                 }
                 match (resource.group.as_str(), resource.plural.as_str()) {
+                    ("", "events") => chores.push(Self::Event(key.clone())),
                     ("", "namespaces") if leaving(new) || old.is_none() => chores.push(Self::Namespace(key.1.clone())),
                     ("apiextensions.k8s.io", "customresourcedefinitions") if leaving(new) => {
                         chores.push(Self::Definition(key.1.clone()));

@@ -41,6 +41,7 @@ pub async fn attend(api: &Api, chore: &Chore) {
         Chore::Owner(uid) => attend_owner(api, uid).await,
         Chore::Namespace(name) => attend_namespace(api, name).await,
         Chore::Definition(name) => attend_definition(api, name).await,
+        Chore::Event(key) => api.expire_later(key),
     }
 }
 

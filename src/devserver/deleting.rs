@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::admission::Operation;
-use super::api::{Api, Call};
+use super::api::Api;
+use super::call::Call;
 use super::failure::{Cause, Failure};
 use super::gate::{By, Gate, Passage};
 use super::handlers::{existing, read_body};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::api::{Api, Call};
+use super::api::Api;
+use super::call::Call;
 use super::failure::{Cause, Failure};
 use super::pace::Progress;
 use super::registry::{Registry, Served};

@@ -64,6 +64,11 @@ impl Injection {
         self.requests.lock()
     }
 
+    /// Tells whether nothing can go wrong, and nothing is recorded.
+    fn is_idle(&self) -> bool {
+        self.faults().is_empty() && !self.requests().is_kept()
+    }
+
     /// Returns what ticks when all connections are to be broken.
     pub fn restarts(&self) -> watch::Receiver<u64> {
         self.restarts.subscribe()
@@ -124,22 +129,24 @@ impl Api {
         if self.has_control() && control::is_about(&question) {
             return Ok(control::answer(self, user, &question).await);
         }
+        if self.injection().is_idle() {
+            return Ok(self.plain(user, question, None).await);
+        }
         let subject = Subject::of(self, &question, user.as_ref().ok());
-        let fault = {
-            let mut faults = self.injection().faults();
-            if faults.is_empty() { None } else { faults.decide(&subject.request(&question)) }
-        };
-        let number = {
+        let fault = self.injection().faults().decide(&subject.request(&question));
+        // It is over when this is dropped, also if nobody waits for the answer any more.
+        let ending = {
             let mut requests = self.injection().requests();
-            requests.is_kept().then(|| requests.begin(subject.asked(&question, fault.as_ref())))
+            let number = requests.is_kept().then(|| requests.begin(subject.asked(&question, fault.as_ref())));
+            number.map(|number| Ending { api: self.clone(), number })
         };
         let is_watch = subject.verb == "watch";
         let answered = match fault {
             None => Ok(self.plain(user, question, None).await),
             Some(fault) => self.suffer(user, question, fault).await,
         };
-        match number {
-            Some(number) => Ok(self.record(number, answered, is_watch)?),
+        match ending {
+            Some(ending) => Ok(self.record(ending, answered?, is_watch)),
             None => answered,
         }
     }
@@ -152,14 +159,12 @@ impl Api {
     }
 
     /// Notes what came of a request. A watch is over when nobody reads it any more.
-    fn record(&self, number: u64, answered: Result<Response<Body>, Broken>, is_watch: bool) -> Result<Response<Body>, Broken> {
-        let ending = Ending { api: self.clone(), number };
-        let response = answered?;
-        self.injection().requests().note_answer(number, response.status().as_u16(), self.now());
+    fn record(&self, ending: Ending, response: Response<Body>, is_watch: bool) -> Response<Body> {
+        self.injection().requests().note_answer(ending.number, response.status().as_u16(), self.now());
         if !is_watch || response.status() != StatusCode::OK {
-            return Ok(response);
+            return response;
         }
-        Ok(response.map(|body| bodies::observed(body, move |piece| ending.note(piece))))
+        response.map(|body| bodies::observed(body, move |piece| ending.note(piece)))
     }
 
     /// Carries out a request that goes wrong.

@@ -9,6 +9,8 @@ use super::chores::Chore;
 /// How long things take.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pace {
+    /// How long events are kept after they were written; none for ever.
+    pub events: Option<Duration>,
     /// Until garbage is collected.
     pub collection: Duration,
     /// Until a namespace that is going is emptied.
@@ -31,9 +33,13 @@ pub enum Progress {
 }
 
 impl Pace {
+    /// How long real servers keep events.
+    pub const EVENTS: Duration = Duration::from_hours(1);
+
     /// Returns the pace that was seen on real servers.
     pub fn realistic() -> Self {
         Self {
+            events: Some(Self::EVENTS),
             collection: Duration::from_millis(500),
             namespaces: Duration::from_secs(5),
             unserved: Duration::from_millis(100),
@@ -46,7 +52,7 @@ impl Pace {
         match chore {
             Chore::Owned(..) | Chore::Owner(_) => self.collection,
             Chore::Namespace(_) if is_namespace_leaving => self.namespaces,
-            Chore::Namespace(_) | Chore::Definition(_) => Duration::ZERO,
+            Chore::Namespace(_) | Chore::Definition(_) | Chore::Event(_) => Duration::ZERO,
         }
     }
 

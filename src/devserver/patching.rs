@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::api::{Api, Call};
+use super::api::Api;
+use super::call::Call;
 use super::failure::{Cause, Failure};
 use super::gate::Gate;
 use super::handlers::{self, unsupported_media};

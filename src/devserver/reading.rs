@@ -8,7 +8,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::api::{Api, Call};
+use super::api::Api;
+use super::call::Call;
 use super::failure::{Cause, Failure};
 use super::faults::{Action, Fault};
 use super::handlers;

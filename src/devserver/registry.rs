@@ -98,6 +98,14 @@ impl Registry {
         self.version(group, version).find(|served| served.kind.kind == kind)
     }
 
+    /// Returns the kind of a stored object; in another version, if its own is not served any more.
+    pub fn by_object(&self, value: &Value) -> Option<&Arc<Served>> {
+        let (version, kind) = (value["apiVersion"].as_str()?, value["kind"].as_str()?);
+        let group = version.split_once('/').map_or("", |(group, _)| group);
+        let is_alike = |served: &&Arc<Served>| served.kind.group == group && served.kind.kind == kind;
+        self.by_kind(version, kind).or_else(|| self.all().find(is_alike))
+    }
+
     /// Returns the kind of a stored resource, in its storage version.
     pub fn stored(&self, resource: &Resource) -> Option<&Arc<Served>> {
         let mut versions = self.all.values().filter(|served| served.resource == *resource);
@@ -140,5 +148,23 @@ impl Registry {
         let defined = self.defined.values().flatten();
         let path = |served: &Served| (served.kind.group.clone(), served.kind.version.clone(), served.kind.plural.clone());
         self.all = self.built_in.iter().chain(defined).map(|served| (path(served), Arc::clone(served))).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_object_keeps_its_kind_when_its_version_is_not_served_any_more() {
+        let schema = json!({"openAPIV3Schema": {"type": "object"}});
+        let definition = json!({"metadata": {"name": "things.ex.dev"}, "spec": {"group": "ex.dev", "scope": "Namespaced",
+            "names": {"plural": "things", "kind": "Thing"}, "versions": [{"name": "v2", "served": true, "storage": true, "schema": schema}]}});
+        let mut registry = Registry::new();
+        registry.define(&definition, 0, Timestamp::UNIX_EPOCH);
+        let found = registry.by_object(&json!({"apiVersion": "ex.dev/v1", "kind": "Thing"})).unwrap();
+        assert_eq!(found.kind.version, "v2");
+        assert!(registry.by_object(&json!({"apiVersion": "v1", "kind": "Thing"})).is_none());
     }
 }

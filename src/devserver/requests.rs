@@ -106,6 +106,11 @@ impl Requests {
         all
     }
 
+    /// Tells whether no request is under way.
+    pub fn is_idle(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// Returns the open watches.
     pub fn watchers(&self) -> impl Iterator<Item = &Asked> {
         self.open.values().filter(|asked| asked.verb == "watch" && asked.status.is_some())

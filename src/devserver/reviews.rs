@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::access::{Attributes, User, is_allowed};
-use super::api::{Api, Call};
+use super::api::Api;
+use super::call::Call;
 use super::failure::{Cause, Failure};
 use super::handlers;
 use super::registry::Served;

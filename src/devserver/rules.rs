@@ -2,17 +2,21 @@
 //!
 //! Nothing here waits, stores, or reads a clock.
 
+mod deletion;
+mod sameness;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::causes::Place;
-use super::chores::{CLEANUP, FOREGROUND, ORPHAN};
 use super::failure::{Cause, Failure};
 use super::metadata::{self, NameRule};
 use super::ownership::{self, Manager, Operation};
 use super::registry::Served;
 use super::request::{FieldValidation, Options};
 use super::{builtin, definition};
+pub use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation};
+use sameness::{generation_grows, has_generation, is_empty, is_same, needs_version, without_times};
 
 /// What a write is about, and who writes.
 #[derive(Debug, Clone)]
@@ -49,32 +53,6 @@ pub struct Draft {
     pub value: Value,
     /// The owners of its fields, if they are known already.
     pub owners: Option<Value>,
-}
-
-/// How an object is to be deleted.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Deletion {
-    /// What happens to the dependents.
-    pub propagation: Option<Propagation>,
-    /// The unique id that the object must have.
-    pub uid: Option<String>,
-    /// The revision that the object must have.
-    pub resource_version: Option<String>,
-    /// Whether nothing is to be stored.
-    pub is_dry_run: bool,
-    /// Whether the object is one of a collection that is deleted.
-    pub is_of_many: bool,
-}
-
-/// What happens to the dependents of a deleted object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Propagation {
-    /// They are deleted afterwards.
-    Background,
-    /// They are deleted first.
-    Foreground,
-    /// They are left alone.
-    Orphan,
 }
 
 /// Returns a moment as Kubernetes writes it.
@@ -452,85 +430,7 @@ impl Writer<'_> {
     fn record(&self, old: Option<&Value>, new: &mut Value) {
         self.as_manager(Operation::Update, |by| ownership::record(old, new, by));
     }
-
-    /// Returns what a deletion comes to.
-    ///
-    /// # Errors
-    /// If the object is not the expected one, or may not be deleted.
-    pub fn delete(&self, old: &Value, deletion: &Deletion) -> Result<Decision, Failure> {
-        let kind = &self.served.kind;
-        self.check_preconditions(old, deletion)?;
-        let is_namespace = kind.kind == "Namespace" && kind.group.is_empty();
-        let name = old["metadata"]["name"].as_str().unwrap_or_default();
-        if is_namespace && PROTECTED_NAMESPACES.contains(&name) {
-            return Err(forbidden(self.served, name, "this namespace may not be deleted"));
-        }
-        let mut new = old.clone();
-        let mut finalizers: Vec<Value> = new["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-        let is_definition = kind.kind == "CustomResourceDefinition";
-        let added = match deletion.propagation.unwrap_or_else(|| default_propagation(self.served)) {
-            Propagation::Foreground => Some(FOREGROUND),
-            Propagation::Orphan => Some(ORPHAN),
-            Propagation::Background => None,
-        };
-        let is_leaving = old["metadata"]["deletionTimestamp"].is_string();
-        let replaced = [FOREGROUND, ORPHAN];
-        if deletion.propagation.is_some() || !is_leaving {
-            finalizers.retain(|one| !replaced.iter().any(|other| one == other) || added.is_some_and(|added| one == added));
-            finalizers.extend(added.filter(|added| !finalizers.iter().any(|one| one == added)).map(|added| json!(added)));
-        }
-        if is_definition && !is_leaving {
-            finalizers.push(json!(CLEANUP));
-        }
-        if finalizers.is_empty() && !is_namespace {
-            return Ok(Decision::Remove(new));
-        }
-        if finalizers.is_empty() {
-            new["metadata"].as_object_mut().map(|metadata| metadata.remove("finalizers"));
-        } else {
-            new["metadata"]["finalizers"] = json!(finalizers);
-        }
-        if !is_leaving {
-            // Nobody here would make use of a time of grace: there are no nodes.
-            new["metadata"]["deletionTimestamp"] = json!(time(self.now));
-            new["metadata"]["deletionGracePeriodSeconds"] = json!(0);
-            if let Some(generation) = old["metadata"]["generation"].as_i64() {
-                new["metadata"]["generation"] = json!(generation + 1);
-            }
-            if is_namespace {
-                new["status"]["phase"] = json!("Terminating");
-            }
-        }
-        Ok(if is_same(old, &new) { Decision::Unchanged } else { Decision::Store(new) })
-    }
-
-    fn check_preconditions(&self, old: &Value, deletion: &Deletion) -> Result<(), Failure> {
-        let kind = &self.served.kind;
-        let name = old["metadata"]["name"].as_str().unwrap_or_default();
-        let mismatch = |what: &str, wanted: &str, found: &Value, hint: &str| {
-            let found = found.as_str().unwrap_or_default();
-            let text = format!(
-                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been {hint}"
-            );
-            Failure::conflict(&kind.group, &kind.kind, name, &text)
-        };
-        match &deletion.uid {
-            Some(uid) if old["metadata"]["uid"] != uid.as_str() => {
-                return Err(mismatch("UID", uid, &old["metadata"]["uid"], "deleted and then recreated"));
-            }
-            _ => {}
-        }
-        match &deletion.resource_version {
-            Some(version) if old["metadata"]["resourceVersion"] != version.as_str() => {
-                Err(mismatch("ResourceVersion", version, &old["metadata"]["resourceVersion"], "modified"))
-            }
-            _ => Ok(()),
-        }
-    }
 }
-
-/// The namespaces that are always there.
-pub const PROTECTED_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// Returns the failure of a write that is not allowed.
 pub fn forbidden(served: &Served, name: &str, why: &str) -> Failure {
@@ -539,91 +439,4 @@ pub fn forbidden(served: &Served, name: &str, why: &str) -> Failure {
     failure.details.group.clone_from(&served.kind.group);
     failure.details.kind.clone_from(&served.kind.plural);
     failure
-}
-
-fn default_propagation(served: &Served) -> Propagation {
-    if served.kind.group == "batch" && served.kind.kind == "Job" { Propagation::Orphan } else { Propagation::Background }
-}
-
-/// Tells whether an object may only be updated by somebody who knows its revision.
-fn needs_version(served: &Served) -> bool {
-    const KINDS: &[&str] = &[
-        "CustomResourceDefinition",
-        "Lease",
-        "MutatingWebhookConfiguration",
-        "ValidatingWebhookConfiguration",
-        "PodDisruptionBudget",
-        "RuntimeClass",
-    ];
-    served.kind.is_custom() || KINDS.contains(&served.kind.kind.as_str())
-}
-
-/// Tells whether a built-in kind counts the generations of its objects.
-fn has_generation(served: &Served) -> bool {
-    const KINDS: &[&str] = &[
-        "Deployment",
-        "StatefulSet",
-        "DaemonSet",
-        "ReplicaSet",
-        "ReplicationController",
-        "Job",
-        "CronJob",
-        "Ingress",
-        "NetworkPolicy",
-        "PodDisruptionBudget",
-        "CustomResourceDefinition",
-        "MutatingWebhookConfiguration",
-        "ValidatingWebhookConfiguration",
-        "Pod",
-        "EndpointSlice",
-        "PriorityClass",
-    ];
-    KINDS.contains(&served.kind.kind.as_str())
-}
-
-fn generation_grows(served: &Served, subresource: &str, old: &Value, new: &Value) -> bool {
-    if !served.kind.is_custom() {
-        // Deployments hand their annotations on to their replica sets, so these count, too.
-        let is_noted =
-            served.kind.kind == "Deployment" && subresource != "status" && old["metadata"]["annotations"] != new["metadata"]["annotations"];
-        return has_generation(served) && (old["spec"] != new["spec"] || old["webhooks"] != new["webhooks"] || is_noted);
-    }
-    let is_counted = |field: &str| field != "metadata" && !(field == "status" && served.kind.has_status);
-    let counted = |value: &Value| -> Vec<(String, Value)> {
-        let fields = value.as_object().into_iter().flatten();
-        fields.filter(|(field, _)| is_counted(field)).map(|(field, value)| (field.clone(), value.clone())).collect()
-    };
-    counted(old) != counted(new)
-}
-
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.is_empty(),
-        Value::Array(list) => list.is_empty(),
-        Value::Object(map) => map.is_empty(),
-        _ => false,
-    }
-}
-
-/// Tells whether two objects are the same but for the times of their managers.
-fn is_same(old: &Value, new: &Value) -> bool {
-    let fields = |value: &Value| -> Vec<String> { value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default() };
-    let is_same_metadata = || {
-        let mut names = fields(&old["metadata"]);
-        names.extend(fields(&new["metadata"]));
-        names.iter().all(|name| match name.as_str() {
-            "managedFields" => without_times(&old["metadata"][name]) == without_times(&new["metadata"][name]),
-            name => old["metadata"].get(name) == new["metadata"].get(name),
-        })
-    };
-    fields(old) == fields(new)
-        && fields(old).iter().all(|field| if field == "metadata" { is_same_metadata() } else { old[field] == new[field] })
-}
-
-fn without_times(owners: &Value) -> Vec<Value> {
-    let mut owners = owners.as_array().cloned().unwrap_or_default();
-    for owner in owners.iter_mut().filter_map(Value::as_object_mut) {
-        owner.remove("time");
-    }
-    owners
 }

@@ -2,15 +2,17 @@
 //!
 //! It decides and never waits; time is an argument. What happens to an object, and who may do it, is decided elsewhere.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::{Arc, OnceLock};
+mod change;
 
-use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::chores::Chore;
+pub use change::{Change, Sight, line};
 
 /// The revision of an empty store. It is above 1, so that a watch from 1 is always too old.
 pub const FIRST_REVISION: u64 = 1_000;
@@ -34,30 +36,6 @@ pub struct Stored {
     pub revision: u64,
     /// The object, with this revision in its metadata.
     pub value: Arc<Value>,
-}
-
-/// One write: from what, to what.
-#[derive(Debug)]
-pub struct Change {
-    /// The revision that the write has made.
-    pub revision: u64,
-    /// What was there; none for a creation.
-    pub old: Option<Arc<Stored>>,
-    /// What is there; none for a removal.
-    pub new: Option<Arc<Stored>>,
-    at: Timestamp,
-    lines: [OnceLock<Bytes>; 3],
-}
-
-/// What a watcher sees of a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sight {
-    /// The object came into sight.
-    Added,
-    /// The object has changed.
-    Modified,
-    /// The object went out of sight.
-    Deleted,
 }
 
 /// How much history is kept for each resource.
@@ -114,54 +92,6 @@ impl Default for Limits {
     fn default() -> Self {
         Self { changes: 10_000, age: SignedDuration::from_mins(10) }
     }
-}
-
-impl Sight {
-    /// Returns the word in watch events.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Added => "ADDED",
-            Self::Modified => "MODIFIED",
-            Self::Deleted => "DELETED",
-        }
-    }
-}
-
-impl Change {
-    /// Returns what a watcher sees that is interested in some objects only, if it sees the change.
-    pub fn sight(&self, is_interesting: impl Fn(&Value) -> bool) -> Option<Sight> {
-        let was = self.old.as_ref().is_some_and(|old| is_interesting(&old.value));
-        let is = self.new.as_ref().is_some_and(|new| is_interesting(&new.value));
-        match (was, is) {
-            (false, false) => None,
-            (false, true) => Some(Sight::Added),
-            (true, true) => Some(Sight::Modified),
-            (true, false) => Some(Sight::Deleted),
-        }
-    }
-
-    /// Returns the object of an event: the new state, or for what went out of sight the old state with the new revision.
-    pub fn object(&self, sight: Sight) -> Value {
-        let stored = if sight == Sight::Deleted { self.old.as_ref() } else { self.new.as_ref() };
-        let mut value = stored.map_or(Value::Null, |stored| (*stored.value).clone());
-        if sight == Sight::Deleted {
-            set_revision(&mut value, self.revision);
-        }
-        value
-    }
-
-    /// Returns the line of an event in the stored form, which is made once for all watchers.
-    pub fn line(&self, sight: Sight) -> Bytes {
-        self.lines[sight as usize].get_or_init(|| line(sight.word(), &self.object(sight))).clone()
-    }
-}
-
-/// Returns the line of a watch event.
-pub fn line(word: &str, object: &Value) -> Bytes {
-    let mut text = format!("{{\"type\":\"{word}\",\"object\":");
-    text.push_str(&object.to_string());
-    text.push_str("}\n");
-    Bytes::from(text)
 }
 
 impl Table {
@@ -474,81 +404,4 @@ pub fn set_revision(value: &mut Value, revision: u64) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn things() -> Resource {
-        Resource { group: "ex.dev".into(), plural: "things".into() }
-    }
-
-    fn thing(name: &str, size: u64) -> Value {
-        json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"size": size}})
-    }
-
-    fn sizes(list: &[(Key, Arc<Stored>)]) -> Vec<u64> {
-        list.iter().map(|(_, stored)| stored.value["spec"]["size"].as_u64().unwrap()).collect()
-    }
-
-    fn filled() -> (Store, u64) {
-        let mut store = Store::new(Limits::default());
-        let first = store.put(&things(), thing("a", 1), Expected::Nothing, Timestamp::UNIX_EPOCH).unwrap().revision;
-        store.put(&things(), thing("b", 2), Expected::Nothing, Timestamp::UNIX_EPOCH).unwrap();
-        store.put(&things(), thing("a", 3), Expected::Revision(first), Timestamp::UNIX_EPOCH).unwrap();
-        store.remove(&things(), &("default".into(), "b".into()), Expected::Revision(first + 1), Timestamp::UNIX_EPOCH).unwrap();
-        (store, first)
-    }
-
-    #[test]
-    fn the_past_is_found_by_undoing_what_came_later() {
-        let (store, first) = filled();
-        let at = |revision| sizes(&store.list_at(&things(), Some("default"), revision).unwrap());
-        assert_eq!(at(first - 1), [0_u64; 0]);
-        assert_eq!(at(first), [1]);
-        assert_eq!(at(first + 1), [1, 2]);
-        assert_eq!(at(first + 2), [3, 2]);
-        assert_eq!(at(first + 3), [3]);
-    }
-
-    #[test]
-    fn a_write_that_expects_another_state_is_refused_and_leaves_no_trace() {
-        let (mut store, first) = filled();
-        let before = store.revision();
-        assert_eq!(store.put(&things(), thing("a", 9), Expected::Revision(first), Timestamp::UNIX_EPOCH).unwrap_err(), Raced);
-        assert_eq!(store.put(&things(), thing("a", 9), Expected::Nothing, Timestamp::UNIX_EPOCH).unwrap_err(), Raced);
-        assert_eq!(store.revision(), before);
-    }
-
-    #[test]
-    fn a_removed_object_is_seen_in_its_last_state_with_the_revision_of_the_removal() {
-        let (store, first) = filled();
-        let changes = store.changes_after(&things(), first + 2, 10).unwrap();
-        let sight = changes[0].sight(|_| true).unwrap();
-        assert_eq!(sight, Sight::Deleted);
-        assert_eq!(changes[0].object(sight)["metadata"]["resourceVersion"], json!((first + 3).to_string()));
-        assert_eq!(changes[0].object(sight)["spec"]["size"], json!(2));
-    }
-
-    #[test]
-    fn what_leaves_a_selection_is_deleted_for_its_watcher() {
-        let (store, first) = filled();
-        let changes = store.changes_after(&things(), first + 1, 10).unwrap();
-        assert_eq!(changes[0].sight(|value| value["spec"]["size"] == json!(1)), Some(Sight::Deleted));
-        assert_eq!(changes[0].sight(|value| value["spec"]["size"] == json!(3)), Some(Sight::Added));
-        assert_eq!(changes[0].sight(|value| value["spec"]["size"] == json!(7)), None);
-    }
-
-    #[test]
-    fn history_is_forgotten_by_number_and_by_age() {
-        let mut store = Store::new(Limits { changes: 2, age: SignedDuration::from_secs(10) });
-        let moment = |seconds| Timestamp::from_second(seconds).unwrap();
-        let mut revisions = Vec::new();
-        for (name, at) in [("a", 0), ("b", 1), ("c", 2), ("d", 12)] {
-            revisions.push(store.put(&things(), thing(name, 1), Expected::Nothing, moment(at)).unwrap().revision);
-        }
-        assert_eq!(store.changes_after(&things(), revisions[0], 10).unwrap_err(), Compacted);
-        assert_eq!(store.changes_after(&things(), revisions[1], 10).unwrap().len(), 2);
-        store.compact(0);
-        assert_eq!(store.list_at(&things(), None, revisions[2]).unwrap_err(), Compacted);
-        assert_eq!(store.changes_after(&things(), revisions[3], 10).unwrap().len(), 0);
-    }
-}
+mod tests;

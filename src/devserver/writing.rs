@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::admission::Operation;
-use super::api::{Api, Call};
+use super::api::Api;
+use super::call::Call;
 use super::failure::{Cause, Failure};
 use super::gate::{Gate, Passage};
 use super::handlers::{existing, key, not_served_here, place_body, read_body, scale_answer};

@@ -311,6 +311,11 @@ async fn requests_are_on_record() {
     assert_eq!(server.get("/_dev/watchers").await.value["watchers"][0]["number"], 3);
     drop(pieces);
     assert_eq!(server.get("/_dev/watchers").await.value["watchers"], json!([]));
+    server.fault(json!({"verb": "list"}), json!({"delay": {"ms": 60_000}}));
+    let given_up = tokio::time::timeout(Duration::from_secs(1), server.get(CONFIGMAPS)).await;
+    let last = server.0.requests().pop().unwrap();
+    assert!(given_up.is_err() && last.status.is_none() && last.fault == Some(2), "{last:?}");
+    assert!(server.0.injection().requests().is_idle());
 }
 
 #[tokio::test(start_paused = true)]
@@ -372,6 +377,33 @@ async fn a_restart_ends_watches_and_may_reset_revisions() {
     server.ask("POST", "/_dev/load", json!({"objects": [object]})).await;
     assert_eq!(&server.get(&format!("{CONFIGMAPS}/a")).await.value, object);
     assert_eq!(server.ask("POST", "/_dev/settle", Value::Null).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_go_an_hour_after_they_were_written_last() {
+    let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
+    let pace = Pace { events: Some(Pace::EVENTS), ..Pace::default() };
+    let server = Server(Api::new(Settings { seed: Some(1), pace, ..Settings::default() }, clock));
+    let (stop, mut tasks) = (Stop::new(), Tasks::default());
+    tasks.spawn("controllers", {
+        let (api, stop) = (server.0.clone(), stop.clone());
+        async move { api.attend(stop).await }
+    });
+    let path = "/api/v1/namespaces/default/events";
+    for name in ["a", "b"] {
+        let event = json!({"metadata": {"name": name}, "involvedObject": {"namespace": "default"}, "reason": "R"});
+        assert_eq!(server.ask("POST", path, event).await.status, 201);
+    }
+    tokio::time::sleep(Duration::from_mins(30)).await;
+    server.ask("PATCH", &format!("{path}/b"), json!({"count": 2})).await;
+    let count = async || server.get(path).await.value["items"].as_array().unwrap().len();
+    tokio::time::sleep(Duration::from_mins(31)).await;
+    assert_eq!(count().await, 1);
+    server.0.shift_time(jiff::SignedDuration::from_mins(30));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(count().await, 0);
+    stop.request("the end");
+    assert!(tasks.finish(Duration::from_secs(1)).await.is_empty());
 }
 
 /// A server on a socket, for as long as it lives.

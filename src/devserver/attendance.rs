@@ -1,0 +1,130 @@
+//! The controllers at work: what writes leave to be done is done at once, or at the server's pace.
+
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::api::Api;
+use super::chores::Chore;
+use super::rules::Decision;
+use super::store::{Key, Resource};
+use super::{controllers, gate};
+use crate::kit::Stop;
+
+/// How often the controllers look up when there is nothing to do.
+const IDLE: Duration = Duration::from_hours(1);
+
+impl Api {
+    /// Does what writes have left to be done, whatever the pace: garbage collection, namespaces, definitions. If there are webhooks, which may have to be
+    /// waited for, all of it is left to [`Self::attend`].
+    pub fn settle(&self) {
+        while !gate::is_guarded(self) {
+            let Some(chore) = self.with(|state| state.store.take_chore()) else { return };
+            if controllers::attend(self, &chore).now_or_never().is_none() {
+                // Somebody has just added a webhook.
+                return self.leave(chore);
+            }
+        }
+    }
+
+    /// Tells whether the controllers have nothing to do.
+    pub fn is_settled(&self) -> bool {
+        self.with(|state| !state.store.has_chores()) && self.later().lock().is_empty()
+    }
+
+    /// Does what writes leave to be done, until the stop. Without it, nothing is done after the answers.
+    pub async fn attend(&self, stop: Stop) {
+        let mut activity = self.activity().subscribe();
+        loop {
+            while let Some(chore) = self.with(|state| state.store.take_chore()) {
+                match self.delay(&chore) {
+                    Duration::ZERO => controllers::attend(self, &chore).await,
+                    delay => self.leave_for_later(chore, delay),
+                }
+            }
+            for chore in self.take_what_is_due() {
+                controllers::attend(self, &chore).await;
+            }
+            if self.with(|state| state.store.has_chores()) {
+                continue;
+            }
+            self.expire();
+            let next_at = self.later().lock().iter().map(|(at, _)| *at).min().unwrap_or_else(|| Instant::now() + IDLE);
+            let next_at = self.next_expiry().map_or(next_at, |expiry| expiry.min(next_at));
+            tokio::select! {
+                biased;
+                () = stop.requested() => return,
+                changed = activity.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep_until(next_at) => {}
+            }
+        }
+    }
+
+    /// Leaves a chore for the controllers, to be done after a while.
+    pub fn leave_for_later(&self, chore: Chore, delay: Duration) {
+        let mut later = self.later().lock();
+        if !later.iter().any(|(_, other)| *other == chore) {
+            later.push((Instant::now() + delay, chore));
+        }
+        drop(later);
+        self.activity().send_modify(|count| *count += 1);
+    }
+
+    fn take_what_is_due(&self) -> Vec<Chore> {
+        let now = Instant::now();
+        self.later().lock().extract_if(.., |(at, _)| *at <= now).map(|(_, chore)| chore).collect()
+    }
+
+    fn delay(&self, chore: &Chore) -> Duration {
+        let is_leaving = |name: &str| {
+            let namespaces = Resource { group: String::new(), plural: "namespaces".to_owned() };
+            let found = self.read(&namespaces, &(String::new(), name.to_owned()));
+            found.is_some_and(|found| found.value["metadata"]["deletionTimestamp"].is_string())
+        };
+        self.pace().delay(chore, matches!(chore, Chore::Namespace(name) if is_leaving(name)))
+    }
+
+    /// Leaves a chore for the controllers.
+    pub fn leave(&self, chore: Chore) {
+        self.with(|state| state.store.leave_chore(chore));
+    }
+
+    /// Notes that an event was written, and is to go some time.
+    pub fn expire_later(&self, key: &Key) {
+        let Some(kept) = self.pace().events else { return };
+        if let Some(stored) = self.read(&events(), key) {
+            let at = self.now().checked_add(kept).unwrap_or(Timestamp::MAX);
+            self.expiring().lock().push_back((at, key.clone(), stored.revision));
+        }
+    }
+
+    /// Removes the events whose time has come, but for those that were written again.
+    fn expire(&self) {
+        let now = self.now();
+        let mut due = Vec::new();
+        let mut expiring = self.expiring().lock();
+        while expiring.front().is_some_and(|(at, ..)| *at <= now) {
+            due.extend(expiring.pop_front());
+        }
+        drop(expiring);
+        let registry = self.registry();
+        let Some(served) = registry.stored(&events()) else { return };
+        for (_, key, revision) in due {
+            if let Some(stored) = self.read(&served.resource, &key).filter(|stored| stored.revision == revision) {
+                // If somebody writes it right now, it stays.
+                drop(self.commit(served, Some(&stored), Decision::Remove((*stored.value).clone())));
+            }
+        }
+    }
+
+    fn next_expiry(&self) -> Option<Instant> {
+        let at = self.expiring().lock().front().map(|(at, ..)| *at)?;
+        Some(Instant::now() + Duration::try_from(at.duration_since(self.now())).unwrap_or_default())
+    }
+}
+
+fn events() -> Resource {
+    Resource { group: String::new(), plural: "events".to_owned() }
+}

@@ -1,0 +1,118 @@
+//! What deletions do to objects.
+
+use serde_json::{Value, json};
+
+use super::{Decision, Writer, forbidden, is_same, time};
+use crate::devserver::chores::{CLEANUP, FOREGROUND, ORPHAN};
+use crate::devserver::failure::Failure;
+use crate::devserver::registry::Served;
+
+/// The namespaces that are always there.
+pub const PROTECTED_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// How an object is to be deleted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Deletion {
+    /// What happens to the dependents.
+    pub propagation: Option<Propagation>,
+    /// The unique id that the object must have.
+    pub uid: Option<String>,
+    /// The revision that the object must have.
+    pub resource_version: Option<String>,
+    /// Whether nothing is to be stored.
+    pub is_dry_run: bool,
+    /// Whether the object is one of a collection that is deleted.
+    pub is_of_many: bool,
+}
+
+/// What happens to the dependents of a deleted object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Propagation {
+    /// They are deleted afterwards.
+    Background,
+    /// They are deleted first.
+    Foreground,
+    /// They are left alone.
+    Orphan,
+}
+
+impl Writer<'_> {
+    /// Returns what a deletion comes to.
+    ///
+    /// # Errors
+    /// If the object is not the expected one, or may not be deleted.
+    pub fn delete(&self, old: &Value, deletion: &Deletion) -> Result<Decision, Failure> {
+        let kind = &self.served.kind;
+        self.check_preconditions(old, deletion)?;
+        let is_namespace = kind.kind == "Namespace" && kind.group.is_empty();
+        let name = old["metadata"]["name"].as_str().unwrap_or_default();
+        if is_namespace && PROTECTED_NAMESPACES.contains(&name) {
+            return Err(forbidden(self.served, name, "this namespace may not be deleted"));
+        }
+        let mut new = old.clone();
+        let mut finalizers: Vec<Value> = new["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        let is_definition = kind.kind == "CustomResourceDefinition";
+        let added = match deletion.propagation.unwrap_or_else(|| default_propagation(self.served)) {
+            Propagation::Foreground => Some(FOREGROUND),
+            Propagation::Orphan => Some(ORPHAN),
+            Propagation::Background => None,
+        };
+        let is_leaving = old["metadata"]["deletionTimestamp"].is_string();
+        let replaced = [FOREGROUND, ORPHAN];
+        if deletion.propagation.is_some() || !is_leaving {
+            finalizers.retain(|one| !replaced.iter().any(|other| one == other) || added.is_some_and(|added| one == added));
+            finalizers.extend(added.filter(|added| !finalizers.iter().any(|one| one == added)).map(|added| json!(added)));
+        }
+        if is_definition && !is_leaving {
+            finalizers.push(json!(CLEANUP));
+        }
+        if finalizers.is_empty() && !is_namespace {
+            return Ok(Decision::Remove(new));
+        }
+        if finalizers.is_empty() {
+            new["metadata"].as_object_mut().map(|metadata| metadata.remove("finalizers"));
+        } else {
+            new["metadata"]["finalizers"] = json!(finalizers);
+        }
+        if !is_leaving {
+            // Nobody here would make use of a time of grace: there are no nodes.
+            new["metadata"]["deletionTimestamp"] = json!(time(self.now));
+            new["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+            if let Some(generation) = old["metadata"]["generation"].as_i64() {
+                new["metadata"]["generation"] = json!(generation + 1);
+            }
+            if is_namespace {
+                new["status"]["phase"] = json!("Terminating");
+            }
+        }
+        Ok(if is_same(old, &new) { Decision::Unchanged } else { Decision::Store(new) })
+    }
+
+    fn check_preconditions(&self, old: &Value, deletion: &Deletion) -> Result<(), Failure> {
+        let kind = &self.served.kind;
+        let name = old["metadata"]["name"].as_str().unwrap_or_default();
+        let mismatch = |what: &str, wanted: &str, found: &Value, hint: &str| {
+            let found = found.as_str().unwrap_or_default();
+            let text = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been {hint}"
+            );
+            Failure::conflict(&kind.group, &kind.kind, name, &text)
+        };
+        match &deletion.uid {
+            Some(uid) if old["metadata"]["uid"] != uid.as_str() => {
+                return Err(mismatch("UID", uid, &old["metadata"]["uid"], "deleted and then recreated"));
+            }
+            _ => {}
+        }
+        match &deletion.resource_version {
+            Some(version) if old["metadata"]["resourceVersion"] != version.as_str() => {
+                Err(mismatch("ResourceVersion", version, &old["metadata"]["resourceVersion"], "modified"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn default_propagation(served: &Served) -> Propagation {
+    if served.kind.group == "batch" && served.kind.kind == "Job" { Propagation::Orphan } else { Propagation::Background }
+}
