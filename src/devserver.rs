@@ -31,6 +31,7 @@ pub mod merge_patch;
 pub mod metadata;
 pub mod openapi;
 pub mod ownership;
+pub mod pace;
 pub mod patching;
 pub mod protobuf;
 pub mod reading;

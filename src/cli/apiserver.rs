@@ -13,6 +13,7 @@ use crate::devserver::access::{Authentication, MASTERS, User};
 use crate::devserver::admission::Caller;
 use crate::devserver::identity::Identity;
 use crate::devserver::journal::Journal;
+use crate::devserver::pace::Pace;
 use crate::devserver::server::Listening;
 use crate::devserver::{Api, Settings, given};
 use crate::kit::{Clock, Stop, Tasks};
@@ -39,12 +40,16 @@ pub struct Options {
     /// Objects that are there from the beginning: a file, or a directory with files. May be repeated.
     #[arg(long, value_name = "FILE|DIR")]
     pub apply: Vec<PathBuf>,
-    /// A directory where objects are kept over restarts, with the certificates and the token that clients have. Without it, they are gone with the process.
+    /// A directory where objects are kept over restarts, with the certificates and the token that clients know. Without it, they are
+    /// gone with the process.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Let administrators control the server under `/_dev`: faults on demand, a record of requests, restarts.
     #[arg(long)]
     pub control: bool,
+    /// Take as long as real servers do: to serve new definitions, collect garbage, and empty namespaces.
+    #[arg(long)]
+    pub realistic: bool,
     #[command(flatten)]
     pub webhooks: Webhooks,
 }
@@ -115,8 +120,15 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
     let api = {
         let requests = if options.control { RECORD } else { 0 };
-        let settings =
-            Settings { authentication, requests, has_control: options.control, webhooks: options.webhooks.caller(), ..Settings::default() };
+        let pace = if options.realistic { Pace::realistic() } else { Pace::default() };
+        let settings = Settings {
+            pace,
+            authentication,
+            requests,
+            has_control: options.control,
+            webhooks: options.webhooks.caller(),
+            ..Settings::default()
+        };
         Api::with_journal(settings, clock, journal)
     };
     given::apply(&api, objects).await.map_err(|refused| refused.to_string())?;

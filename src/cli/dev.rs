@@ -16,6 +16,7 @@ use tracing::{error, info};
 
 use crate::cluster::{Client, config};
 use crate::devserver::access::{Authentication, MASTERS, User};
+use crate::devserver::pace::Pace;
 use crate::devserver::server::Listening;
 use crate::devserver::{Api, Settings, given, ids};
 use crate::kit::{Clock, Stop, Tasks};
@@ -52,6 +53,9 @@ pub struct Options {
     /// Where the kubeconfig is written, readable by you only.
     #[arg(long, value_name = "FILE", default_value = "kopfd.kubeconfig")]
     kubeconfig_out: PathBuf,
+    /// Let the API server take as long as real ones do: to serve new definitions, collect garbage, and empty namespaces.
+    #[arg(long)]
+    realistic: bool,
     #[command(flatten)]
     webhooks: Webhooks,
     /// Tell why the engine does what it does, too.
@@ -132,7 +136,8 @@ async fn start_server(
     let token = ids::Ids::random().uid();
     let administrator = User::new("kopfd-admin", &[MASTERS, "system:authenticated"]);
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
-    let api = Api::new(Settings { authentication, webhooks: options.webhooks.caller(), ..Settings::default() }, clock.clone());
+    let pace = if options.realistic { Pace::realistic() } else { Pace::default() };
+    let api = Api::new(Settings { authentication, pace, webhooks: options.webhooks.caller(), ..Settings::default() }, clock.clone());
     given::apply(&api, objects).await.map_err(|refused| refused.to_string())?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
     let listening = Listening::open(address).await.map_err(|problem| problem.to_string())?;

@@ -25,6 +25,7 @@ use super::gate::{self, By};
 use super::ids::Ids;
 use super::injection::Injection;
 use super::journal::{Journal, Record};
+use super::pace::Pace;
 use super::registry::{Registry, Served};
 use super::reply::{self, Reply};
 use super::request::{Accept, Options, Path, Place, Query, Question, verb};
@@ -51,6 +52,8 @@ pub struct Settings {
     pub has_control: bool,
     /// How webhooks are called.
     pub webhooks: Caller,
+    /// How promptly things are done.
+    pub pace: Pace,
 }
 
 impl Default for Settings {
@@ -62,6 +65,7 @@ impl Default for Settings {
             requests: 0,
             has_control: false,
             webhooks: Caller::default(),
+            pace: Pace::default(),
         }
     }
 }
@@ -84,6 +88,7 @@ struct Inner {
     injection: Injection,
     has_control: bool,
     webhooks: Caller,
+    pace: Pace,
     /// By how many milliseconds the server's time is ahead of the clock.
     offset: AtomicI64,
 }
@@ -177,6 +182,7 @@ impl Api {
             injection: Injection::new(settings.seed.unwrap_or_default(), settings.requests),
             has_control: settings.has_control,
             webhooks: settings.webhooks,
+            pace: settings.pace,
             offset: AtomicI64::new(0),
         };
         let api = Self(Arc::new(inner));
@@ -208,6 +214,11 @@ impl Api {
         self.0.has_control
     }
 
+    /// Returns how promptly things are done.
+    pub fn pace(&self) -> Pace {
+        self.0.pace
+    }
+
     /// Returns how webhooks are called.
     pub fn caller(&self) -> &Caller {
         &self.0.webhooks
@@ -233,7 +244,7 @@ impl Api {
         self.0.kinds.subscribe()
     }
 
-    /// Does what writes have left to be done: garbage collection, namespaces, definitions. If there are webhooks, which may have to be
+    /// Does what writes have left to be done, whatever the pace: garbage collection, namespaces, definitions. If there are webhooks, which may have to be
     /// waited for, all of it is left to [`Self::attend`].
     pub fn settle(&self) {
         while !gate::is_guarded(self) {
@@ -254,13 +265,19 @@ impl Api {
     pub async fn attend(&self, stop: Stop) {
         let mut activity = self.0.activity.subscribe();
         loop {
-            let next_at = loop {
-                if let Some(chore) = self.with(|state| state.store.take_chore()) {
-                    controllers::attend(self, &chore).await;
-                } else if let Some(next_at) = self.take_up_what_is_due() {
-                    break next_at;
+            while let Some(chore) = self.with(|state| state.store.take_chore()) {
+                match self.delay(&chore) {
+                    Duration::ZERO => controllers::attend(self, &chore).await,
+                    delay => self.leave_for_later(chore, delay),
                 }
-            };
+            }
+            for chore in self.take_what_is_due() {
+                controllers::attend(self, &chore).await;
+            }
+            if self.with(|state| state.store.has_chores()) {
+                continue;
+            }
+            let next_at = self.0.later.lock().iter().map(|(at, _)| *at).min().unwrap_or_else(|| Instant::now() + IDLE);
             tokio::select! {
                 biased;
                 () = stop.requested() => return,
@@ -307,7 +324,7 @@ impl Api {
             return reply::refuse(Failure::new(413, "RequestEntityTooLarge", text));
         }
         if openapi::is_version_two(&text, &headers) {
-            return reply::message(openapi::VERSION_TWO, openapi::VERSION_TWO_MEDIA);
+            return reply::message(openapi::VERSION_TWO, openapi::VERSION_TWO_ANSWER);
         }
         let accept = match Accept::negotiate(&headers) {
             Ok(accept) => accept,
@@ -440,18 +457,18 @@ impl Api {
         self.0.activity.send_modify(|count| *count += 1);
     }
 
-    /// Makes chores of what was left for now. Returns when the next one is due, or nothing if there were some.
-    fn take_up_what_is_due(&self) -> Option<Instant> {
+    fn take_what_is_due(&self) -> Vec<Chore> {
         let now = Instant::now();
-        let due: Vec<Chore> = self.0.later.lock().extract_if(.., |(at, _)| *at <= now).map(|(_, chore)| chore).collect();
-        if due.is_empty() {
-            let next = self.0.later.lock().iter().map(|(at, _)| *at).min();
-            return Some(next.unwrap_or(now + IDLE));
-        }
-        for chore in due {
-            self.leave(chore);
-        }
-        None
+        self.0.later.lock().extract_if(.., |(at, _)| *at <= now).map(|(_, chore)| chore).collect()
+    }
+
+    fn delay(&self, chore: &Chore) -> Duration {
+        let is_leaving = |name: &str| {
+            let namespaces = Resource { group: String::new(), plural: "namespaces".to_owned() };
+            let found = self.read(&namespaces, &(String::new(), name.to_owned()));
+            found.is_some_and(|found| found.value["metadata"]["deletionTimestamp"].is_string())
+        };
+        self.0.pace.delay(chore, matches!(chore, Chore::Namespace(name) if is_leaving(name)))
     }
 
     /// Leaves a chore for the controllers.

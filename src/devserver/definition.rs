@@ -63,11 +63,6 @@ pub fn is_established(definition: &Value) -> bool {
     is_true(definition, "Established")
 }
 
-/// Tells whether a definition is on its way out, so that no new objects may come.
-pub fn is_terminating(definition: &Value) -> bool {
-    is_true(definition, "Terminating")
-}
-
 /// Returns the schema of a version; none if the definition was never accepted or has no such version.
 pub fn schema(definition: &Value, version: &str) -> Option<Schema> {
     let found = versions(definition).find(|one| one["name"] == version)?;
@@ -93,13 +88,6 @@ pub fn deprecation(definition: &Value, name: &str) -> Option<String> {
         .filter(|newest| rank(newest) < rank(name));
     let advice = newer.map(|newer| format!("; use {group}/{newer} {kind}")).unwrap_or_default();
     Some(format!("{group}/{name} {kind} is deprecated{advice}"))
-}
-
-/// Turns an object into that of another version, where the definition knows no better way than to rewrite `apiVersion`.
-pub fn convert(kind: &Kind, version: &str, object: &mut Value) {
-    if let Value::Object(members) = object {
-        members.insert("apiVersion".into(), json!(format!("{}/{version}", kind.group)));
-    }
 }
 
 /// Returns how a definition's versions are converted by a webhook, if they are.

@@ -31,7 +31,14 @@ pub async fn apply(api: &Api, objects: Vec<Value>) -> Result<usize, Refused> {
         _ => 2,
     });
     let count = objects.len();
+    let mut was_definition = false;
     for object in objects {
+        let is_definition = object["kind"] == "CustomResourceDefinition";
+        if was_definition && !is_definition {
+            let pace = api.pace();
+            tokio::time::sleep(pace.unserved + pace.unready).await;
+        }
+        was_definition = is_definition;
         apply_one(api, object).await?;
     }
     Ok(count)

@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use super::api::{Api, Call};
 use super::failure::{Cause, Failure};
+use super::pace::Progress;
 use super::registry::{Registry, Served};
 use super::reply::Reply;
 use super::request::{self, Body};
 use super::store::{Key, Stored};
-use super::{conversion, deleting, json, patching, protobuf, reading, reviews, view, watch, writing};
+use super::{conversion, deleting, injection, json, patching, protobuf, reading, reviews, view, watch, writing};
 use crate::object::yaml;
 
 /// Answers a request for objects.
@@ -21,6 +22,11 @@ pub async fn answer(api: &Api, call: Call) -> Result<Reply, Failure> {
     let Some(served) = registry.find(&place.group, &place.version, &place.plural).cloned() else {
         return not_served(&registry, &call);
     };
+    match api.pace().progress(served.came_at, call.now) {
+        Progress::Ready => {}
+        Progress::Unserved => return not_served(&registry, &call),
+        Progress::Unready => return Err(injection::not_ready()),
+    }
     let mut answer = dispatch(api, &served, &call).await?;
     answer.warnings.extend(served.deprecation.clone());
     if call.method != Method::GET {
@@ -116,7 +122,7 @@ async fn below(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) 
         ("binding", "POST") => writing::bind(api, served, call).await,
         ("scale", "GET") => {
             let stored = existing(api, served, call)?;
-            scale_answer(served, &*conversion::see(api, served, &stored).await?)
+            reading::shape_scale(call, scale_of(served, &*conversion::see(api, served, &stored).await?)?)
         }
         (_, "GET") => reading::get(api, served, call).await,
         (_, "PUT") => writing::update(api, served, call, subresource).await,
@@ -138,8 +144,12 @@ async fn below(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) 
 
 /// Returns the `Scale` of an object as an answer.
 pub fn scale_answer(served: &Served, value: &Value) -> Result<Reply, Failure> {
+    scale_of(served, value).map(Reply::object)
+}
+
+fn scale_of(served: &Served, value: &Value) -> Result<Value, Failure> {
     let path = served.kind.scale.as_ref().map(|scale| scale.spec_replicas.clone()).unwrap_or_default();
-    view::scale_of(served, value).map(Reply::object).ok_or_else(|| {
+    view::scale_of(served, value).ok_or_else(|| {
         let text = format!("Internal error occurred: the spec replicas field {path:?} does not exist");
         let mut failure = Failure::new(500, "InternalError", text.clone());
         failure.details.causes.push(Cause::new("", "", text));

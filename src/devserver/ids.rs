@@ -50,6 +50,11 @@ impl Ids {
         value["metadata"]["uid"] = self.uid().into();
     }
 
+    /// Returns a number below another one.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end.max(1)
+    }
+
     /// The generator SplitMix64: the next number is a hash of a counter.
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -10,6 +10,8 @@ use super::{Kind, builtin, definition};
 
 /// The media type in which kubectl asks for the second version of OpenAPI.
 pub const VERSION_TWO_MEDIA: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// The media type of the answer, which has another form.
+pub const VERSION_TWO_ANSWER: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 /// A document of that version, in protobuf, that describes nothing: the version, and the title and version of what it is about.
 ///
 /// kubectl asks for it before it sends the items of a `List`, and does not check itself what is not in there: the server does.

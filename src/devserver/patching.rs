@@ -127,8 +127,14 @@ async fn apply(
     let writer = Writer { served, subresource, options, manager, now: api.now(), is_patch: true };
     check_typed(served, &applied, call.place.namespace.as_deref().unwrap_or_default())?;
     let mut applied = applied;
+    let is_there = api.read(&served.resource, &handlers::key(call)).is_some();
+    // What is there need not be named again.
+    let is_nameless = applied["metadata"]["name"].is_null() && matches!(applied["metadata"], Value::Null | Value::Object(_));
+    if is_there && is_nameless {
+        applied["metadata"]["name"] = Value::from(handlers::key(call).1);
+    }
     handlers::place_body(served, call, &mut applied, true)?;
-    if api.read(&served.resource, &handlers::key(call)).is_none() {
+    if !is_there {
         if !subresource.is_empty() {
             return Err(Failure::not_found(&served.kind.group, &served.kind.plural, &handlers::key(call).1));
         }

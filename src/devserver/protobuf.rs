@@ -1,7 +1,8 @@
-//! Requests in protobuf: the envelope of Kubernetes and the messages that its command line and its leader elections send.
+//! Requests in protobuf: the envelope of Kubernetes and the messages of the built-in kinds.
 //!
 //! The messages are data, in `protobuf.txt`: `message: number name type`, with `[]` for repeated fields, `map<…>` for maps with strings
-//! as keys, and `?` for numbers and booleans whose zero means that the field is not there. Answers are never in protobuf.
+//! as keys, `?` for numbers and booleans whose zero means that the field is not there, and `~` for the name of a message whose fields
+//! stand in the one around it. Answers are never in protobuf.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -12,6 +13,9 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
+
+/// Stands for the name of a message whose fields stand in the one around it.
+const INLINE: &str = "~";
 
 /// What a protobuf body starts with.
 pub const MAGIC: &[u8] = b"k8s\0";
@@ -70,6 +74,14 @@ fn message_of(api_version: &str, kind: &str) -> Option<&'static Message> {
         "coordination.k8s.io" => "coordination",
         "events.k8s.io" => "events",
         "rbac.authorization.k8s.io" => "rbac",
+        "networking.k8s.io" => "networking",
+        "scheduling.k8s.io" => "scheduling",
+        "storage.k8s.io" => "storage",
+        "discovery.k8s.io" => "discovery",
+        "node.k8s.io" => "node",
+        "admissionregistration.k8s.io" => "admissionregistration",
+        "autoscaling" if api_version.ends_with("/v2") => "autoscalingv2",
+        group @ ("apps" | "batch" | "autoscaling" | "policy") => group,
         _ => return None,
     };
     // Only whole objects, and options, come on their own.
@@ -112,7 +124,8 @@ impl Message {
     fn decode(&self, bytes: &[u8]) -> Result<Value, Failure> {
         match self.name {
             "meta.Time" | "meta.MicroTime" => return self.time(bytes),
-            "meta.FieldsV1" => return raw_json(bytes),
+            "meta.FieldsV1" | "runtime.RawExtension" => return raw_json(bytes),
+            "resource.Quantity" => return quantity(bytes),
             "util.intstr.IntOrString" => return int_or_string(bytes),
             _ => {}
         }
@@ -161,6 +174,17 @@ fn raw_json(bytes: &[u8]) -> Result<Value, Failure> {
     Ok(value)
 }
 
+fn quantity(bytes: &[u8]) -> Result<Value, Failure> {
+    let mut text = String::new();
+    let mut reader = Reader(bytes);
+    while let Some((number, wire)) = reader.field()? {
+        if let (1, Wire::Bytes(bytes)) = (number, wire) {
+            text = string(bytes)?;
+        }
+    }
+    Ok(json!(if text.is_empty() { "0" } else { &text }))
+}
+
 fn int_or_string(bytes: &[u8]) -> Result<Value, Failure> {
     let (mut is_text, mut number, mut text) = (false, 0, String::new());
     let mut reader = Reader(bytes);
@@ -172,11 +196,7 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, Failure> {
             _ => {}
         }
     }
-    Ok(match (is_text, number) {
-        (true, _) => json!(text),
-        (false, 0) => Value::Null,
-        (false, number) => json!(number),
-    })
+    Ok(if is_text { json!(text) } else { json!(number) })
 }
 
 impl Field {
@@ -195,6 +215,11 @@ impl Field {
 
     fn decode(&self, wire: Wire<'_>, object: &mut Map<String, Value>) -> Result<(), Failure> {
         match self.form {
+            Form::One if self.name == INLINE => {
+                if let Value::Object(members) = self.value(wire)? {
+                    object.extend(members);
+                }
+            }
             Form::One => {
                 let value = self.value(wire)?;
                 let is_nothing = match &value {
@@ -355,6 +380,36 @@ mod tests {
         let port = |content| decode(&envelope("v1", "Service", &target(content))).unwrap()["spec"]["ports"][0].clone();
         assert_eq!(port([number(1, 0), number(2, 80), bytes(3, b"")].concat()), json!({"targetPort": 80}));
         assert_eq!(port([number(1, 1), bytes(3, b"http")].concat()), json!({"targetPort": "http"}));
+    }
+
+    #[test]
+    fn a_deployment_is_read_with_what_is_inside_of_its_pods() {
+        let container =
+            [bytes(1, b"c"), bytes(2, b"nginx"), bytes(8, &bytes(1, &[bytes(1, b"cpu"), bytes(2, &bytes(1, b"100m"))].concat()))].concat();
+        let request = bytes(2, &[bytes(1, b"/x"), bytes(2, &[number(1, 1), bytes(3, b"http")].concat())].concat());
+        let volume = bytes(1, &[bytes(1, b"v"), bytes(2, &bytes(6, &bytes(1, b"s")))].concat());
+        let container = [container, bytes(10, &bytes(1, &request))].concat();
+        let template = bytes(3, &bytes(2, &[volume, bytes(2, &container)].concat()));
+        let rolling = bytes(4, &bytes(2, &bytes(1, &[number(1, 0), number(2, 0)].concat())));
+        let body = bytes(2, &[number(1, 0), template, rolling, number(5, 0), number(7, 0)].concat());
+        let decoded = decode(&envelope("apps/v1", "Deployment", &body)).unwrap();
+        let pod = &decoded["spec"]["template"]["spec"];
+        assert_eq!(pod["containers"][0]["resources"], json!({"limits": {"cpu": "100m"}}));
+        assert_eq!(pod["containers"][0]["livenessProbe"], json!({"httpGet": {"path": "/x", "port": "http"}}));
+        assert_eq!(pod["volumes"], json!([{"name": "v", "secret": {"secretName": "s"}}]));
+        // A pointer to zero is something, a zero may be nothing.
+        assert_eq!((&decoded["spec"]["replicas"], decoded["spec"].get("paused")), (&json!(0), None));
+        assert_eq!(decoded["spec"]["strategy"]["rollingUpdate"], json!({"maxUnavailable": 0}));
+        assert_eq!(decoded["spec"].get("minReadySeconds"), None);
+    }
+
+    #[test]
+    fn two_versions_of_a_kind_are_two_messages() {
+        let target = number(3, 80);
+        let old =
+            decode(&envelope("autoscaling/v1", "HorizontalPodAutoscaler", &bytes(2, &[number(3, 5), number(4, 80)].concat()))).unwrap();
+        let new = decode(&envelope("autoscaling/v2", "HorizontalPodAutoscaler", &bytes(2, &target))).unwrap();
+        assert_eq!((&old["spec"]["targetCPUUtilizationPercentage"], &new["spec"]["maxReplicas"]), (&json!(80), &json!(80)));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::api::{Api, Call};
 use super::failure::{Cause, Failure};
 use super::faults::{Action, Fault};
 use super::handlers;
+use super::kind::Kind;
 use super::registry::Served;
 use super::reply::Reply;
 use super::request::{Form, Query};
@@ -303,6 +304,12 @@ pub fn shape(served: &Served, call: &Call, value: Value) -> Result<Reply, Failur
 /// Returns the table of an object or a list, with as much of the objects as the client wants.
 pub fn rows(served: &Served, call: &Call, value: &Value) -> Result<Value, Failure> {
     rows_with(served, call, value, true)
+}
+
+/// Returns the `Scale` of an object in the form that the client wants.
+pub fn shape_scale(call: &Call, scale: Value) -> Result<Reply, Failure> {
+    let kind = Kind { group: "autoscaling".to_owned(), version: "v1".to_owned(), plural: "scales".to_owned(), ..Kind::default() };
+    shape(&Served::of(kind), call, scale)
 }
 
 /// Returns the table of an object or a list, with or without its columns.

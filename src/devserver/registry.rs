@@ -26,8 +26,10 @@ pub struct Served {
     pub is_leaving: bool,
     /// Objects that were written after this revision obey the schema.
     pub since: u64,
-    /// When the definition came; none for built-in kinds.
+    /// When the definition came in its present form; none for built-in kinds.
     pub defined_at: Option<Timestamp>,
+    /// When the definition came at first.
+    pub came_at: Option<Timestamp>,
 }
 
 impl Served {
@@ -36,7 +38,7 @@ impl Served {
         // Events have two faces and one store.
         let group = if kind.plural == "events" && kind.group == "events.k8s.io" { "" } else { &kind.group };
         let resource = Resource { group: group.to_owned(), plural: kind.plural.clone() };
-        Self { kind, resource, schema: None, deprecation: None, is_leaving: false, since: 0, defined_at: None }
+        Self { kind, resource, schema: None, deprecation: None, is_leaving: false, since: 0, defined_at: None, came_at: None }
     }
 
     /// Returns the full name of the resource, such as `widgets.ex.dev`.
@@ -68,11 +70,12 @@ impl Registry {
     pub fn define(&mut self, definition: &Value, since: u64, now: Timestamp) {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let is_leaving = definition["metadata"]["deletionTimestamp"].is_string();
+        let known = self.defined.get(&name).and_then(|versions| versions.first()).and_then(|served| served.came_at);
+        let came_at = known.or(Some(now));
         let served = definition::kinds(definition).into_iter().map(|kind| {
-            let version = versions(definition).find(|version| version["name"] == kind.version.as_str());
-            let schema = version.and_then(|version| Schema::parse(&version["schema"]["openAPIV3Schema"]).ok());
-            let deprecation = version.and_then(|version| deprecation(definition, &kind, version));
-            Arc::new(Served { schema, deprecation, is_leaving, since, defined_at: Some(now), ..Served::of(kind) })
+            let schema = definition::schema(definition, &kind.version);
+            let deprecation = definition::deprecation(definition, &kind.version);
+            Arc::new(Served { schema, deprecation, is_leaving, since, defined_at: Some(now), came_at, ..Served::of(kind) })
         });
         self.defined.insert(name, served.collect());
         self.index();
@@ -128,7 +131,7 @@ impl Registry {
             }
         }
         for versions in groups.values_mut() {
-            versions.sort_by_key(|version| std::cmp::Reverse(priority(version)));
+            versions.sort_by_key(|version| definition::rank(version));
         }
         groups
     }
@@ -137,54 +140,5 @@ impl Registry {
         let defined = self.defined.values().flatten();
         let path = |served: &Served| (served.kind.group.clone(), served.kind.version.clone(), served.kind.plural.clone());
         self.all = self.built_in.iter().chain(defined).map(|served| (path(served), Arc::clone(served))).collect();
-    }
-}
-
-fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
-    definition["spec"]["versions"].as_array().into_iter().flatten()
-}
-
-fn deprecation(definition: &Value, kind: &Kind, version: &Value) -> Option<String> {
-    if version["deprecated"] != true {
-        return None;
-    }
-    if let Some(text) = version["deprecationWarning"].as_str() {
-        return Some(text.to_owned());
-    }
-    let is_better = |other: &&Value| other["served"] == true && other["deprecated"] != true;
-    let newer = versions(definition).filter(is_better).filter_map(|other| other["name"].as_str()).max_by_key(|name| priority(name));
-    let newer = newer.filter(|name| priority(name) > priority(&kind.version));
-    let text = format!("{} {} is deprecated", kind.api_version(), kind.kind);
-    Some(newer.map_or(text.clone(), |newer| format!("{text}; use {}/{newer} {}", kind.group, kind.kind)))
-}
-
-/// Returns what versions are ordered by: finished before beta before alpha, then by their numbers; others last, by their names.
-fn priority(version: &str) -> (u8, u32, u32, std::cmp::Reverse<String>) {
-    let parse = || {
-        let rest = version.strip_prefix('v')?;
-        let digits = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
-        let major: u32 = rest[..digits].parse().ok()?;
-        let (stage, minor) = match &rest[digits..] {
-            "" => (3, ""),
-            beta if beta.starts_with("beta") => (2, &beta[4..]),
-            alpha if alpha.starts_with("alpha") => (1, &alpha[5..]),
-            _ => return None,
-        };
-        let minor = if stage == 3 { 0 } else { minor.parse().ok()? };
-        Some((stage, major, minor))
-    };
-    let (stage, major, minor) = parse().unwrap_or_default();
-    (stage, major, minor, std::cmp::Reverse(version.to_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn finished_versions_come_first_and_newer_ones_before_older_ones() {
-        let mut versions = ["v1alpha1", "v2", "foo", "v1", "v1beta1", "v10", "v1beta2"];
-        versions.sort_by_key(|version| std::cmp::Reverse(priority(version)));
-        assert_eq!(versions, ["v10", "v2", "v1", "v1beta2", "v1beta1", "v1alpha1", "foo"]);
     }
 }

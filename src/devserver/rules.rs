@@ -261,7 +261,7 @@ impl Writer<'_> {
         if is_same(old, &new) && is_owned_alike(&draft.owners) {
             return Ok((Decision::Unchanged, warnings));
         }
-        if generation_grows(self.served, old, &new) {
+        if generation_grows(self.served, self.subresource, old, &new) {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
             new["metadata"]["generation"] = json!(generation + 1);
         }
@@ -581,9 +581,12 @@ fn has_generation(served: &Served) -> bool {
     KINDS.contains(&served.kind.kind.as_str())
 }
 
-fn generation_grows(served: &Served, old: &Value, new: &Value) -> bool {
+fn generation_grows(served: &Served, subresource: &str, old: &Value, new: &Value) -> bool {
     if !served.kind.is_custom() {
-        return has_generation(served) && (old["spec"] != new["spec"] || old["webhooks"] != new["webhooks"]);
+        // Deployments hand their annotations on to their replica sets, so these count, too.
+        let is_noted =
+            served.kind.kind == "Deployment" && subresource != "status" && old["metadata"]["annotations"] != new["metadata"]["annotations"];
+        return has_generation(served) && (old["spec"] != new["spec"] || old["webhooks"] != new["webhooks"] || is_noted);
     }
     let is_counted = |field: &str| field != "metadata" && !(field == "status" && served.kind.has_status);
     let counted = |value: &Value| -> Vec<(String, Value)> {

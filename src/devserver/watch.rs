@@ -26,8 +26,8 @@ const BATCH: usize = 500;
 const BOOKMARKS: Duration = Duration::from_mins(1);
 /// How long before its end a watcher is told how far it is.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
-/// How long a watch lasts that does not say so.
-const LIFETIME: Duration = Duration::from_mins(45);
+/// How long a watch lasts at least that does not say so, in seconds; at most, it is twice as long.
+const LIFETIME: u64 = 1_800;
 
 /// A watch between two of its pieces.
 struct Watch {
@@ -65,7 +65,8 @@ pub async fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
     };
     let initial = call.query.text("sendInitialEvents").map(|_| call.query.is_on("sendInitialEvents"));
     let lifetime = call.query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
-    let lifetime = lifetime.map_or(LIFETIME, Duration::from_secs);
+    let lifetime = lifetime.unwrap_or_else(|| LIFETIME + api.with(|state| state.ids.below(LIFETIME)));
+    let lifetime = Duration::from_secs(lifetime);
     let kinds = api.kinds_changed();
     let is_listed = initial.unwrap_or(start.is_none());
     let stale = reading::stale_revision(api, served, call).filter(|_| is_listed);

@@ -1,11 +1,13 @@
 //! The embedded API server as its users start it: the binary, a socket with TLS, and the kubeconfig that it writes.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::harness::{Client, PATIENCE, Process, eventually};
@@ -15,27 +17,52 @@ pub struct Embedded {
     process: Process,
     program: PathBuf,
     directory: PathBuf,
-    has_data: bool,
+    arguments: Vec<OsString>,
     runtime: Arc<Runtime>,
 }
 
 impl Embedded {
     /// Starts a server whose files are in a directory, and waits until it answers.
     pub fn start(program: &Path, directory: &Path, runtime: &Arc<Runtime>) -> Self {
-        Self::launch(program, directory, runtime, false)
+        Self::launch(program, directory, runtime, &[])
     }
 
     /// Starts one that keeps its objects over restarts.
     pub fn start_with_data(program: &Path, directory: &Path, runtime: &Arc<Runtime>) -> Self {
-        Self::launch(program, directory, runtime, true)
+        Self::launch(program, directory, runtime, &["--data".into(), directory.join("data").into_os_string()])
     }
 
-    fn launch(program: &Path, directory: &Path, runtime: &Arc<Runtime>, has_data: bool) -> Self {
+    /// Starts one whose watches end in all the ways in which watches end, one after the other, before they go on undisturbed.
+    pub fn start_with_broken_watches(program: &Path, directory: &Path, runtime: &Arc<Runtime>, resource: &str) -> Self {
+        let server = Self::launch(program, directory, runtime, &["--control".into()]);
+        let drops = ["clean", "rst", "mid-line"].map(|how| json!({"watchDrop": {"afterMs": 400, "how": how}}));
+        let ends =
+            [json!({"watchExpire": {"how": "event"}}), json!({"watchExpire": {"how": "http"}}), json!({"watchError": {"code": 500}})];
+        for action in drops.into_iter().chain(ends) {
+            let rule = json!({"match": {"verb": "watch", "resource": resource}, "times": 1, "action": action});
+            server.client().create("/_dev/faults", &rule);
+        }
+        server
+    }
+
+    fn launch(program: &Path, directory: &Path, runtime: &Arc<Runtime>, arguments: &[OsString]) -> Self {
         fs::create_dir_all(directory).expect("the directory of the server can be made");
-        let process = spawn(program, directory, has_data, 0);
-        let server = Self { process, program: program.to_owned(), directory: directory.to_owned(), has_data, runtime: Arc::clone(runtime) };
+        let process = spawn(program, directory, arguments, 0);
+        let server = Self {
+            process,
+            program: program.to_owned(),
+            directory: directory.to_owned(),
+            arguments: arguments.to_vec(),
+            runtime: Arc::clone(runtime),
+        };
         server.wait_until_ready();
         server
+    }
+
+    /// Returns how many faults have struck.
+    pub fn strikes(&self) -> usize {
+        let log = self.client().get("/_dev/log").expect("a server with control has a log");
+        log["firings"].as_array().map_or(0, Vec::len)
     }
 
     /// Ends the server, as a crash or at its user's wish, and starts it again at the same address.
@@ -46,7 +73,7 @@ impl Embedded {
         } else {
             assert!(self.process.stop(Duration::from_secs(10)).success(), "the server ends without an error");
         }
-        self.process = spawn(&self.program, &self.directory, self.has_data, port);
+        self.process = spawn(&self.program, &self.directory, &self.arguments, port);
         self.wait_until_ready();
     }
 
@@ -83,14 +110,11 @@ impl Embedded {
     }
 }
 
-fn spawn(program: &Path, directory: &Path, has_data: bool, port: u16) -> Process {
+fn spawn(program: &Path, directory: &Path, arguments: &[OsString], port: u16) -> Process {
     let log = directory.join("server.log");
     // A restart begins a log of its own, so that its line can be waited for.
     drop(fs::rename(&log, directory.join("server-before.log")));
     let mut command = Command::new(program);
-    command.args(["apiserver", &format!("--port={port}")]).arg("--kubeconfig-out").arg(directory.join("kubeconfig"));
-    if has_data {
-        command.arg("--data").arg(directory.join("data"));
-    }
+    command.args(["apiserver", &format!("--port={port}")]).arg("--kubeconfig-out").arg(directory.join("kubeconfig")).args(arguments);
     Process::start("kopfd apiserver", &mut command, &log)
 }

@@ -125,14 +125,6 @@ impl<'w> Stage<'w> {
             None => false,
             Some(Extent::Output | Extent::ManagedFields) => true,
             Some(Extent::MissingLines) => ours.lines().all(|line| theirs.lines().any(|other| other == line)),
-            Some(Extent::OrderOfLines) => {
-                let sorted = |text: &str| {
-                    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-                    lines.sort();
-                    lines
-                };
-                sorted(ours) == sorted(theirs)
-            }
         };
         if !is_allowed {
             self.mismatch(format!("kubectl {command}\n{}", compare(ours, theirs)));

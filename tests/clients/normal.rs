@@ -14,6 +14,7 @@ static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d [A-Z]+ \d{4}", "TIME"),
         (r#"("?resourceVersion"?: *)"\d+""#, "${1}N"),
         (r"(Resource Version: +)\d+", "${1}N"),
+        (r"/tmp/kubectl-edit-\d+", "/tmp/kubectl-edit"),
         (r"(serve on 127\.0\.0\.1):\d+", "$1"),
         (r"https?://(127\.0\.0\.1|localhost):\d+", "SERVER"),
         (r"\b10\.\d+\.\d+\.\d+\b", "IP"),
@@ -45,11 +46,11 @@ pub fn output(printed: &str) -> String {
 pub fn object(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
-            let members = members.iter().map(|(name, member)| {
+            // Whether a manager's write is dated depends on how its client has rewritten the entry.
+            let is_dated = members.contains_key("fieldsType");
+            let members = members.iter().filter(|(name, _)| !(is_dated && *name == "time")).map(|(name, member)| {
                 let member = match name.as_str() {
-                    "uid" | "resourceVersion" | "creationTimestamp" | "deletionTimestamp" | "clusterIP" | "time" | "continue" => {
-                        Value::from("any")
-                    }
+                    "uid" | "resourceVersion" | "creationTimestamp" | "deletionTimestamp" | "clusterIP" | "continue" => Value::from("any"),
                     "clusterIPs" => Value::from("any"),
                     _ => object(member),
                 };

@@ -1,6 +1,6 @@
 //! What the cases play on: the embedded server, a real one beside it, and for each case a namespace on both and a directory.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -157,19 +157,29 @@ impl Server {
 
     /// Waits until an object fulfils a condition, and returns it.
     pub fn object(&self, path: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
-        let mut last = None;
-        let waited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            eventually(&format!("{path} {what}"), PATIENCE / 2, || {
-                last = self.client.get(path);
-                last.clone().filter(|object| condition(object))
-            })
-        }));
-        waited.unwrap_or_else(|_| panic!("waited in vain: {path} {what}; it is {}", last.unwrap_or_default()))
+        let last = Cell::new(None);
+        let _told = Told(path, &last);
+        eventually(&format!("{path} {what}"), PATIENCE / 2, || {
+            let object = self.client.get(path);
+            last.set(object.clone());
+            object.filter(|object| condition(object))
+        })
     }
 
     /// Waits until there is no such object.
     pub fn gone(&self, path: &str) {
         eventually(&format!("{path} is gone"), PATIENCE / 2, || self.client.get(path).is_none().then_some(()));
+    }
+}
+
+/// Shows the last state of an object that was waited for in vain.
+struct Told<'a>(&'a str, &'a Cell<Option<Value>>);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("{} is {}", self.0, self.1.take().unwrap_or_default());
+        }
     }
 }
 
@@ -204,13 +214,11 @@ impl<'w> Stage<'w> {
 
     /// Returns the path of a collection in the namespace of the case, such as `configmaps` or `apps/v1/deployments`.
     pub fn path(&self, place: &str) -> String {
-        let (version, rest) = match place.match_indices('/').nth(1) {
-            Some((at, _)) if place.starts_with(|sign: char| sign.is_ascii_lowercase()) && place[..at].contains("/v") => {
-                (format!("/apis/{}", &place[..at]), &place[at + 1..])
-            }
-            _ => ("/api/v1".to_owned(), place),
-        };
-        format!("{version}/namespaces/{}/{rest}", self.namespace)
+        let is_version = |part: &str| part.starts_with('v') && part[1..].starts_with(|sign: char| sign.is_ascii_digit());
+        match place.splitn(3, '/').collect::<Vec<_>>()[..] {
+            [group, version, rest] if is_version(version) => format!("/apis/{group}/{version}/namespaces/{}/{rest}", self.namespace),
+            _ => format!("/api/v1/namespaces/{}/{place}", self.namespace),
+        }
     }
 
     /// Returns an object as the embedded server has it, which must be the same on the real server.

@@ -12,6 +12,7 @@ use futures::StreamExt as _;
 use http::{Request, Response, header};
 use kopfd::devserver::access::{Authentication, MASTERS, User};
 use kopfd::devserver::control::Restart;
+use kopfd::devserver::pace::Pace;
 use kopfd::devserver::server::Listening;
 use kopfd::devserver::{Api, Settings};
 use kopfd::kit::{Clock, Stop, Tasks};
@@ -454,4 +455,35 @@ async fn a_restart_breaks_open_connections() {
     assert!(text.contains("ADDED") && !text.ends_with("0\r\n\r\n") && ended.is_err(), "{text}");
     assert!(server.get("/api").await.1.is_ok());
     server.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_realistic_server_takes_its_time() {
+    let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
+    let server = Server(Api::new(Settings { seed: Some(1), pace: Pace::realistic(), ..Settings::default() }, clock));
+    let (stop, mut tasks) = (Stop::new(), Tasks::default());
+    tasks.spawn("controllers", {
+        let (api, stop) = (server.0.clone(), stop.clone());
+        async move { api.attend(stop).await }
+    });
+    server.ask("POST", "/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await;
+    server.ask("POST", "/api/v1/namespaces/n/configmaps", json!({"metadata": {"name": "a"}})).await;
+    server.ask("DELETE", "/api/v1/namespaces/n", Value::Null).await;
+    let after = async |seconds: u64| {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        server.get("/api/v1/namespaces/n").await.status
+    };
+    assert_eq!([after(4).await, after(2).await], [200, 404]);
+    let owner = server.create("owner").await.value;
+    let reference = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]);
+    server.ask("POST", CONFIGMAPS, json!({"metadata": {"name": "child", "ownerReferences": reference}})).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    server.ask("DELETE", &format!("{CONFIGMAPS}/owner"), Value::Null).await;
+    let child = format!("{CONFIGMAPS}/child");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(server.get(&child).await.status, 200);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(server.get(&child).await.status, 404);
+    stop.request("the end");
+    assert!(tasks.finish(Duration::from_secs(1)).await.is_empty());
 }

@@ -176,6 +176,20 @@ async fn requests_are_answered_as_real_servers_answer_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_there_may_be_applied_to_without_its_name() {
+    let world = World::new();
+    let path = "/api/v1/namespaces/default/configmaps/there?fieldManager=m";
+    let nameless = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}});
+    assert_eq!(world.send(&format!("PATCH {path}"), "application/apply-patch+yaml", nameless.clone()).await.status, 400);
+    let body = json!({"metadata": {"name": "there"}});
+    world.send("POST /api/v1/namespaces/default/configmaps", "application/json", body).await;
+    let applied = world.send(&format!("PATCH {path}"), "application/apply-patch+yaml", nameless).await;
+    assert_eq!((applied.status, &applied.value["data"]["a"]), (200, &json!("1")));
+    let broken = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": []});
+    assert_eq!(world.send(&format!("PATCH {path}"), "application/apply-patch+yaml", broken).await.status, 400);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_kubectl_applied_on_its_side_is_noted_when_it_applies_on_the_servers() {
     let world = World::new();
     let path = "/api/v1/namespaces/default/configmaps/moved";

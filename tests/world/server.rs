@@ -245,7 +245,7 @@ impl Server {
 }
 
 impl Requests for Server {
-    async fn patch(&self, path: &str, content_type: &'static str, payload: &Value) -> Result<Value, Error> {
+    async fn patch(&self, path: &str, content_type: &'static str, payload: &Value, _wanted: Option<&Value>) -> Result<Value, Error> {
         let is_status = path.ends_with("/status");
         let before = self.object();
         let number = {

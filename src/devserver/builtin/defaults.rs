@@ -246,23 +246,24 @@ fn claim(object: &mut Value) {
     put(&mut object["status"], "phase", json!("Pending"));
 }
 
+/// Updates roll, unless something else is said.
+fn rolling<const N: usize>(spec: &mut Value, name: &str, values: [(&str, Value); N]) {
+    if !(spec[name].is_null() || spec[name].is_object()) {
+        return;
+    }
+    put(&mut spec[name], "type", json!("RollingUpdate"));
+    if spec[name]["type"] == "RollingUpdate" {
+        put_all(&mut spec[name]["rollingUpdate"], values);
+    }
+}
+
 fn workload(kind: &str, object: &mut Value) {
     let spec = &mut object["spec"];
     template(&mut spec["template"]);
     match kind {
         "Deployment" => {
-            put_all(
-                spec,
-                [
-                    ("replicas", json!(1)),
-                    ("strategy", json!({"type": "RollingUpdate"})),
-                    ("revisionHistoryLimit", json!(10)),
-                    ("progressDeadlineSeconds", json!(600)),
-                ],
-            );
-            if spec["strategy"]["type"] == "RollingUpdate" {
-                put_all(&mut spec["strategy"]["rollingUpdate"], [("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))]);
-            }
+            put_all(spec, [("replicas", json!(1)), ("revisionHistoryLimit", json!(10)), ("progressDeadlineSeconds", json!(600))]);
+            rolling(spec, "strategy", [("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))]);
             put(object, "status", json!({}));
         }
         "StatefulSet" => {
@@ -271,22 +272,17 @@ fn workload(kind: &str, object: &mut Value) {
                 [
                     ("replicas", json!(1)),
                     ("podManagementPolicy", json!("OrderedReady")),
-                    ("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})),
                     ("revisionHistoryLimit", json!(10)),
                     ("persistentVolumeClaimRetentionPolicy", json!({"whenDeleted": "Retain", "whenScaled": "Retain"})),
                     ("serviceName", json!("")),
                 ],
             );
+            rolling(spec, "updateStrategy", [("partition", json!(0))]);
             put_all(&mut object["status"], [("replicas", json!(0)), ("availableReplicas", json!(0))]);
         }
         "DaemonSet" => {
-            put_all(
-                spec,
-                [
-                    ("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}})),
-                    ("revisionHistoryLimit", json!(10)),
-                ],
-            );
+            put(spec, "revisionHistoryLimit", json!(10));
+            rolling(spec, "updateStrategy", [("maxUnavailable", json!(1)), ("maxSurge", json!(0))]);
             let counts = ["currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"];
             for count in counts {
                 put(&mut object["status"], count, json!(0));

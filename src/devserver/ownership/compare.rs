@@ -53,7 +53,8 @@ fn walk<'v>(old: Option<&'v Value>, new: Option<&'v Value>, path: &mut Vec<&'v s
         return difference;
     }
     // A map or list is new itself if nothing was there, or something else.
-    let is_empty = after.as_ref().is_some_and(BTreeMap::is_empty);
+    // An empty part is a leaf; only metadata is never told when there is nothing in it.
+    let is_empty = after.as_ref().is_some_and(BTreeMap::is_empty) && path.last() != Some(&"metadata");
     let is_made = old.is_none() && (is_empty || !lists.is_always_there(path)) || old.is_some() && before.is_none() || after.is_none();
     if new.is_some() && is_made {
         difference.changed.own();

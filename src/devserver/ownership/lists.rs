@@ -104,6 +104,8 @@ impl Lists for BuiltIn {
 
     fn is_always_there(&self, path: &[&str]) -> bool {
         match path {
+            ["spec", "scaleTargetRef"] => self.kind == "HorizontalPodAutoscaler",
+            ["spec", "resources"] => self.kind == "PersistentVolumeClaim",
             ["spec", field] => ["template", "strategy", "updateStrategy", "jobTemplate", "containers"].contains(field),
             ["source" | "involvedObject"] => self.kind == "Event",
             ["metadata" | "spec" | "status"]

@@ -40,6 +40,7 @@ pub(super) fn table(group: &str, plural: &str) -> (Columns, Row) {
         ("networking.k8s.io", "ingresses") => (INGRESS, ingress),
         ("policy", "poddisruptionbudgets") => (BUDGET, budget),
         ("autoscaling", "horizontalpodautoscalers") => (AUTOSCALER, autoscaler),
+        ("autoscaling", "scales") => (&[NAME, ("Desired", "integer", 0), ("Available", "integer", 0), AGE], scale),
         _ => (&[NAME, AGE], |object, now| vec![name(object), created_age(object, now)]),
     }
 }
@@ -374,6 +375,11 @@ fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
         images,
         selector(&spec["selector"]),
     ]
+}
+
+fn scale(object: &Value, now: Timestamp) -> Vec<Value> {
+    let [desired, available] = ["spec", "status"].map(|part| json!(number(&object[part]["replicas"])));
+    vec![name(object), desired, available, created_age(object, now)]
 }
 
 fn stateful_set(object: &Value, now: Timestamp) -> Vec<Value> {

@@ -17,7 +17,7 @@ pub const CASES: &[Case] = cases![Each:
     a_metadata_informer_follows_custom_resources,
     lists_come_in_pages,
 ];
-pub const OWN: &[Case] = cases![Own: informers_go_on_after_restarts];
+pub const OWN: &[Case] = cases![Own: informers_go_on_after_restarts, informers_go_on_after_broken_watches];
 
 const CONFIG_MAPS: &str = "configmaps.v1.";
 const GAUGES: &str = "gauges.v1.clients.kopfd.dev";
@@ -162,5 +162,34 @@ fn informers_go_on_after_restarts(stage: &Stage<'_>) {
         eventually("the informer tells of the deletion", Duration::from_secs(30), || {
             (informer.count("delete", "doomed") + informer.count("delete-unseen", "doomed") == 1).then_some(())
         });
+    }
+}
+
+/// Watches end in all ways in which watches end: the informers tell of each object once all the same.
+fn informers_go_on_after_broken_watches(stage: &Stage<'_>) {
+    let world = stage.world();
+    let directory = stage.directory.join("server");
+    let server = Embedded::start_with_broken_watches(&world.tools().kopfd, &directory, world.runtime(), "configmaps");
+    let client = server.client();
+    client.create("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}}));
+    let informers = ["typed", "dynamic"].map(|name| Informer::start(stage, &server.kubeconfig(), name, &[&format!("--client={name}")]));
+    let names: Vec<String> = (0..30).map(|number| format!("m{number}")).collect();
+    for name in &names {
+        client.create(&stage.path("configmaps"), &object("ConfigMap", name, "a"));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    eventually("every fault has struck", PATIENCE, || (server.strikes() == 6).then_some(()));
+    client.delete(&stage.path("configmaps/m0"));
+    for informer in &informers {
+        eventually("the informer tells of the deletion", PATIENCE, || {
+            (informer.count("delete", "m0") + informer.count("delete-unseen", "m0") == 1).then_some(())
+        });
+        for name in &names {
+            assert_eq!(informer.count("add", name), 1, "{name} is told once");
+        }
+        assert_eq!(
+            informer.told().iter().filter(|line| line["event"].as_str().is_some_and(|event| event.starts_with("delete"))).count(),
+            1
+        );
     }
 }

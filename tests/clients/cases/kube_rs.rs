@@ -8,7 +8,9 @@ use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::PartialObjectMeta;
+use kube::runtime::WatchStreamExt as _;
 use kube::runtime::controller::{Action, Controller};
+use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Resource as _, ResourceExt as _};
 use parking_lot::Mutex;
@@ -26,7 +28,7 @@ pub const CASES: &[Case] = cases![Each:
     a_watcher_of_metadata_sees_no_more,
     a_controller_reconciles_what_it_owns,
 ];
-pub const OWN: &[Case] = cases![Own: a_watcher_goes_on_after_restarts];
+pub const OWN: &[Case] = cases![Own: a_watcher_goes_on_after_restarts, a_watcher_goes_on_after_broken_watches];
 
 fn gauges() -> ApiResource {
     ApiResource {
@@ -88,6 +90,21 @@ impl Drop for Seen {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Tries again in a moment, however often it has failed.
+struct Steady;
+
+impl Iterator for Steady {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(Duration::from_millis(300))
+    }
+}
+
+impl Backoff for Steady {
+    fn reset(&mut self) {}
 }
 
 fn show(object: &DynamicObject) -> String {
@@ -219,7 +236,7 @@ fn a_watcher_goes_on_after_restarts(stage: &Stage<'_>) {
     let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
     let api: Api<ConfigMap> = Api::namespaced(client.parts().0, &stage.namespace);
     client.create(&maps, &map("before"));
-    let events = kube::runtime::WatchStreamExt::default_backoff(watcher(api, watcher::Config::default()));
+    let events = watcher(api, watcher::Config::default()).backoff(Steady);
     let seen = Seen::collect(&client, events, |object: &ConfigMap| object.meta().name.clone().unwrap_or_default());
     seen.has("first before");
     for (round, is_crash) in [false, true].into_iter().enumerate() {
@@ -231,4 +248,28 @@ fn a_watcher_goes_on_after_restarts(stage: &Stage<'_>) {
     }
     server.client().delete(&format!("{maps}/before"));
     seen.has("delete before");
+}
+
+/// Watches end in all ways in which watches end: in the end the watcher knows what is there.
+fn a_watcher_goes_on_after_broken_watches(stage: &Stage<'_>) {
+    let world = stage.world();
+    let directory = stage.directory.join("server");
+    let server = Embedded::start_with_broken_watches(&world.tools().kopfd, &directory, world.runtime(), "configmaps");
+    let client = server.client();
+    client.create("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}}));
+    let api: Api<ConfigMap> = Api::namespaced(client.parts().0, &stage.namespace);
+    let events = watcher(api, watcher::Config::default()).backoff(Steady);
+    let seen = Seen::collect(&client, events, |object: &ConfigMap| object.meta().name.clone().unwrap_or_default());
+    for number in 0..20 {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{number}")}});
+        client.create(&stage.path("configmaps"), &map);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    eventually("every fault has struck", PATIENCE, || (server.strikes() == 6).then_some(()));
+    client.delete(&stage.path("configmaps/m0"));
+    seen.has("delete m0");
+    for number in 0..20 {
+        let is_told = |line: &String| *line == format!("apply m{number}") || *line == format!("first m{number}");
+        assert!(seen.lines().iter().any(is_told), "m{number} is told");
+    }
 }

@@ -3,7 +3,7 @@
 import sys
 
 import yaml
-from kubernetes import client, config, dynamic, utils, watch
+from kubernetes import client, config, dynamic, utils
 from kubernetes.client.exceptions import ApiException
 
 namespace = sys.argv[1]

@@ -8,12 +8,12 @@ pub const CASES: &[Case] = cases![Both: rights_are_asked_for_and_given];
 const RULES: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
-metadata: {name: gauging}
+metadata: {name: gauging, namespace: HERE}
 rules: [{apiGroups: [clients.kopfd.dev], resources: [gauges], verbs: [get, list, watch]}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
-metadata: {name: gauging}
+metadata: {name: gauging, namespace: HERE}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: gauging}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: bob}]
 "#;
@@ -30,9 +30,9 @@ fn rights_are_asked_for_and_given(stage: &Stage<'_>) {
     stage
         .kubectl_fails("get gauges --as=bob")
         .complains("(Forbidden): gauges.clients.kopfd.dev is forbidden: User \"bob\" cannot list resource");
-    stage.file("rules.yaml", RULES);
-    stage.kubectl("apply -f rules.yaml").prints("rolebinding.rbac.authorization.k8s.io/gauging created");
-    stage.kubectl("auth reconcile -f rules.yaml").prints("gauging reconciled");
+    stage.file("rules.yaml", &RULES.replace("HERE", &stage.namespace));
+    stage.kubectl("auth reconcile -f rules.yaml --dry-run=client").prints("gauging reconciled (dry run)");
+    stage.kubectl("auth reconcile -f rules.yaml").prints("rolebinding.rbac.authorization.k8s.io/gauging reconciled");
     // The real authorizer looks at its own copy of the rules, which is a moment behind.
     std::thread::sleep(std::time::Duration::from_millis(500));
     stage.kubectl("auth can-i list gauges --as=bob").prints_lines(&["yes"]);

@@ -72,7 +72,7 @@ fn objects_are_edited(stage: &Stage<'_>) {
     stage.kubectl("edit gauge dial --subresource=status").prints("edited");
     assert_eq!(stage.object("clients.kopfd.dev/v1/gauges/dial")["status"]["phase"], "Gone");
     stage.file("editor.sed", "s/size: 15$/size: 1500/\n");
-    stage.kubectl_fails("edit gauge dial").complains("spec.size");
+    stage.kubectl_fails("edit gauge dial").complains("\"dial\" is invalid").complains("no valid changes were saved");
     stage.file("editor.sed", "s/name: created/name: created/\ns/a: one/a: fresh/\n");
     stage.file("fresh.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: created}\ndata:\n  a: one\n");
     stage.kubectl("apply -f fresh.yaml");

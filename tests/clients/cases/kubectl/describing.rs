@@ -51,7 +51,7 @@ stringData: {password: secret}
 apiVersion: v1
 kind: Service
 metadata: {name: web}
-spec: {selector: {app: web}, ports: [{name: http, port: 80}]}
+spec: {clusterIP: None, selector: {app: web}, ports: [{name: http, port: 80}]}
 ---
 apiVersion: v1
 kind: ResourceQuota

@@ -9,7 +9,7 @@ fn custom_resources_are_explained(stage: &Stage<'_>) {
     stage.kubectl("explain gauge").prints("A gauge shows a number.").prints("spec\t<Object> -required-");
     stage.kubectl("explain gauges.spec").prints("What the gauge is to show.").prints("How large the gauge is to be.");
     stage.kubectl("explain gauge.spec.size").prints("FIELD: size <integer>");
-    stage.kubectl("explain gauge.spec.mode").prints("plain, precise");
+    stage.kubectl("explain gauge.spec.mode").prints("plain\n    precise");
     stage.kubectl("explain gauge.spec.marks").prints("<[]Object>").prints("Where the mark is.");
     stage.kubectl("explain gauge.spec --recursive").prints("marks\t<[]Object>").prints("  value\t<integer>");
     stage.kubectl("explain gg --api-version=clients.kopfd.dev/v1").prints("VERSION:    v1");
