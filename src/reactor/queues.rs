@@ -71,7 +71,9 @@ impl Queues {
         // In an order that repeats itself: simulations depend on it.
         let mut sorted: Vec<_> = mailboxes.iter().collect();
         sorted.sort_by_key(|(uid, _)| Arc::clone(uid));
-        sorted.into_iter().for_each(|(_, mailbox)| mailbox.close());
+        for (_, mailbox) in sorted {
+            mailbox.close();
+        }
     }
 
     /// Waits until one more worker may run.

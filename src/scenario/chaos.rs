@@ -181,8 +181,8 @@ impl Chaos {
         }
     }
 
-    /// Decides about a piece of a watch, after it was held back for a while.
-    pub async fn on_piece(&self) -> OnPiece {
+    /// Decides about a piece of the watch of a path, after it was held back for a while.
+    pub async fn on_piece(&self, path: &str) -> OnPiece {
         self.shuffle().await;
         let (what, silence) = {
             let mut state = self.state.lock();
@@ -200,8 +200,14 @@ impl Chaos {
             }
         };
         if silence > 0 {
-            self.tell(format!("a watch is silent for {silence} ms"));
+            self.tell(format!("the watch of {path} is silent for {silence} ms"));
             tokio::time::sleep(Duration::from_millis(silence)).await;
+        }
+        match what {
+            OnPiece::Nothing => {}
+            OnPiece::End => self.tell(format!("the watch of {path} ends")),
+            OnPiece::Break => self.tell(format!("the watch of {path} breaks in the middle of a line")),
+            OnPiece::Expire => self.tell(format!("the history of {path} is gone")),
         }
         what
     }

@@ -84,7 +84,9 @@ static ID: LazyLock<Regex> =
 pub fn essence(object: &Value, ignored: &[String]) -> Value {
     let mut essence = object.clone();
     if let Some(metadata) = essence.get_mut("metadata").and_then(Value::as_object_mut) {
-        SERVERS.iter().for_each(|key| drop(metadata.remove(*key)));
+        for key in SERVERS {
+            metadata.remove(key);
+        }
         let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
         let is_empty = annotations.is_some_and(|annotations| {
             annotations.remove(FOREIGN_ANNOTATION);

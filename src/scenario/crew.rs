@@ -1,10 +1,13 @@
 //! Many runs side by side, each on one thread from its beginning to its end.
 
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+
+use crate::kit::tasks::panic_text;
 
 use super::compare;
 use super::invariants::Ends;
@@ -63,7 +66,8 @@ pub fn run_all(scenarios: &[Arc<Scenario>], options: &Options) -> Vec<Outcome> {
     let outcomes: Mutex<Vec<Option<Outcome>>> = Mutex::new(jobs.iter().map(|_| None).collect());
     let work = || {
         while let Some((index, (of, job))) = Some(next.fetch_add(1, Ordering::SeqCst)).and_then(|index| Some((index, jobs.get(index)?))) {
-            let outcome = perform(job, &references[*of], options);
+            let attempt = AssertUnwindSafe(|| perform(job, &references[*of], options));
+            let outcome = catch_unwind(attempt).unwrap_or_else(|panic| Some(defect(job, &panic_text(&*panic))));
             outcomes.lock()[index] = outcome;
         }
     };
@@ -91,6 +95,11 @@ fn jobs(scenarios: &[Arc<Scenario>], options: &Options) -> Vec<(usize, Job)> {
         }
     }
     jobs
+}
+
+fn defect(job: &Job, text: &str) -> Outcome {
+    let failures = vec![Failure::of(0, format!("a defect of kopfd: {text}"))];
+    Outcome { job: job.clone(), skipped: None, failures, seconds: 0.0, timeline: None }
 }
 
 /// Returns what becomes of a job; nothing if there is nothing to say that another one does not say.

@@ -1,5 +1,6 @@
 //! One document of a scenario file: from its top to its steps.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,12 +9,13 @@ use serde_json::Value;
 
 use crate::manifest::reader::{Fields, Item, Reader};
 use crate::manifest::source::{Source, reason};
-use crate::manifest::tree::{Kind, Node};
-use crate::manifest::{self, Diagnostic, Operator};
+use crate::manifest::tree::{Kind, Node, Spot};
+use crate::manifest::{self, Diagnostic, Operator, Severity};
 use crate::object::{namespace, yaml};
+use crate::script::{self, Expression};
 
-use super::steps;
 use super::story::{Scenario, Seeds};
+use super::{expressions, steps};
 
 /// The version of scenarios.
 pub const API_VERSION: &str = "kopfd.dev/v1";
@@ -38,6 +40,8 @@ pub struct Draft<'r> {
     pub reader: &'r Reader,
     /// The directories that files are looked for in.
     places: Vec<PathBuf>,
+    /// The expressions of all matchers.
+    pub expressions: RefCell<Vec<Expression>>,
     /// What is wrong with the operators.
     pub of_operators: Vec<Diagnostic>,
 }
@@ -45,7 +49,7 @@ pub struct Draft<'r> {
 /// Reads a document. What is wrong with it goes to the reader; what is wrong with its operators is returned.
 pub fn read(reader: &Reader, root: &Node) -> (Option<Scenario>, Vec<Diagnostic>) {
     let here = directory_of(&reader.source.name);
-    let mut draft = Draft { reader, places: vec![here], of_operators: Vec::new() };
+    let mut draft = Draft { reader, places: vec![here], expressions: RefCell::default(), of_operators: Vec::new() };
     let scenario = draft.scenario(root);
     (scenario, draft.of_operators)
 }
@@ -90,6 +94,8 @@ impl Draft<'_> {
         let seeds = fields.get("seeds").map(|item| self.seeds(&item)).unwrap_or_default();
         let steps = reader.required(&fields, "steps", "say what happens: `steps: [{apply: {file: obj.yaml}}, {settle: {within: 5m}}]`");
         let steps = steps.map(|item| steps::read(self, &item)).unwrap_or_default();
+        let expressions = self.expressions.take();
+        self.check(&expressions);
         Some(Scenario {
             name: String::new(),
             source: reader.source.clone(),
@@ -99,8 +105,17 @@ impl Draft<'_> {
             namespaces,
             start: start?,
             seeds,
+            expressions,
             steps,
         })
+    }
+
+    /// Tells what is wrong with the expressions of matchers.
+    fn check(&self, expressions: &[Expression]) {
+        for problem in script::check(&expressions::declaration(expressions.to_vec())) {
+            let spot = Spot { line: problem.line, column: problem.column, length: problem.length };
+            self.reader.tell(Severity::Error, spot, "", problem.message, problem.hint);
+        }
     }
 
     fn operators(&mut self, item: &Item<'_>) -> Option<Arc<Vec<Operator>>> {

@@ -49,7 +49,7 @@ fn sight(draft: &Draft<'_>, fields: &Fields<'_>) -> Option<Sight> {
         reader.error_with(&fields.get("object")?, "nothing is expected of the object", hint);
     }
     let matches = match matches {
-        Some(item) if matches!(item.node.kind, Kind::Map(_)) => Some(Pattern::read(reader, &item)?),
+        Some(item) if matches!(item.node.kind, Kind::Map(_)) => Some(Pattern::read(reader, &draft.expressions, &item)?),
         Some(item) => {
             reader.error_with(
                 &item,
@@ -112,7 +112,7 @@ fn list_of_calls(draft: &Draft<'_>, item: &Item<'_>) -> Vec<Call> {
 fn events(draft: &Draft<'_>, item: &Item<'_>) -> Option<Events> {
     let reader = draft.reader;
     let fields = reader.fields(item, "an event", &["reason", "type", "message", "object", "count"])?;
-    let member = |key: &'static str| Some((key.to_owned(), Pattern::read(reader, &fields.get(key)?)?));
+    let member = |key: &'static str| Some((key.to_owned(), Pattern::read(reader, &draft.expressions, &fields.get(key)?)?));
     let like = ["reason", "type", "message"].into_iter().filter_map(member).collect();
     let target = fields.get("object").and_then(|item| target_text(draft, &item, None));
     let count = fields.get("count").and_then(|item| count::read(reader, &item)).unwrap_or_else(Count::some);
@@ -121,7 +121,7 @@ fn events(draft: &Draft<'_>, item: &Item<'_>) -> Option<Events> {
 
 fn logs(draft: &Draft<'_>, item: &Item<'_>) -> Option<Logs> {
     let reader = draft.reader;
-    let read = |item: &Item<'_>| Some(Line { spot: item.node.spot, like: Pattern::read(reader, item)? });
+    let read = |item: &Item<'_>| Some(Line { spot: item.node.spot, like: Pattern::read(reader, &draft.expressions, item)? });
     if matches!(item.node.kind, Kind::List(_)) {
         return Some(Logs { includes: reader.list(item).iter().filter_map(read).collect(), excludes: Vec::new() });
     }

@@ -66,9 +66,8 @@ fn file(path: &Path, is_named: bool, found: &mut Found) {
     match Source::read(path) {
         // Templates of YAML are not YAML: a file that does not look like a scenario is not even parsed.
         Ok(source) if is_named || (source.text.contains(KIND) && source.text.contains(API_VERSION)) => read(source, is_named, found),
-        Ok(_) => {}
         Err(diagnostic) if is_named => found.diagnostics.push(*diagnostic),
-        Err(_) => {}
+        Ok(_) | Err(_) => {}
     }
 }
 

@@ -5,7 +5,8 @@ use serde_json::Value;
 use crate::manifest::tree::Spot;
 use crate::reactor::account::shown;
 
-use super::pattern::Mismatch;
+use super::expressions::Answers;
+use super::pattern::{Mismatch, Pattern, Says};
 use super::stage::Stage;
 use super::story::{Call, Calls, Events, Expectation, Line, Logs, Requests, Sight, Target};
 use super::timeline::{Event, Subject};
@@ -29,24 +30,46 @@ impl Difference {
 }
 
 /// Returns everything that is not as expected.
-pub fn judge(stage: &Stage, spot: Spot, expectation: &Expectation) -> Vec<Difference> {
+pub async fn judge(stage: &Stage, spot: Spot, expectation: &Expectation) -> Vec<Difference> {
+    let mut answers = Answers::default();
+    let mut failed = Vec::new();
+    loop {
+        let found = compare(stage, spot, expectation, &mut answers);
+        let questions = answers.questions();
+        if questions.is_empty() {
+            return found.into_iter().chain(failed).collect();
+        }
+        for question in questions {
+            let holds = stage.answer(&question).await;
+            answers.keep(question, holds == Ok(true));
+            failed.extend(holds.err().map(|text| Difference::new(spot, format!("an expression fails: {text}"))));
+        }
+    }
+}
+
+/// Compares, as far as the answers of expressions are known.
+fn compare(stage: &Stage, spot: Spot, expectation: &Expectation, answers: &mut Answers) -> Vec<Difference> {
     let mut found = Vec::new();
     let Expectation { object, calls, events, logs, requests } = expectation;
     if let Some(sight) = object {
-        found.extend(judge_object(stage, sight));
+        found.extend(judge_object(stage, sight, answers));
     }
     if let Some(calls) = calls {
         found.extend(judge_calls(stage, calls));
     }
-    events.iter().for_each(|events| found.extend(judge_events(stage, events)));
-    if let Some(logs) = logs {
-        found.extend(judge_logs(stage, logs));
+    for events in events {
+        found.extend(judge_events(stage, events, answers));
     }
-    requests.iter().for_each(|requests| found.extend(judge_requests(stage, spot, requests)));
+    if let Some(logs) = logs {
+        found.extend(judge_logs(stage, logs, answers));
+    }
+    for requests in requests {
+        found.extend(judge_requests(stage, spot, requests));
+    }
     found
 }
 
-fn judge_object(stage: &Stage, sight: &Sight) -> Vec<Difference> {
+fn judge_object(stage: &Stage, sight: &Sight, answers: &mut Answers) -> Vec<Difference> {
     let Sight { target, spot, is_absent, matches } = sight;
     let value = match stage.find(target) {
         Ok(meant) => meant.value(),
@@ -59,7 +82,7 @@ fn judge_object(stage: &Stage, sight: &Sight) -> Vec<Difference> {
         (Some(value), false) => {
             let mut mismatches = Vec::new();
             if let Some(pattern) = matches {
-                pattern.compare(Some(&value), "", &mut mismatches);
+                pattern.compare(Some(&value), "", &mut mismatches, &mut |predicate, value| answers.ask(predicate, value));
             }
             mismatches.into_iter().map(|mismatch| of_mismatch(target, mismatch)).collect()
         }
@@ -163,12 +186,14 @@ fn align<T>(wanted: &[T], found: &[T], is_same: impl Fn(&T, &T) -> bool) -> Vec<
     steps
 }
 
-fn judge_events(stage: &Stage, events: &Events) -> Option<Difference> {
+fn judge_events(stage: &Stage, events: &Events, answers: &mut Answers) -> Option<Difference> {
     let Events { spot, like, target, count } = events;
     let about = target.as_ref().map(|target| is_about(stage, target));
     let all = stage.events();
-    let is_like = |event: &Value| {
-        like.iter().all(|(key, pattern)| pattern.passes(&event[key.as_str()])) && about.as_ref().is_none_or(|about| about(&involved(event)))
+    let mut is_like = |event: &Value| {
+        let mut passes =
+            |(key, pattern): &(String, Pattern)| pattern.passes(&event[key.as_str()], &mut |asked, value| answers.ask(asked, value));
+        like.iter().all(&mut passes) && about.as_ref().is_none_or(|about| about(&involved(event)))
     };
     // An event that is repeated is one object with a count.
     let number: u64 = all.iter().filter(|event| is_like(event)).map(|event| event["count"].as_u64().unwrap_or(1).max(1)).sum();
@@ -194,7 +219,7 @@ fn involved(event: &Value) -> Subject {
     )
 }
 
-fn judge_logs(stage: &Stage, logs: &Logs) -> Vec<Difference> {
+fn judge_logs(stage: &Stage, logs: &Logs, answers: &mut Answers) -> Vec<Difference> {
     let lines: Vec<Value> = stage.timeline.with(|entries| {
         let told = entries.iter().filter_map(|(_, event)| match event {
             Event::Log { message, .. } => Some(Value::String(message.clone())),
@@ -202,29 +227,29 @@ fn judge_logs(stage: &Stage, logs: &Logs) -> Vec<Difference> {
         });
         told.collect()
     });
+    let mut passes = |like: &Pattern, line: &Value| like.passes(line, &mut |asked, value| answers.ask(asked, value));
     let mut found = Vec::new();
     let mut from = 0;
     for Line { spot, like } in &logs.includes {
-        match lines[from..].iter().position(|line| like.passes(line)) {
-            Some(at) => from += at + 1,
-            None => {
-                let place = if from == 0 { String::new() } else { format!(" after {}", shown(&lines[from - 1])) };
-                found.push(Difference::new(*spot, format!("logs: no such line{place}: {}", words(like))));
-            }
+        if let Some(at) = lines[from..].iter().position(|line| passes(like, line)) {
+            from += at + 1;
+            continue;
         }
+        let place = if from == 0 { String::new() } else { format!(" after {}", shown(&lines[from - 1])) };
+        found.push(Difference::new(*spot, format!("logs: no such line{place}: {}", words(like))));
     }
     for Line { spot, like } in &logs.excludes {
-        if let Some(line) = lines.iter().find(|line| like.passes(line)) {
+        if let Some(line) = lines.iter().find(|line| passes(like, line)) {
             found.push(Difference::new(*spot, format!("logs: there is a line that must not be there: {line}")));
         }
     }
     found
 }
 
-fn words(pattern: &super::pattern::Pattern) -> String {
+fn words(pattern: &Pattern) -> String {
     match &pattern.says {
-        super::pattern::Says::Value(value) => value.to_string(),
-        super::pattern::Says::Matcher(_, words) => words.clone(),
+        Says::Value(value) => value.to_string(),
+        Says::Matcher(_, words) => words.clone(),
         _ => "a pattern that no line is like".to_owned(),
     }
 }

@@ -1,15 +1,23 @@
 //! Patterns of values: parts of an object as it must be, with the matchers of filters where a plain value is not enough.
 
+use std::cell::RefCell;
+use std::convert::Infallible;
+
 use serde_json::Value;
 
-use crate::handling::Matcher;
 use crate::handling::matcher::Subject;
+use crate::handling::{Matcher, Predicate};
 use crate::manifest::reader::{Item, Reader};
 use crate::manifest::tree::{Kind, Spot};
 use crate::object::equality::equal;
+use crate::script::declaration::Place;
+use crate::script::{BindingKind, Expression};
 
-/// The matchers, which are those of filters but for expressions.
-const MATCHERS: [&str; 5] = ["equals", "present", "in", "notIn", "matches"];
+/// The matchers, which are those of filters.
+const MATCHERS: [&str; 6] = ["equals", "present", "in", "notIn", "matches", "when"];
+
+/// Answers whether an expression holds for a value.
+pub type Ask<'a> = &'a mut dyn FnMut(Predicate, Option<&Value>) -> bool;
 
 /// What a value must be like.
 #[derive(Debug, Clone)]
@@ -49,20 +57,20 @@ pub struct Mismatch {
 }
 
 impl Pattern {
-    /// Reads a pattern.
-    pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Self> {
+    /// Reads a pattern; its expressions are kept with the others.
+    pub fn read(reader: &Reader, expressions: &RefCell<Vec<Expression>>, item: &Item<'_>) -> Option<Self> {
         let says = match &item.node.kind {
             Kind::Map(entries) if is_matcher(entries.iter().map(|entry| entry.key.as_str())) => {
-                Says::Matcher(matcher(reader, item)?, item.node.to_value().to_string())
+                Says::Matcher(matcher(reader, expressions, item)?, item.node.to_value().to_string())
             }
             Kind::Map(_) => {
                 let members = item.entries().unwrap_or_default();
-                let read = |(key, item): (&str, Item<'_>)| Some((key.to_owned(), Self::read(reader, &item)?));
+                let read = |(key, item): (&str, Item<'_>)| Some((key.to_owned(), Self::read(reader, expressions, &item)?));
                 Says::Members(members.into_iter().map(read).collect::<Option<_>>()?)
             }
             Kind::List(_) => {
                 let items = item.items().unwrap_or_default();
-                Says::Items(items.iter().map(|item| Self::read(reader, item)).collect::<Option<_>>()?)
+                Says::Items(items.iter().map(|item| Self::read(reader, expressions, item)).collect::<Option<_>>()?)
             }
             _ => Says::Value(item.node.to_value()),
         };
@@ -70,14 +78,14 @@ impl Pattern {
     }
 
     /// Tells whether a value is as it must be.
-    pub fn passes(&self, value: &Value) -> bool {
+    pub fn passes(&self, value: &Value, ask: Ask<'_>) -> bool {
         let mut mismatches = Vec::new();
-        self.compare(Some(value), "", &mut mismatches);
+        self.compare(Some(value), "", &mut mismatches, ask);
         mismatches.is_empty()
     }
 
     /// Gathers everything that is not as it must be.
-    pub fn compare(&self, found: Option<&Value>, path: &str, mismatches: &mut Vec<Mismatch>) {
+    pub fn compare(&self, found: Option<&Value>, path: &str, mismatches: &mut Vec<Mismatch>, ask: Ask<'_>) {
         let mut miss = |wanted: String, is_plain: bool| {
             mismatches.push(Mismatch { path: path.to_owned(), spot: self.spot, wanted, found: found.cloned(), is_plain });
         };
@@ -91,30 +99,33 @@ impl Pattern {
             }
             (Says::Matcher(matcher, words), found) => {
                 let subject = Subject { value: found, is_query: false };
-                if !matcher.passes(subject, &mut |_, _| Err(())).unwrap_or(false) {
+                let mut answer = |predicate: Predicate, value: Option<&Value>| Ok::<bool, Infallible>(ask(predicate, value));
+                let Ok(passes) = matcher.passes(subject, &mut answer);
+                if !passes {
                     miss(words.clone(), false);
                 }
             }
             (Says::Members(members), Some(Value::Object(map))) => {
                 for (key, pattern) in members {
                     let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                    pattern.compare(map.get(key), &below, mismatches);
+                    pattern.compare(map.get(key), &below, mismatches, ask);
                 }
             }
             (Says::Members(members), None) => {
                 // Only what must be absent is as it should be.
                 for (key, pattern) in members {
                     let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                    pattern.compare(None, &below, mismatches);
+                    pattern.compare(None, &below, mismatches, ask);
                 }
             }
             (Says::Items(items), Some(Value::Array(list))) if items.len() == list.len() => {
                 for (index, (pattern, value)) in items.iter().zip(list).enumerate() {
-                    pattern.compare(Some(value), &format!("{path}[{index}]"), mismatches);
+                    pattern.compare(Some(value), &format!("{path}[{index}]"), mismatches, ask);
                 }
             }
             (Says::Items(items), _) => {
-                miss(if items.len() == 1 { "a list of one item".to_owned() } else { format!("a list of {} items", items.len()) }, false)
+                let number = if items.len() == 1 { "one item".to_owned() } else { format!("{} items", items.len()) };
+                miss(format!("a list of {number}"), false);
             }
             (Says::Members(_), Some(_)) => miss("a mapping".to_owned(), false),
         }
@@ -134,7 +145,7 @@ fn is_matcher<'a>(mut keys: impl Iterator<Item = &'a str>) -> bool {
     are_known && count > 0
 }
 
-fn matcher(reader: &Reader, item: &Item<'_>) -> Option<Matcher> {
+fn matcher(reader: &Reader, expressions: &RefCell<Vec<Expression>>, item: &Item<'_>) -> Option<Matcher> {
     let mut matchers = Vec::new();
     for (key, item) in item.entries().unwrap_or_default() {
         matchers.push(match key {
@@ -147,6 +158,14 @@ fn matcher(reader: &Reader, item: &Item<'_>) -> Option<Matcher> {
                 }
             }
             "matches" => Matcher::Matches(reader.regex(&item)?),
+            "when" => {
+                let text = reader.text(&item)?;
+                let place = Place { file: reader.source.name.clone(), line: text.start.line, column: text.start.column };
+                let mut expressions = expressions.borrow_mut();
+                let (text, kind) = (text.value.clone(), BindingKind::Change);
+                expressions.push(Expression { text, place, kind, has_value: true, file: None, is_delay: false });
+                Matcher::When(Predicate(expressions.len() - 1))
+            }
             _ => {
                 let values = reader.list(&item).iter().map(|item| item.node.to_value()).collect();
                 if key == "in" { Matcher::In(values) } else { Matcher::NotIn(values) }
@@ -167,9 +186,11 @@ mod tests {
         let reader = Reader::new(Source::new("a.yaml", pattern));
         let document = tree::parse(&reader.source).unwrap().remove(0);
         let item = Item { node: &document.root, path: String::new(), key: document.root.spot };
-        let pattern = Pattern::read(&reader, &item).expect("the pattern has no mistakes");
+        let pattern = Pattern::read(&reader, &RefCell::default(), &item).expect("the pattern has no mistakes");
         let mut found = Vec::new();
-        pattern.compare(Some(value), "", &mut found);
+        // The expression of the test is about numbers above 2.
+        let mut ask = |_, value: Option<&Value>| value.and_then(Value::as_i64).is_some_and(|number| number > 2);
+        pattern.compare(Some(value), "", &mut found, &mut ask);
         let shown = |found: Option<Value>| found.map_or("nothing".to_owned(), |found| found.to_string());
         found.into_iter().map(|one| format!("{}: {} / {}", one.path, one.wanted, shown(one.found))).collect()
     }
@@ -188,6 +209,8 @@ mod tests {
     fn matchers_are_those_of_filters() {
         let value = json!({"a": 3, "b": "x"});
         assert!(mismatches("{a: {in: [1, 3]}, b: {notIn: [y], present: true}, c: {present: false}}", &value).is_empty());
+        assert!(mismatches("{a: {when: 'value > 2'}}", &value).is_empty());
+        assert_eq!(mismatches("{b: {when: 'value > 2', present: true}}", &value), [r#"b: {"present":true,"when":"value > 2"} / "x""#]);
         assert_eq!(mismatches("{b: {present: false}}", &value), [r#"b: {"present":false} / "x""#]);
         assert_eq!(mismatches("{d: {x: {present: false}, y: 1}}", &value), ["d.y: 1 / nothing"]);
     }

@@ -81,7 +81,7 @@ async fn perform(stage: &Stage, step: &Step, mode: Mode) -> Result<(), Failure> 
             let patience = if mode == Mode::Disturb { PATIENCE } else { *within };
             stage.settle(patience).await.map_err(|pending| fail(format!("nothing has settled within {}s: {pending}", within.as_secs_f64())))
         }
-        Act::Expect(expectation) => match judge(stage, step.spot, expectation) {
+        Act::Expect(expectation) => match judge(stage, step.spot, expectation).await {
             differences if differences.is_empty() => Ok(()),
             differences => Err(Failure { line, problem: None, differences }),
         },

@@ -5,22 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::cluster::Client;
 use crate::devserver::access::{Authentication, MASTERS, User};
+use crate::devserver::hand::{self, Meant};
+use crate::devserver::store::Resource;
 use crate::devserver::{Api, Settings, given};
 use crate::kit::{Clock, Stop, Tasks};
-use crate::reactor::operator::{self, ServeError, Shared};
+use crate::reactor::operator::{self, Shared};
 use crate::reactor::{Account, Scope};
 
 use super::account::Accountant;
 use super::chaos::Chaos;
 use super::compare::{self, Ending};
+use super::expressions::{Interpreter, Question};
 use super::invariants::Invariants;
-use super::story::Scenario;
+use super::life::{Life, Problem};
+use super::story::{Scenario, Target};
 use super::timeline::{Event, Timeline};
 use super::wire::{Parts, Wire};
 
@@ -56,17 +60,11 @@ pub struct Stage {
     /// Held from one life to the next.
     between: Mutex<()>,
     lives: std::sync::atomic::AtomicU32,
+    /// Answers expressions, once there is one to be answered.
+    interpreter: OnceCell<Interpreter>,
     controllers: Stop,
     /// Cancels the server's own tasks with the stage.
     _tasks: Tasks<()>,
-}
-
-/// One life of the operators.
-struct Life {
-    wire: Wire,
-    account: Arc<Account>,
-    stop: Stop,
-    tasks: Vec<JoinHandle<Result<(), ServeError>>>,
 }
 
 impl Stage {
@@ -105,6 +103,7 @@ impl Stage {
             life: Mutex::new(None),
             between: Mutex::new(()),
             lives,
+            interpreter: OnceCell::new(),
             controllers,
             _tasks: tasks,
         })
@@ -321,14 +320,23 @@ impl Stage {
     ///
     /// # Errors
     /// If it is not clear which one is meant.
-    pub fn find(&self, target: &super::story::Target) -> Result<crate::devserver::hand::Meant, String> {
+    pub fn find(&self, target: &Target) -> Result<Meant, String> {
         let namespace = target.namespace.as_deref();
-        crate::devserver::hand::find(&self.api, &target.resource, &target.name, namespace).map_err(|unclear| unclear.to_string())
+        hand::find(&self.api, &target.resource, &target.name, namespace).map_err(|unclear| unclear.to_string())
+    }
+
+    /// Tells whether an expression of the scenario holds.
+    ///
+    /// # Errors
+    /// The text of its failure.
+    pub async fn answer(&self, question: &Question) -> Result<bool, String> {
+        let start = || Interpreter::start(self.scenario.expressions.clone(), self.clock.clone(), self.seed);
+        self.interpreter.get_or_try_init(start).await?.answer(question).await
     }
 
     /// Returns Kubernetes' events.
     pub fn events(&self) -> Vec<Arc<Value>> {
-        let events = crate::devserver::store::Resource { group: String::new(), plural: "events".to_owned() };
+        let events = Resource { group: String::new(), plural: "events".to_owned() };
         self.api.with(|state| state.store.list(&events, None)).into_iter().map(|(_, stored)| Arc::clone(&stored.value)).collect()
     }
 }
@@ -337,34 +345,6 @@ impl Drop for Stage {
     fn drop(&mut self) {
         self.controllers.request("the end of the scenario");
     }
-}
-
-impl Life {
-    /// Sees whether an operator has ended by itself, which none should.
-    async fn problem(&mut self) -> Option<Problem> {
-        let index = self.tasks.iter().position(JoinHandle::is_finished)?;
-        Some(match self.tasks.swap_remove(index).await {
-            Ok(Ok(())) => Problem::Broken("the operator has ended by itself".to_owned()),
-            Ok(Err(ServeError::Scripts { operator, problems })) => {
-                let told = problems.iter().map(|problem| format!("{}:{}: {}", problem.file.display(), problem.line, problem.message));
-                let told: Vec<String> = told.collect();
-                Problem::Broken(format!("the scripts of operator {operator} cannot be installed: {}", told.join("; ")))
-            }
-            Ok(Err(ServeError::Discovery(error))) => {
-                Problem::Unreachable(format!("the operator cannot find out the kinds of the cluster: {}", error.chain()))
-            }
-            Ok(Err(error)) => Problem::Broken(format!("the operator cannot run: {error}")),
-            Err(error) => Problem::Broken(format!("the operator has failed because of a defect of the engine: {error}")),
-        })
-    }
-}
-
-/// Why an operator has ended by itself.
-enum Problem {
-    /// It did not get through to the server.
-    Unreachable(String),
-    /// It cannot run at all.
-    Broken(String),
 }
 
 fn ordinal(number: u32) -> String {

@@ -12,6 +12,7 @@ use crate::manifest::Operator;
 use crate::manifest::source::Source;
 use crate::manifest::tree::{Node, Spot};
 use crate::object::namespace;
+use crate::script::Expression;
 
 use super::count::Count;
 use super::pattern::Pattern;
@@ -35,6 +36,8 @@ pub struct Scenario {
     pub start: Timestamp,
     /// Whether, and how, it is run with disturbances.
     pub seeds: Seeds,
+    /// The expressions of its matchers.
+    pub expressions: Vec<Expression>,
     /// What happens, in order.
     pub steps: Vec<Step>,
 }

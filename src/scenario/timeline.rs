@@ -169,7 +169,9 @@ impl Timeline {
     pub fn print(&self) -> String {
         self.with(|entries| {
             let mut text = String::new();
-            entries.iter().for_each(|(at, event)| print(*at, event, &mut text));
+            for (at, event) in entries {
+                print(*at, event, &mut text);
+            }
             text
         })
     }

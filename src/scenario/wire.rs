@@ -1,7 +1,8 @@
 //! The way between one life of the operators and the server: it keeps the timeline of requests, knows which watches are behind, and lets
 //! trouble happen where it is asked for.
 
-use std::collections::BTreeMap;
+mod watches;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -18,13 +19,14 @@ use crate::cluster::transport::{Answer, ByteStream, Connection, Login, Transport
 use crate::cluster::{Error, LoginError};
 use crate::devserver::request::{Path, Place, Query, verb};
 use crate::devserver::server::Service;
-use crate::devserver::store::{Key, Resource};
+use crate::devserver::store::Key;
 use crate::devserver::{Api, hand};
 
-use super::chaos::{Chaos, OnPiece, OnRead, OnWrite, Reading};
+use super::chaos::{Chaos, OnRead, OnWrite, Reading};
 use super::compare::{self, FOREIGN_ANNOTATION};
 use super::invariants::Invariants;
 use super::timeline::{Event, Request as Told, Timeline};
+use watches::Watches;
 
 /// The way of one life of the operators. Cheap to clone.
 #[derive(Clone)]
@@ -54,35 +56,26 @@ struct Inner {
     /// Whether nothing gets through any more.
     is_cut: AtomicBool,
     in_flight: AtomicUsize,
-    watches: Mutex<BTreeMap<String, Watch>>,
+    watches: Watches,
     /// How many firings of faults were told.
     told: Mutex<usize>,
-    changed: Notify,
-}
-
-/// A watch that is open, or is to be opened again.
-struct Watch {
-    number: usize,
-    is_open: bool,
-    resource: Resource,
-    namespace: Option<String>,
-    /// Everything up to this revision was delivered.
-    delivered: u64,
+    changed: Arc<Notify>,
 }
 
 impl Wire {
     /// Returns a way that nothing has gone yet.
     pub fn new(parts: Parts) -> Self {
         let server = InProcess::new(Service::new(parts.api.clone()));
+        let changed = Arc::new(Notify::new());
         let told = parts.api.injection().faults().firings().count();
         Self(Arc::new(Inner {
             parts,
             server,
             is_cut: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
-            watches: Mutex::default(),
+            watches: Watches::new(Arc::clone(&changed)),
             told: Mutex::new(told),
-            changed: Notify::new(),
+            changed,
         }))
     }
 
@@ -102,23 +95,7 @@ impl Wire {
         if in_flight > 0 {
             return Some(format!("{in_flight} requests are on their way"));
         }
-        let watches = self.0.watches.lock();
-        let registry = self.0.parts.api.registry();
-        let is_served = |resource: &Resource| registry.stored(resource).is_some();
-        if let Some((path, _)) = watches.iter().find(|(_, watch)| !watch.is_open && is_served(&watch.resource)) {
-            return Some(format!("the watch of {path} has ended and is not open again"));
-        }
-        let late = watches.iter().find(|(_, watch)| self.is_behind(watch));
-        late.map(|(path, _)| format!("the watch of {path} has not delivered everything"))
-    }
-
-    fn is_behind(&self, watch: &Watch) -> bool {
-        let changes = self.0.parts.api.with(|state| state.store.changes_after(&watch.resource, watch.delivered, usize::MAX));
-        let is_meant =
-            |value: &Value| watch.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str());
-        changes.is_ok_and(|changes| {
-            changes.iter().any(|change| change.new.as_ref().or(change.old.as_ref()).is_some_and(|stored| is_meant(&stored.value)))
-        })
+        self.0.watches.pending(&self.0.parts.api)
     }
 }
 
@@ -244,7 +221,7 @@ impl Wire {
         }
         let answered = self.0.server.send(request).await;
         if let Some(place) = place.filter(|place| place.name.is_some()) {
-            let answer = answered.as_ref().map_or_else(|error| error.chain(), |answer| answer.status.to_string());
+            let answer = answered.as_ref().map_or_else(Error::chain, |answer| answer.status.to_string());
             self.tell(Told { answer, is_quiet: true, ..told(&place, verb) });
         }
         answered
@@ -365,59 +342,36 @@ impl Wire {
     }
 
     async fn watch(&self, request: Request<Bytes>, place: Place, since: Option<u64>, path: String) -> Result<Answer, Error> {
+        let watches = &self.0.watches;
         if let Some(chaos) = &self.0.parts.chaos {
             chaos.shuffle().await;
-            match chaos.on_read(Reading::Watch) {
-                OnRead::Nothing => {}
-                trouble => {
-                    self.note_closed(&path, place, false);
-                    let (told, answered) = match trouble {
-                        OnRead::Refused(code) => (format!("is answered by {code}"), Ok(refused(code))),
-                        OnRead::Expired => ("is answered by 410".to_owned(), Ok(refused(410))),
-                        _ => ("does not open".to_owned(), Err(lost())),
-                    };
-                    chaos.tell(format!("the watch of {path} {told}"));
-                    return answered;
-                }
+            let (told, answered) = match chaos.on_read(Reading::Watch) {
+                OnRead::Nothing => (String::new(), None),
+                OnRead::Refused(code) => (format!("is answered by {code}"), Some(Ok(refused(code)))),
+                OnRead::Expired => ("is answered by 410".to_owned(), Some(Ok(refused(410)))),
+                OnRead::Lost => ("does not open".to_owned(), Some(Err(lost()))),
+            };
+            if let Some(answered) = answered {
+                watches.note_closed(&path, &place);
+                chaos.tell(format!("the watch of {path} {told}"));
+                return answered;
             }
         }
         let answered = self.0.server.send(request).await;
-        let mut watches = self.0.watches.lock();
-        match answered {
-            Ok(answer) if answer.status < 300 => {
-                let number = watches.get(&path).map_or(0, |watch| watch.number + 1);
-                let delivered = since.unwrap_or_else(|| self.0.parts.api.with(|state| state.store.revision()));
-                let resource = Resource { group: place.group, plural: place.plural };
-                watches.insert(path.clone(), Watch { number, is_open: true, resource, namespace: place.namespace, delivered });
-                drop(watches);
-                let open = Open { wire: self.clone(), path, number, has_ended: false };
-                Ok(Answer { status: answer.status, headers: answer.headers, body: deliver(open, answer.body) })
+        match &answered {
+            Ok(answer) if answer.status < 300 => {}
+            // A resource that is gone is not watched again.
+            Ok(answer) if answer.status == 404 => watches.forget(&path),
+            _ => watches.note_closed(&path, &place),
+        }
+        answered.map(|answer| {
+            if answer.status >= 300 {
+                return answer;
             }
-            other => {
-                drop(watches);
-                self.note_closed(&path, place, other.as_ref().is_ok_and(|answer| answer.status == 404));
-                other
-            }
-        }
-    }
-
-    /// Notes that a watch does not open. It will be tried again, unless its resource is gone.
-    fn note_closed(&self, path: &str, place: Place, is_gone: bool) {
-        let mut watches = self.0.watches.lock();
-        if is_gone {
-            watches.remove(path);
-            return;
-        }
-        let number = watches.get(path).map_or(0, |watch| watch.number + 1);
-        let resource = Resource { group: place.group, plural: place.plural };
-        watches.insert(path.to_owned(), Watch { number, is_open: false, resource, namespace: place.namespace, delivered: 0 });
-    }
-
-    fn note(&self, path: &str, number: usize, change: impl FnOnce(&mut Watch)) {
-        if let Some(watch) = self.0.watches.lock().get_mut(path).filter(|watch| watch.number == number) {
-            change(watch);
-        }
-        self.0.changed.notify_waiters();
+            let delivered = since.unwrap_or_else(|| self.0.parts.api.with(|state| state.store.revision()));
+            let open = watches.open(path, &place, delivered);
+            Answer { body: open.deliver(answer.body, self.0.parts.chaos.clone()), ..answer }
+        })
     }
 }
 
@@ -439,82 +393,4 @@ fn told(place: &Place, verb: &'static str) -> Told {
         subresource: place.subresource.clone().unwrap_or_default(),
         ..Told::default()
     }
-}
-
-/// An open watch. Whoever drops it before its end does not want it any more.
-struct Open {
-    wire: Wire,
-    path: String,
-    number: usize,
-    has_ended: bool,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let mut watches = self.wire.0.watches.lock();
-        if !self.has_ended && watches.get(&self.path).is_some_and(|watch| watch.number == self.number) {
-            watches.remove(&self.path);
-        }
-        drop(watches);
-        self.wire.0.changed.notify_waiters();
-    }
-}
-
-impl Open {
-    fn end(&mut self) {
-        self.has_ended = true;
-        self.wire.note(&self.path, self.number, |watch| watch.is_open = false);
-    }
-}
-
-fn deliver(open: Open, body: ByteStream) -> ByteStream {
-    stream::unfold((open, body), |(mut open, mut body)| async move {
-        if open.has_ended {
-            return None;
-        }
-        let piece = body.next().await;
-        let Some(Ok(bytes)) = piece else {
-            open.end();
-            return piece.map(|piece| (piece, (open, body)));
-        };
-        if let Some(chaos) = open.wire.0.parts.chaos.clone() {
-            match chaos.on_piece().await {
-                OnPiece::Nothing => {}
-                OnPiece::End => {
-                    chaos.tell(format!("the watch of {} ends", open.path));
-                    open.end();
-                    return None;
-                }
-                OnPiece::Break => {
-                    chaos.tell(format!("the watch of {} breaks in the middle of a line", open.path));
-                    open.end();
-                    let half = bytes.slice(..bytes.len() / 2);
-                    return Some((Ok(half), (open, body)));
-                }
-                OnPiece::Expire => {
-                    chaos.tell(format!("the history of {} is gone", open.path));
-                    open.end();
-                    let gone =
-                        r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}"#;
-                    return Some((Ok(Bytes::from(format!("{gone}\n"))), (open, body)));
-                }
-            }
-        }
-        if let Some(reached) = last_revision(&bytes) {
-            open.wire.note(&open.path, open.number, |watch| watch.delivered = watch.delivered.max(reached));
-        }
-        Some((Ok(bytes), (open, body)))
-    })
-    .boxed()
-}
-
-/// Returns the greatest version in the lines of a watch.
-fn last_revision(bytes: &[u8]) -> Option<u64> {
-    const KEY: &[u8] = br#""resourceVersion":""#;
-    let number = |at: usize| -> Option<u64> {
-        let rest = &bytes[at + KEY.len()..];
-        let length = rest.iter().position(|byte| *byte == b'"')?;
-        std::str::from_utf8(&rest[..length]).ok()?.parse().ok()
-    };
-    memchr::memmem::find_iter(bytes, KEY).filter_map(number).max()
 }

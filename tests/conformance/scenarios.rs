@@ -16,7 +16,7 @@ pub fn run(case: &Value) -> Result<(), String> {
 /// Runs one case against the embedded server.
 pub fn run_embedded(case: &Value) -> Result<(), String> {
     let input = &case["input"];
-    in_virtual_time(async { judge(case, Scene::embedded(input, input["object"].clone()).await).await })
+    in_virtual_time(async { judge(case, Box::pin(Scene::embedded(input, input["object"].clone())).await).await })
 }
 
 async fn judge(case: &Value, scene: Result<Scene, Contradiction>) -> Result<(), String> {

@@ -184,7 +184,9 @@ impl Embedded {
     fn shown(&self, mut object: Value) -> Value {
         let version = self.version(&object["metadata"]["resourceVersion"]);
         if let Some(metadata) = object["metadata"].as_object_mut() {
-            SERVERS.iter().for_each(|key| drop(metadata.remove(*key)));
+            for key in SERVERS {
+                metadata.remove(key);
+            }
             metadata.insert("resourceVersion".to_owned(), version);
             metadata.insert("uid".to_owned(), self.given["metadata"]["uid"].clone());
             if let Some(deleted_at) = metadata.get_mut("deletionTimestamp") {

@@ -104,13 +104,13 @@ impl Server {
                 tokio::task::yield_now().await;
             }
         }
-        embedded.create().await;
+        Box::pin(embedded.create()).await;
     }
 
     /// Passes on what the embedded server tells, for ever.
     pub async fn follow(&self) {
         match &self.embedded {
-            Some(embedded) => embedded.follow(|sighting, raw| self.send(Event { sighting, raw })).await,
+            Some(embedded) => Box::pin(embedded.follow(|sighting, raw| self.send(Event { sighting, raw }))).await,
             None => std::future::pending().await,
         }
     }
@@ -165,7 +165,7 @@ impl Server {
     /// Changes the object as somebody else would.
     pub async fn merge(&self, payload: &Value) {
         if let Some(embedded) = &self.embedded {
-            return embedded.merge(payload).await;
+            return Box::pin(embedded.merge(payload)).await;
         }
         let object = self.object();
         let mut patched = object.clone();
@@ -178,7 +178,7 @@ impl Server {
     /// Deletes the object, or marks it if it is held back.
     pub async fn delete(&self) {
         if let Some(embedded) = &self.embedded {
-            return embedded.delete().await;
+            return Box::pin(embedded.delete()).await;
         }
         let mut object = self.object();
         if self.is_gone() {
@@ -261,7 +261,7 @@ impl Requests for Server {
         if let Some(embedded) = &self.embedded {
             // It counts when it was sent: on its way to the server, others get their turn.
             let place = self.timeline.add(Entry { shown, before, ..Entry::default() });
-            let answer = embedded.patch(path, content_type, payload).await;
+            let answer = Box::pin(embedded.patch(path, content_type, payload)).await;
             self.timeline.answered(place, json!(answer.as_ref().map_or_else(Error::status, |_| Some(200))));
             return answer;
         }

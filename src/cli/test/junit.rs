@@ -24,7 +24,9 @@ pub fn render(report: &Report<'_>) -> String {
         let name = escaped(&file.display().to_string());
         let (tests, failures) = (outcomes.len(), failed(&outcomes));
         let _ = writeln!(text, "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" skipped=\"{skipped}\">");
-        outcomes.iter().for_each(|outcome| case(outcome, report, &mut text));
+        for outcome in outcomes {
+            case(outcome, report, &mut text);
+        }
         text.push_str("  </testsuite>\n");
     }
     text.push_str("</testsuites>\n");
