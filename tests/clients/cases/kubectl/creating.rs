@@ -125,7 +125,7 @@ fn mistakes_are_refused_with_their_reasons(stage: &Stage<'_>) {
     stage.kubectl_fails("create -f broken.yaml").complains("error parsing broken.yaml");
 }
 
-const BOLTS: &str = r#"
+const BOLTS: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: bolts.defined.kopfd.dev}
@@ -138,7 +138,7 @@ spec:
       served: true
       storage: true
       schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {length: {type: integer}}}}}}
-"#;
+";
 
 fn kinds_are_defined_and_removed(stage: &Stage<'_>) {
     stage.file("bolts.yaml", BOLTS);
