@@ -16,6 +16,7 @@ mod apiserver;
 mod check;
 mod dev;
 mod diagnostics;
+mod init;
 mod run;
 mod test;
 
@@ -46,6 +47,8 @@ enum Command {
     Run(run::Options),
     /// Try operators on the embedded API server, with an account of what they do.
     Dev(dev::Options),
+    /// Make a small operator to begin with.
+    Init(init::Options),
     /// Run scenarios: files that say what happens to an operator, and what is expected of it.
     Test(test::Options),
     /// Check manifests and their scripts, and tell all mistakes at once.
@@ -61,6 +64,7 @@ pub fn main() -> ExitCode {
         None => run::run(&cli.run),
         Some(Command::Run(options)) => run::run(&options),
         Some(Command::Dev(options)) => dev::run(&options),
+        Some(Command::Init(options)) => init::run(&options),
         Some(Command::Test(options)) => test::run(&options),
         Some(Command::Check(options)) => check::run(&options),
         Some(Command::Apiserver(options)) => apiserver::run(&options),

@@ -9,6 +9,7 @@ pub mod client;
 pub mod config;
 pub mod discovery;
 pub mod error;
+mod excerpt;
 pub mod head;
 pub mod in_process;
 pub mod kinds;

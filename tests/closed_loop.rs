@@ -110,7 +110,7 @@ async fn play(input: &Value, happenings: Vec<(f64, Happening)>, is_deleted: bool
     }
     scene.world.server.trouble(None);
     if is_deleted {
-        scene.world.server.delete();
+        scene.world.server.delete().await;
     }
     scene.restart();
     let _ = tokio::time::timeout(LONG, scene.live()).await;
@@ -125,10 +125,10 @@ async fn happen(scene: &Scene, happenings: &mut std::iter::Peekable<std::vec::In
         match happenings.next() {
             Some((_, Happening::Change)) => {
                 *changes += 1;
-                server.merge(&json!({"spec": {"x": changes}}));
+                server.merge(&json!({"spec": {"x": changes}})).await;
             }
-            Some((_, Happening::Status)) => server.merge(&json!({"status": {"changes": changes}})),
-            Some((_, Happening::Delete)) => server.delete(),
+            Some((_, Happening::Status)) => server.merge(&json!({"status": {"changes": changes}})).await,
+            Some((_, Happening::Delete)) => server.delete().await,
             Some((_, Happening::Trouble(trouble))) => server.trouble(Some(trouble)),
             Some((_, Happening::Restart(downtime))) => return downtime,
             None => break,

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use kopfd::manifest;
+use kopfd::scenario;
 use kopfd::script::{BindingKind, arguments, reference};
 
 /// A fenced block.
@@ -75,6 +76,9 @@ fn blocks(document: &str) -> Vec<Block> {
 fn examples(document: &str) -> Vec<Example> {
     let mut examples: Vec<Example> = Vec::new();
     for block in blocks(document) {
+        if is_scenario(&block) {
+            continue;
+        }
         if block.language == "yaml" && block.text.starts_with("apiVersion: kopfd.dev/v1") {
             examples.push(Example { line: block.line, copied_from: block.file, manifest: block.text, files: BTreeMap::new() });
         } else if let Some(file) = block.file {
@@ -83,6 +87,39 @@ fn examples(document: &str) -> Vec<Example> {
         }
     }
     examples
+}
+
+/// Scenarios are copies of files, which are run elsewhere.
+fn is_scenario(block: &Block) -> bool {
+    block.language == "yaml" && block.text.starts_with("apiVersion: kopfd.dev/v1\nkind: Scenario\n")
+}
+
+#[test]
+fn every_scenario_in_the_documents_is_a_copy_of_one_that_is_run() {
+    let mut count = 0;
+    for (name, document) in documents() {
+        for block in blocks(&document).into_iter().filter(is_scenario) {
+            count += 1;
+            let from = block.file.unwrap_or_else(|| panic!("{name}:{}: the scenario is no copy of a file", block.line));
+            assert_eq!(text_of(&root().join(&from)), block.text, "{name}:{}: the block is no copy of {from}", block.line);
+        }
+    }
+    assert!(count >= 2, "there are scenarios in the documents: {count}");
+}
+
+#[test]
+fn the_tables_of_steps_and_faults_are_those_of_the_code() {
+    let document = text_of(&root().join("docs/testing.md"));
+    let documented = |section: &str| -> BTreeSet<String> {
+        let start = document.find(&format!("\n### {section}\n")).unwrap_or_else(|| panic!("there is no section {section:?}"));
+        let rest = &document[start + 1..];
+        let text = rest.find("\n##").map_or(rest, |end| &rest[..end]);
+        let rows = text.lines().filter(|line| line.starts_with("| `"));
+        rows.filter_map(|line| words(line).first().map(|word| (*word).to_owned())).collect()
+    };
+    let known = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(documented("Steps"), known(&scenario::STEPS));
+    assert_eq!(documented("Faults"), known(&scenario::FAULTS));
 }
 
 /// Loads an example, from the folder that it is a copy of, or from a new one. Returns its mistakes.

@@ -15,7 +15,11 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("cluster", &["kit", "object", "telemetry"]),
     ("reactor", &["kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "cluster"]),
     ("devserver", &["kit", "object", "telemetry"]),
-    ("cli", &["devserver", "kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "cluster", "reactor"]),
+    ("scenario", &["devserver", "kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "cluster", "reactor"]),
+    (
+        "cli",
+        &["scenario", "devserver", "kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "cluster", "reactor"],
+    ),
 ];
 
 /// Third-party crates with a door, and the rooms that are the door.
@@ -28,7 +32,8 @@ const DOORS: &[(&str, &[&str])] = &[
     ("hyper", &["cluster", "devserver"]),
     ("hyper_util", &["cluster", "devserver"]),
     ("hyper_rustls", &["cluster", "devserver"]),
-    ("http", &["cluster", "devserver"]),
+    // Scenarios stand between the engine's client and the embedded server.
+    ("http", &["cluster", "devserver", "scenario"]),
     ("tower", &["cluster", "devserver"]),
     ("rustls", &["cluster", "devserver"]),
     ("axum", &["devserver"]),

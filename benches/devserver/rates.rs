@@ -86,8 +86,8 @@ fn play(client: &Client, watchers: usize, group: &str, processes: &[u32]) -> [f6
     send(client, |number| patch(&collection, number));
     audience.wait(2 * watchers * OBJECTS);
     let patched = time();
-    let rate = |count: usize, time: Duration| count as f64 / time.as_secs_f64();
-    [rate(OBJECTS, created - before), rate(OBJECTS, patched - created), rate(2 * watchers * OBJECTS, patched - before)]
+    let rate = |count: usize, from: Duration, to: Duration| count as f64 / (to.as_secs_f64() - from.as_secs_f64());
+    [rate(OBJECTS, before, created), rate(OBJECTS, created, patched), rate(2 * watchers * OBJECTS, before, patched)]
 }
 
 fn send(client: &Client, request: impl Fn(usize) -> http::Request<Vec<u8>>) {
@@ -153,7 +153,7 @@ async fn listen(client: kube::Client, request: http::Request<Vec<u8>>, told: Arc
     let mut stream = std::pin::pin!(stream);
     let mut buffer = vec![0; 64 << 10];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
-        let lines = buffer[..count].iter().filter(|byte| **byte == b'\n').count();
+        let lines = buffer[..count].split(|byte| *byte == b'\n').count() - 1;
         told.fetch_add(lines as u64, Ordering::Relaxed);
     }
 }

@@ -8,6 +8,7 @@ use crate::object::{Body, Patch, Resource, Scope, Transform, diff};
 use super::address;
 use super::client::{Client, Request};
 use super::error::Error;
+use super::excerpt;
 
 /// The content type of a merge patch.
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -20,15 +21,25 @@ const NEVER: &str = "~which~never~arrives";
 
 /// What sends one patch: the client, or a scripted server.
 pub trait Requests: Sync {
-    /// Sends a patch and returns the object after it.
-    fn patch(&self, path: &str, content_type: &'static str, payload: &Value) -> impl Future<Output = Result<Value, Error>> + Send;
+    /// Sends a patch and returns the object after it, at least what it has where `wanted` has something; all of it if nothing is said.
+    fn patch(
+        &self,
+        path: &str,
+        content_type: &'static str,
+        payload: &Value,
+        wanted: Option<&Value>,
+    ) -> impl Future<Output = Result<Value, Error>> + Send;
 }
 
 impl Requests for Client {
     /// Both kinds of patches are safe to repeat: merge patches by their nature, ours in JSON by the version that they test.
-    async fn patch(&self, path: &str, content_type: &'static str, payload: &Value) -> Result<Value, Error> {
+    async fn patch(&self, path: &str, content_type: &'static str, payload: &Value, wanted: Option<&Value>) -> Result<Value, Error> {
         let request = Request::new(http::Method::PATCH, path).with_json(content_type, payload);
-        self.request(&request).await?.json()
+        let response = self.request(&request).await?;
+        match wanted {
+            Some(wanted) => excerpt::read(&response.body, wanted).map_err(|error| Error::Payload(error.into())),
+            None => response.json(),
+        }
     }
 }
 
@@ -53,7 +64,9 @@ pub async fn apply(api: &impl Requests, resource: &Resource, body: &Body, patch:
     let namespace = body.namespace().filter(|_| resource.namespaced);
     let path = address::object(resource, namespace, body.name())?;
     let has_status = resource.has_subresource("status");
-    let mut sender = Sender { api, status_path: has_status.then(|| address::subresource(path.clone(), "status")), path, latest: None };
+    let status_path = has_status.then(|| address::subresource(path.clone(), "status"));
+    let wanted = patch.transforms.is_empty().then(|| wanted(&patch.merge));
+    let mut sender = Sender { api, path, status_path, wanted, latest: None };
     let remaining = match sender.send(body, patch).await {
         Ok(remaining) => remaining,
         Err(error) if error.is_not_found() => {
@@ -70,6 +83,8 @@ struct Sender<'a, R> {
     api: &'a R,
     path: String,
     status_path: Option<String>,
+    /// The parts of the object that matter afterwards; none if functions need all of it.
+    wanted: Option<Value>,
     /// The object after the last request.
     latest: Option<Value>,
 }
@@ -105,7 +120,7 @@ impl<R: Requests> Sender<'_, R> {
 
     async fn send_merge_to(&mut self, path: String, merge: Map<String, Value>) -> Result<(), Error> {
         if !merge.is_empty() {
-            self.latest = Some(self.api.patch(&path, MERGE_PATCH, &Value::Object(merge)).await?);
+            self.latest = Some(self.api.patch(&path, MERGE_PATCH, &Value::Object(merge), self.wanted.as_ref()).await?);
         }
         Ok(())
     }
@@ -133,9 +148,22 @@ impl<R: Requests> Sender<'_, R> {
         }
         let version = self.latest.as_ref().unwrap_or(base).pointer("/metadata/resourceVersion");
         operations.insert(0, json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
-        self.latest = Some(self.api.patch(&path, JSON_PATCH, &Value::Array(operations)).await?);
+        self.latest = Some(self.api.patch(&path, JSON_PATCH, &Value::Array(operations), None).await?);
         Ok(())
     }
+}
+
+/// Returns what of the object after a merge patch will be looked at: what was patched, and what tells the version to wait for.
+fn wanted(merge: &Map<String, Value>) -> Value {
+    let mut wanted = merge.clone();
+    let metadata = wanted.entry("metadata").or_insert_with(|| json!({}));
+    // A patch whose metadata is no mapping wants, and gets, the whole of it.
+    if let Value::Object(metadata) = metadata {
+        for key in ["resourceVersion", "deletionTimestamp", "finalizers"] {
+            metadata.entry(key).or_insert(Value::Null);
+        }
+    }
+    Value::Object(wanted)
 }
 
 fn operations(base: &Value, changed: &Value) -> Vec<Value> {

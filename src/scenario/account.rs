@@ -25,8 +25,10 @@ impl Follower for Accountant {
     fn happened(&self, happening: Happening<'_>) {
         match happening {
             Happening::Sighted { body, sighting } => {
+                let subject = Subject::of(body);
+                self.invariants.sighted(&subject);
                 let version = body.resource_version().unwrap_or("unknown").to_owned();
-                self.timeline.add(Event::Sighted { subject: Subject::of(body), how: how(sighting), version });
+                self.timeline.add(Event::Sighted { subject, how: how(sighting), version });
             }
             Happening::Called { body, handler, reason, retry } => {
                 let subject = Subject::of(body);

@@ -1,6 +1,5 @@
 //! Disturbances by chance: which requests meet trouble, when the operators die, and what comes late. The same seed gives the same trouble.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,8 +96,6 @@ struct State {
     crashes: u64,
     watch_trouble_at: Option<Instant>,
     is_over: bool,
-    /// The objects, by resource, namespace and name, whose status may have been lost.
-    lost_statuses: BTreeSet<(String, String, String)>,
 }
 
 impl Chaos {
@@ -107,15 +104,7 @@ impl Chaos {
         let mut dice = Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5ce7_a110);
         // Some runs are only shuffled; in most of them a few things go wrong; in some nearly everything does.
         let rate = [0, 30, 80, 150, 400][dice.below(5) as usize];
-        let state = State {
-            dice,
-            rate,
-            troubles: MOST_TROUBLES,
-            crashes: MOST_CRASHES,
-            watch_trouble_at: None,
-            is_over: false,
-            lost_statuses: BTreeSet::new(),
-        };
+        let state = State { dice, rate, troubles: MOST_TROUBLES, crashes: MOST_CRASHES, watch_trouble_at: None, is_over: false };
         Self { timeline, state: Mutex::new(state), crashed: Notify::new() }
     }
 
@@ -215,17 +204,6 @@ impl Chaos {
             tokio::time::sleep(Duration::from_millis(silence)).await;
         }
         what
-    }
-
-    /// Notes that operators have died between the two requests of a patch: the one for the object itself, and the one for its status. As in
-    /// kopf, the second is lost then.
-    pub fn note_lost_status(&self, object: (String, String, String)) {
-        self.state.lock().lost_statuses.insert(object);
-    }
-
-    /// Returns the objects whose status may have been lost.
-    pub fn lost_statuses(&self) -> BTreeSet<(String, String, String)> {
-        self.state.lock().lost_statuses.clone()
     }
 
     /// Tells of a trouble.

@@ -11,6 +11,7 @@ use super::invariants::Ends;
 use super::play::{Failure, Mode};
 use super::run::{Ended, run};
 use super::story::Scenario;
+use super::timeline::Subject;
 
 /// The stack of a thread: compilers of scripts recurse, in debugging builds deeply.
 const STACK: usize = 16 << 20;
@@ -51,8 +52,8 @@ pub struct Outcome {
     pub timeline: Option<Arc<super::Timeline>>,
 }
 
-/// What an undisturbed run comes to.
-type Reference = Result<(compare::Ending, Ends), Vec<Failure>>;
+/// What an undisturbed run comes to, or how it fails.
+type Reference = Result<(compare::Ending, Ends), (Vec<Failure>, Arc<super::Timeline>)>;
 
 /// Runs all scenarios, and returns the outcomes in the order of the jobs.
 pub fn run_all(scenarios: &[Arc<Scenario>], options: &Options) -> Vec<Outcome> {
@@ -63,7 +64,7 @@ pub fn run_all(scenarios: &[Arc<Scenario>], options: &Options) -> Vec<Outcome> {
     let work = || {
         while let Some((index, (of, job))) = Some(next.fetch_add(1, Ordering::SeqCst)).and_then(|index| Some((index, jobs.get(index)?))) {
             let outcome = perform(job, &references[*of], options);
-            outcomes.lock()[index] = Some(outcome);
+            outcomes.lock()[index] = outcome;
         }
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -92,36 +93,43 @@ fn jobs(scenarios: &[Arc<Scenario>], options: &Options) -> Vec<(usize, Job)> {
     jobs
 }
 
-fn perform(job: &Job, reference: &OnceLock<Reference>, options: &Options) -> Outcome {
-    let outcome = |failures, seconds, timeline| Outcome { job: job.clone(), skipped: None, failures, seconds, timeline };
+/// Returns what becomes of a job; nothing if there is nothing to say that another one does not say.
+fn perform(job: &Job, reference: &OnceLock<Reference>, options: &Options) -> Option<Outcome> {
     let scenario = &job.scenario;
-    let Some(seed) = job.seed else {
-        if let (Some(_), Some(skipped)) = (&options.seeds, &scenario.seeds.skip) {
-            return Outcome { skipped: Some(skipped.clone()), ..outcome(Vec::new(), 0.0, None) };
-        }
-        let mode = if options.gathers { Mode::Gather } else { Mode::Check };
-        let ended = attempt(scenario, options.seed, mode);
-        let timeline = (!ended.failures.is_empty()).then_some(ended.timeline);
-        return outcome(ended.failures, ended.seconds, timeline);
-    };
+    let Some(seed) = job.seed else { return Some(undisturbed(job, options)) };
     let reference = reference.get_or_init(|| {
         let ended = attempt(scenario, options.seed, Mode::Check);
-        if ended.failures.is_empty() { Ok((ended.ending, ended.ends)) } else { Err(ended.failures) }
+        if ended.failures.is_empty() { Ok((ended.ending, ended.ends)) } else { Err((ended.failures, ended.timeline)) }
     });
-    let (ending, ends) = match reference {
-        Ok(reference) => reference,
-        Err(failures) => {
-            let mut failures = failures.clone();
-            failures.insert(0, Failure::of(0, "it fails without any disturbance, too".to_owned()));
-            return outcome(failures, 0.0, None);
+    match reference {
+        Ok((ending, ends)) => Some(disturbed(job, seed, ending.clone(), ends)),
+        // What fails without any disturbance is told once.
+        Err((failures, timeline)) if options.seeds.as_ref().is_some_and(|seeds| seeds.start == seed) => {
+            let job = Job { scenario: Arc::clone(scenario), seed: None };
+            let (failures, timeline) = (failures.clone(), Some(Arc::clone(timeline)));
+            Some(Outcome { job, skipped: None, failures, seconds: 0.0, timeline })
         }
-    };
+        Err(_) => None,
+    }
+}
+
+fn undisturbed(job: &Job, options: &Options) -> Outcome {
+    let outcome = |failures, seconds, timeline| Outcome { job: job.clone(), skipped: None, failures, seconds, timeline };
+    if let (Some(_), Some(skipped)) = (&options.seeds, &job.scenario.seeds.skip) {
+        return Outcome { skipped: Some(skipped.clone()), ..outcome(Vec::new(), 0.0, None) };
+    }
+    let mode = if options.gathers { Mode::Gather } else { Mode::Check };
+    let ended = attempt(&job.scenario, options.seed, mode);
+    let timeline = (!ended.failures.is_empty()).then_some(ended.timeline);
+    outcome(ended.failures, ended.seconds, timeline)
+}
+
+fn disturbed(job: &Job, seed: u64, mut ending: compare::Ending, ends: &Ends) -> Outcome {
     let Ended { mut failures, seconds, timeline, ending: mut found, ends: stored, violations, lost_statuses } =
-        attempt(scenario, seed, Mode::Disturb);
-    let mut ending = ending.clone();
-    for key in &lost_statuses {
-        for side in [&mut ending, &mut found] {
-            side.get_mut(key).and_then(|object| object.as_object_mut()?.remove("status"));
+        attempt(&job.scenario, seed, Mode::Disturb);
+    for object in ending.values_mut().chain(found.values_mut()) {
+        if lost_statuses.contains(&Subject::of(object)) {
+            object.as_object_mut().and_then(|object| object.remove("status"));
         }
     }
     let mut broken = violations;
@@ -134,7 +142,7 @@ fn perform(job: &Job, reference: &OnceLock<Reference>, options: &Options) -> Out
     broken.extend(compare::differences(&ending, &found).into_iter().map(|line| format!("another end than without disturbances: {line}")));
     failures.extend(broken.into_iter().map(|text| Failure::of(0, text)));
     let timeline = (!failures.is_empty()).then_some(timeline);
-    outcome(failures, seconds, timeline)
+    Outcome { job: job.clone(), skipped: None, failures, seconds, timeline }
 }
 
 fn attempt(scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> Ended {

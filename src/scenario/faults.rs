@@ -19,7 +19,7 @@ const TIMES: [&str; 4] = ["skip", "times", "probability", "seed"];
 const OF_STATUS: [&str; 3] = ["reason", "message", "retryAfter"];
 
 /// What goes wrong.
-const ACTIONS: [&str; 19] = [
+pub const ACTIONS: [&str; 19] = [
     "status",
     "statusAfter",
     "delay",
@@ -60,11 +60,29 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Act> {
     };
     let action_item = fields.raw(word)?;
     let action = action(word, &action_item, &|key| fields.get(key).map(|item| item.node.to_value()));
+    if !action.is_object() {
+        reader.error_with(&action_item, format!("`{word}` cannot be {}", action_item.node.noun()), forms(word));
+        return None;
+    }
     let mut matching = Map::new();
     for key in MATCH {
-        if let Some(item) = fields.get(key) {
-            matching.insert(key.to_owned(), item.node.to_value());
+        let Some(item) = fields.get(key) else { continue };
+        let texts = if key == "verb" { item.items().unwrap_or_else(|| vec![item.clone()]) } else { vec![item.clone()] };
+        for text in &texts {
+            reader.text(text)?;
         }
+        matching.insert(key.to_owned(), item.node.to_value());
+    }
+    for key in ["skip", "times", "seed"] {
+        if let Some(item) = fields.get(key) {
+            reader.whole(&item, 0)?;
+        }
+    }
+    if let Some(item) = fields.get("probability")
+        && item.node.to_value().as_f64().is_none_or(|share| !(0.0..=1.0).contains(&share))
+    {
+        reader.error(&item, "`probability` must be a number from 0 to 1");
+        return None;
     }
     // What people do by hand is meant to work, unless the file says otherwise.
     if !matching.contains_key("user") && !matching.contains_key("userAgent") {
@@ -82,6 +100,17 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Act> {
             reader.error(&action_item, format!("the fault `{word}` cannot be read: {error}"));
             None
         }
+    }
+}
+
+/// Returns how an action is written.
+fn forms(word: &str) -> &'static str {
+    match word {
+        "status" => "write a status, `status: 500`, or a mapping with `code`, `reason`, `message`, `retryAfter` and `body`",
+        "statusAfter" | "watchError" => "write a status, such as `500`, or a mapping with `code`",
+        "delay" | "watchStall" | "watchDelay" | "notReady" | "staleRead" => "write a time, such as `500ms`, or a mapping with `ms`",
+        "unauthorized" => "write a time, such as `5m`, or a mapping with `afterMs`",
+        _ => "write a mapping with what belongs to it, `{}` if there is nothing",
     }
 }
 

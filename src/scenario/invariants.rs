@@ -2,7 +2,7 @@
 //!
 //! That the objects come to the same end is compared by whoever runs a scenario twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -37,6 +37,9 @@ struct State {
     /// Ends whose records stand on the object.
     recorded: BTreeMap<Subject, Vec<String>>,
     stored: Ends,
+    /// Objects that were written themselves, with a write of their status that may follow.
+    half_written: BTreeSet<Subject>,
+    lost_statuses: BTreeSet<Subject>,
     violations: Vec<String>,
 }
 
@@ -46,6 +49,7 @@ impl State {
             self.life = life;
             self.running.clear();
             self.pending.clear();
+            self.lost_statuses.append(&mut self.half_written);
         }
     }
 }
@@ -54,6 +58,11 @@ impl Invariants {
     /// Returns a watch over operators that keep what they remember here.
     pub fn new(api: Api, storages: Vec<Arc<Storages>>) -> Self {
         Self { api, storages, state: Mutex::default() }
+    }
+
+    /// Notes that the operators live again.
+    pub fn begun(&self, life: u32) {
+        self.state.lock().enter(life);
     }
 
     /// Notes a call.
@@ -95,13 +104,28 @@ impl Invariants {
         }
     }
 
-    /// Notes that an operator has written an object.
-    pub fn wrote(&self, life: u32, before: Option<&Value>, after: Option<&Value>) {
+    /// Notes that an object was taken up: everything that was to be written before is.
+    pub fn sighted(&self, subject: &Subject) {
+        self.state.lock().half_written.remove(subject);
+    }
+
+    /// Notes that nothing is left to be written.
+    pub fn settled(&self) {
+        self.state.lock().half_written.clear();
+    }
+
+    /// Notes that an operator has written an object, or a subresource.
+    pub fn wrote(&self, life: u32, subresource: Option<&str>, before: Option<&Value>, after: Option<&Value>) {
         let Some(object) = after.or(before) else { return };
         let subject = Subject::of(object);
         let is_end = self.storages.iter().any(|storages| is_end_of_cause(storages, before, after));
         let mut state = self.state.lock();
         state.enter(life);
+        match subresource {
+            None => drop(state.half_written.insert(subject.clone())),
+            Some("status") => drop(state.half_written.remove(&subject)),
+            Some(_) => {}
+        }
         if is_end {
             let recorded = state.recorded.remove(&subject).unwrap_or_default();
             let mut ended = state.pending.remove(&subject).unwrap_or_default();
@@ -118,6 +142,12 @@ impl Invariants {
             state.recorded.entry(subject.clone()).or_default().extend(stored);
             state.pending.insert(subject, left);
         }
+    }
+
+    /// Returns the objects whose status may be lost: a patch of an object with a status is two requests, and the operators have died after
+    /// the first. It is so in kopf, too.
+    pub fn lost_statuses(&self) -> BTreeSet<Subject> {
+        self.state.lock().lost_statuses.clone()
     }
 
     /// Returns the ends that were stored, and what was violated.

@@ -16,7 +16,7 @@ use super::invariants::Ends;
 use super::play::{Failure, Mode, play};
 use super::stage::Stage;
 use super::story::Scenario;
-use super::timeline::{Event, Timeline};
+use super::timeline::{Event, Subject, Timeline};
 
 /// How a run has ended.
 pub struct Ended {
@@ -32,8 +32,8 @@ pub struct Ended {
     pub ends: Ends,
     /// The invariants that were violated.
     pub violations: Vec<String>,
-    /// The objects, by resource, namespace and name, whose status may have been lost with a life of the operators.
-    pub lost_statuses: BTreeSet<(String, String, String)>,
+    /// The objects whose status may have been lost with a life of the operators.
+    pub lost_statuses: BTreeSet<Subject>,
 }
 
 /// Runs a scenario once. The same scenario with the same seed gives the same timeline.
@@ -77,7 +77,7 @@ async fn perform(scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> Ended {
     ended.seconds = timeline.elapsed();
     ended.ending = stage.ending(&scenario.seeds.ignore);
     (ended.ends, ended.violations) = stage.invariants.result();
-    ended.lost_statuses = stage.chaos.as_ref().map(|chaos| chaos.lost_statuses()).unwrap_or_default();
+    ended.lost_statuses = stage.invariants.lost_statuses();
     ended
 }
 

@@ -136,6 +136,7 @@ impl Stage {
         } else {
             format!("the operator starts again, for the {} time", ordinal(number))
         });
+        self.invariants.begun(number);
         let follower = Accountant { timeline: Arc::clone(&self.timeline), invariants: Arc::clone(&self.invariants), life: number };
         let account = Arc::new(Account::told_by(Arc::new(follower)));
         let prefixes = self.scenario.operators.iter().map(|operator| operator.settings.persistence.storages.prefix().to_owned()).collect();
@@ -249,6 +250,7 @@ impl Stage {
             let Some(pending) = self.pending().await? else {
                 tokio::time::sleep(TICK).await;
                 if self.pending().await?.is_none() {
+                    self.invariants.settled();
                     return Ok(());
                 }
                 continue;

@@ -275,7 +275,9 @@ impl Wire {
             place.name = body["metadata"]["name"].as_str().map(str::to_owned);
         }
         let after = self.object(&place);
-        self.0.parts.invariants.wrote(self.0.parts.life, before.as_ref(), after.as_ref());
+        if answered.as_ref().is_ok_and(|(status, ..)| *status < 300) {
+            self.0.parts.invariants.wrote(self.0.parts.life, place.subresource.as_deref(), before.as_ref(), after.as_ref());
+        }
         let answer = match &answered {
             Ok((status, _, body)) if *status >= 300 => message(body).map_or_else(|| status.to_string(), |text| format!("{status} {text}")),
             Ok((status, ..)) => status.to_string(),
@@ -285,7 +287,6 @@ impl Wire {
         self.tell(Told { answer, lines, ..told(&place, verb) });
         if let Some(chaos) = &self.0.parts.chaos {
             if trouble.crashes {
-                chaos.note_lost_status(of_ending(&told(&place, verb)));
                 chaos.tell("the operators die after the request, before its answer".to_owned());
                 chaos.crash().await;
             }
@@ -307,9 +308,6 @@ impl Wire {
         match chaos.on_write() {
             OnWrite::Nothing => {}
             OnWrite::CrashBefore => {
-                if request.subresource == "status" {
-                    chaos.note_lost_status(of_ending(&request));
-                }
                 chaos.tell(format!("the operators die before the request {request}"));
                 chaos.crash().await;
             }
@@ -441,12 +439,6 @@ fn told(place: &Place, verb: &'static str) -> Told {
         subresource: place.subresource.clone().unwrap_or_default(),
         ..Told::default()
     }
-}
-
-/// Returns the resource, the namespace and the name, as ends are compared by.
-fn of_ending(request: &Told) -> (String, String, String) {
-    let dot = if request.group.is_empty() { "" } else { "." };
-    (format!("{}{dot}{}", request.plural, request.group), request.namespace.clone(), request.name.clone())
 }
 
 /// An open watch. Whoever drops it before its end does not want it any more.

@@ -43,10 +43,14 @@ impl Line {
         match format {
             Format::Plain => format!("{prefix}{}{}", self.message, self.printed_fields()),
             Format::Full => {
-                let time = self.at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string();
-                let milliseconds = self.at.subsec_nanosecond().div_euclid(1_000_000).rem_euclid(1_000);
-                let (logger, level) = (format!("{:<20.20}", self.logger), format!("{:<8.8}", level_name(self.level)));
-                format!("[{time},{milliseconds:03}] {logger} [{level}] {prefix}{}{}", self.message, self.printed_fields())
+                let time = TimeZone::system().to_datetime(self.at);
+                let (date, milliseconds) = (time.date(), time.millisecond());
+                let (hour, minute, second) = (time.hour(), time.minute(), time.second());
+                let (logger, level, message) = (&self.logger, level_name(self.level), &self.message);
+                let fields = self.printed_fields();
+                format!(
+                    "[{date} {hour:02}:{minute:02}:{second:02},{milliseconds:03}] {logger:<20.20} [{level:<8.8}] {prefix}{message}{fields}"
+                )
             }
             Format::Json => self.json(reference_key, &prefix),
         }

@@ -82,11 +82,17 @@ fn main() -> ExitCode {
             None => println!("{name}.json: no runner"),
         }
     }
+    let mut embedded = Totals::default();
+    let scenarios = directory.join("scenarios.json");
+    if scenarios.exists() {
+        let runner: Runner = Box::new(scenarios::run_embedded);
+        run_file("scenarios on the embedded server, scenarios", &scenarios, &runner, &mut embedded);
+    }
     let Totals { passed, failed, allowed } = totals;
     let verdict = if failed == 0 { "ok" } else { "FAILED" };
     println!("\ntest result: {verdict}. {passed} passed; {failed} failed; {allowed} ignored; 0 measured; 0 filtered out");
     println!("conformance: {passed} of {} cases pass", passed + failed + allowed);
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failed + embedded.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn files(directory: &Path) -> Vec<PathBuf> {

@@ -1,23 +1,33 @@
 //! Whole lives of objects, in virtual time.
 
+use kopfd::handling::contradiction::Contradiction;
 use serde_json::{Value, json};
 
 use super::compare::{same, same_logs, same_payload, sorted};
 use super::world::timeline::Entry;
 use super::world::{Scene, in_virtual_time};
 
-/// Runs one case.
+/// Runs one case against the scripted server.
 pub fn run(case: &Value) -> Result<(), String> {
+    let input = &case["input"];
+    in_virtual_time(async { judge(case, Scene::of(input, input["object"].clone())).await })
+}
+
+/// Runs one case against the embedded server.
+pub fn run_embedded(case: &Value) -> Result<(), String> {
+    let input = &case["input"];
+    in_virtual_time(async { judge(case, Scene::embedded(input, input["object"].clone()).await).await })
+}
+
+async fn judge(case: &Value, scene: Result<Scene, Contradiction>) -> Result<(), String> {
     let (input, expected) = (&case["input"], &case["expected"]);
-    in_virtual_time(async {
-        let scene = Scene::of(input, input["object"].clone()).map_err(|contradiction| contradiction.to_string())?;
-        scene.play(input).await;
-        let timeline = &scene.world.timeline;
-        same_timeline(&expected["timeline"], &timeline.entries())?;
-        same_logs(&expected["logs"], &timeline.logs())?;
-        same("final_object", &expected["final_object"], &scene.world.server.object())?;
-        same("gone", &expected["gone"], &json!(scene.world.server.is_gone()))
-    })
+    let scene = scene.map_err(|contradiction| contradiction.to_string())?;
+    scene.play(input).await;
+    let timeline = &scene.world.timeline;
+    same_timeline(&expected["timeline"], &timeline.entries())?;
+    same_logs(&expected["logs"], &timeline.logs())?;
+    same("final_object", &expected["final_object"], &scene.world.server.object())?;
+    same("gone", &expected["gone"], &json!(scene.world.server.is_gone()))
 }
 
 fn same_timeline(expected: &Value, found: &[Entry]) -> Result<(), String> {

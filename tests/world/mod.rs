@@ -4,6 +4,7 @@
 pub mod callbacks;
 pub mod companions;
 pub mod declare;
+pub mod embedded;
 pub mod scene;
 pub mod scripted;
 pub mod server;

@@ -11,6 +11,7 @@ use kopfd::reactor::{Mailbox, Memories, Served};
 use serde_json::Value;
 
 use super::declare::{self, Declared};
+use super::embedded::Embedded;
 use super::scripted::ScriptedWorld;
 use super::server::Server;
 use super::timeline::{BEGINNING, Timeline};
@@ -32,8 +33,21 @@ impl Scene {
     /// Returns the scene of a case, with this object, beginning now.
     pub fn of(input: &Value, object: Value) -> Result<Self, Contradiction> {
         let timeline = Arc::new(Timeline::starting_at(input["now"].as_str().unwrap_or(BEGINNING)));
+        let server = Server::of(input, object.clone(), Arc::clone(&timeline));
+        Self::with(input, &object, server, timeline)
+    }
+
+    /// Returns the scene of a case on the embedded server.
+    pub async fn embedded(input: &Value, object: Value) -> Result<Self, Contradiction> {
+        let timeline = Arc::new(Timeline::starting_at(input["now"].as_str().unwrap_or(BEGINNING)));
+        let embedded = Embedded::of(input, object.clone(), timeline.clock.clone()).await;
+        let server = Server::of(input, object.clone(), Arc::clone(&timeline)).embedded_in(embedded);
+        Self::with(input, &object, server, timeline)
+    }
+
+    fn with(input: &Value, object: &Value, server: Server, timeline: Arc<Timeline>) -> Result<Self, Contradiction> {
         let uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().into();
-        let server = Arc::new(Server::of(input, object, Arc::clone(&timeline)));
+        let server = Arc::new(server);
         let declared = Declared::of(&input["handlers"])?;
         let setting = |name: &str| input["settings"].get(name).unwrap_or(&Value::Null);
         let finalizer = input.get("finalizer").unwrap_or_else(|| setting("persistence.finalizer"));
@@ -85,7 +99,7 @@ impl Scene {
 
     /// Handles the events of the server, for ever.
     pub async fn live(&self) {
-        tokio::join!(self.handle(), self.world.server.deliver(&self.mailbox));
+        tokio::join!(self.handle(), self.world.server.deliver(&self.mailbox), self.world.server.follow());
     }
 
     /// Handles whatever comes, with a new worker after each pause, for ever.
@@ -100,9 +114,18 @@ impl Scene {
     /// Plays the case's actions until its end.
     pub async fn play(&self, input: &Value) {
         let server = &self.world.server;
-        server.announce(if input["listed"] == true { Sighting::Listed } else { Sighting::Added });
         let end = Duration::from_secs_f64(input["until"].as_f64().unwrap_or(600.0));
-        let all = async { tokio::join!(self.live(), self.act(&input["actions"])) };
+        let is_listed = input["listed"] == true;
+        if is_listed {
+            server.begin(true).await;
+        }
+        let act = async {
+            if !is_listed {
+                server.begin(false).await;
+            }
+            self.act(&input["actions"]).await;
+        };
+        let all = async { tokio::join!(self.live(), act) };
         let _ = tokio::time::timeout(end, all).await;
     }
 
@@ -111,8 +134,8 @@ impl Scene {
         for action in actions.as_array().into_iter().flatten() {
             tokio::time::sleep_until(beginning + Duration::from_secs_f64(action["at"].as_f64().unwrap_or(0.0))).await;
             match action.get("merge") {
-                Some(payload) => self.world.server.merge(payload),
-                None => self.world.server.delete(),
+                Some(payload) => self.world.server.merge(payload).await,
+                None => self.world.server.delete().await,
             }
         }
     }

@@ -1,4 +1,4 @@
-//! An API server with one object: it patches, counts versions, deletes, and sends events.
+//! An API server with one object: it patches, counts versions, deletes, and sends events; or it leaves all that to the embedded server.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,11 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::declare;
+use super::embedded::Embedded;
 use super::timeline::{Entry, Timeline};
+
+/// The turns that a watch needs to open.
+const TURNS: usize = 100;
 
 /// What a deletion leaves on an object that is held back.
 const DELETED_AT: &str = "2020-01-01T00:00:00Z";
@@ -23,6 +27,8 @@ const DELETED_AT: &str = "2020-01-01T00:00:00Z";
 pub struct Server {
     timeline: Arc<Timeline>,
     state: Mutex<State>,
+    /// The embedded server, if the object is with it.
+    embedded: Option<Embedded>,
     /// Requests that fail, by their numbers from one.
     failures: Vec<(u64, u16)>,
     pruned: Vec<Vec<String>>,
@@ -60,6 +66,7 @@ impl Server {
         Self {
             timeline,
             state: Mutex::new(State { object, is_gone: false, requests: 0 }),
+            embedded: None,
             failures: failures.map(failure).collect(),
             pruned: input["server_prunes"].as_array().into_iter().flatten().map(declare::keys).collect(),
             has_status: subresources.into_iter().any(|name| name == "status"),
@@ -71,20 +78,51 @@ impl Server {
         }
     }
 
+    /// Returns the server with its object kept by the embedded one.
+    pub fn embedded_in(self, embedded: Embedded) -> Self {
+        Self { embedded: Some(embedded), ..self }
+    }
+
     /// Returns the object as it is, or as it was last.
     pub fn object(&self) -> Value {
-        self.state.lock().object.clone()
+        self.embedded.as_ref().map_or_else(|| self.state.lock().object.clone(), Embedded::object)
     }
 
     /// Tells whether the object is deleted for good.
     pub fn is_gone(&self) -> bool {
-        self.state.lock().is_gone
+        self.embedded.as_ref().map_or_else(|| self.state.lock().is_gone, Embedded::is_gone)
+    }
+
+    /// Lets the object be there: as it is found by a list, or as it is added.
+    pub async fn begin(&self, is_listed: bool) {
+        let Some(embedded) = &self.embedded else {
+            return self.announce(if is_listed { Sighting::Listed } else { Sighting::Added });
+        };
+        if !is_listed {
+            // The watch opens before the object comes, and time does not pass meanwhile.
+            for _ in 0..TURNS {
+                tokio::task::yield_now().await;
+            }
+        }
+        embedded.create().await;
+    }
+
+    /// Passes on what the embedded server tells, for ever.
+    pub async fn follow(&self) {
+        match &self.embedded {
+            Some(embedded) => embedded.follow(|sighting, raw| self.send(Event { sighting, raw })).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Sends the present state as an event.
     pub fn announce(&self, sighting: Sighting) {
         let raw = Arc::from(self.object().to_string());
-        self.events.lock().push_back((Instant::now() + self.latency, Event { sighting, raw }));
+        self.send(Event { sighting, raw });
+    }
+
+    fn send(&self, event: Event) {
+        self.events.lock().push_back((Instant::now() + self.latency, event));
         self.sent.notify_one();
     }
 
@@ -125,7 +163,10 @@ impl Server {
     }
 
     /// Changes the object as somebody else would.
-    pub fn merge(&self, payload: &Value) {
+    pub async fn merge(&self, payload: &Value) {
+        if let Some(embedded) = &self.embedded {
+            return embedded.merge(payload).await;
+        }
         let object = self.object();
         let mut patched = object.clone();
         json_patch::merge(&mut patched, payload);
@@ -135,7 +176,10 @@ impl Server {
     }
 
     /// Deletes the object, or marks it if it is held back.
-    pub fn delete(&self) {
+    pub async fn delete(&self) {
+        if let Some(embedded) = &self.embedded {
+            return embedded.delete().await;
+        }
         let mut object = self.object();
         if self.is_gone() {
             return;
@@ -201,7 +245,7 @@ impl Server {
 }
 
 impl Requests for Server {
-    async fn patch(&self, path: &str, content_type: &'static str, payload: &Value) -> Result<Value, Error> {
+    async fn patch(&self, path: &str, content_type: &'static str, payload: &Value, _wanted: Option<&Value>) -> Result<Value, Error> {
         let is_status = path.ends_with("/status");
         let before = self.object();
         let number = {
@@ -209,6 +253,18 @@ impl Requests for Server {
             state.requests += 1;
             state.requests
         };
+        let mut shown = json!({
+            "patch": if content_type == MERGE_PATCH { "merge" } else { "json" },
+            "subresource": is_status.then_some("status"),
+            "payload": payload,
+        });
+        if let Some(embedded) = &self.embedded {
+            // It counts when it was sent: on its way to the server, others get their turn.
+            let place = self.timeline.add(Entry { shown, before, ..Entry::default() });
+            let answer = embedded.patch(path, content_type, payload).await;
+            self.timeline.answered(place, json!(answer.as_ref().map_or_else(Error::status, |_| Some(200))));
+            return answer;
+        }
         let trouble = self.trouble.lock().take();
         if trouble == Some(Trouble::CrashBefore) {
             self.crash().await;
@@ -219,12 +275,7 @@ impl Requests for Server {
             (None, Some(Trouble::Fail(status))) => Err(failure(status)),
             _ => self.patched(content_type, is_status, payload),
         };
-        let shown = json!({
-            "patch": if content_type == MERGE_PATCH { "merge" } else { "json" },
-            "subresource": is_status.then_some("status"),
-            "payload": payload,
-            "response": answer.as_ref().map_or_else(Error::status, |_| Some(200)),
-        });
+        shown["response"] = json!(answer.as_ref().map_or_else(Error::status, |_| Some(200)));
         self.timeline.add(Entry { shown, before, ..Entry::default() });
         if trouble == Some(Trouble::CrashAfter) {
             self.crash().await;

@@ -41,14 +41,21 @@ impl Timeline {
         Self { clock: Clock::starting_at(beginning), beginning, entries: Mutex::default(), logs: Mutex::default() }
     }
 
-    /// Adds an entry at the present moment.
+    /// Adds an entry at the present moment, and returns its place.
     ///
     /// # Panics
     /// If there are more than any story needs: virtual time does not end what runs in circles.
-    pub fn add(&self, mut entry: Entry) {
-        assert!(self.entries.lock().len() < MOST_ENTRIES, "the operator runs in circles");
+    pub fn add(&self, mut entry: Entry) -> usize {
+        let mut entries = self.entries.lock();
+        assert!(entries.len() < MOST_ENTRIES, "the operator runs in circles");
         entry.shown["t"] = json!(seconds_between(self.beginning, self.clock.now()));
-        self.entries.lock().push(entry);
+        entries.push(entry);
+        entries.len() - 1
+    }
+
+    /// Adds the response to the entry of a request.
+    pub fn answered(&self, place: usize, response: Value) {
+        self.entries.lock()[place].shown["response"] = response;
     }
 
     /// Adds what was told, but for lines with whole bodies in them.

@@ -246,20 +246,27 @@ fn claim(object: &mut Value) {
     put(&mut object["status"], "phase", json!("Pending"));
 }
 
+/// Updates roll, unless something else is said.
+fn rolling<const N: usize>(spec: &mut Value, name: &str, values: [(&str, Value); N]) {
+    if !(spec[name].is_null() || spec[name].is_object()) {
+        return;
+    }
+    put(&mut spec[name], "type", json!("RollingUpdate"));
+    if spec[name]["type"] == "RollingUpdate" {
+        put_all(&mut spec[name]["rollingUpdate"], values);
+    }
+}
+
 fn workload(kind: &str, object: &mut Value) {
     let spec = &mut object["spec"];
     template(&mut spec["template"]);
     match kind {
         "Deployment" => {
-            put(&mut spec["strategy"], "type", json!("RollingUpdate"));
             put_all(spec, [("replicas", json!(1)), ("revisionHistoryLimit", json!(10)), ("progressDeadlineSeconds", json!(600))]);
-            if spec["strategy"]["type"] == "RollingUpdate" {
-                put_all(&mut spec["strategy"]["rollingUpdate"], [("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))]);
-            }
+            rolling(spec, "strategy", [("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))]);
             put(object, "status", json!({}));
         }
         "StatefulSet" => {
-            update_strategy(spec, [("partition", json!(0))]);
             put_all(
                 spec,
                 [
@@ -270,11 +277,12 @@ fn workload(kind: &str, object: &mut Value) {
                     ("serviceName", json!("")),
                 ],
             );
+            rolling(spec, "updateStrategy", [("partition", json!(0))]);
             put_all(&mut object["status"], [("replicas", json!(0)), ("availableReplicas", json!(0))]);
         }
         "DaemonSet" => {
-            update_strategy(spec, [("maxUnavailable", json!(1)), ("maxSurge", json!(0))]);
             put(spec, "revisionHistoryLimit", json!(10));
+            rolling(spec, "updateStrategy", [("maxUnavailable", json!(1)), ("maxSurge", json!(0))]);
             let counts = ["currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"];
             for count in counts {
                 put(&mut object["status"], count, json!(0));
@@ -284,15 +292,6 @@ fn workload(kind: &str, object: &mut Value) {
             put(spec, "replicas", json!(1));
             put(&mut object["status"], "replicas", json!(0));
         }
-    }
-}
-
-/// Fills in how pods are replaced, also where an empty strategy was sent, as typed clients do.
-fn update_strategy<const N: usize>(spec: &mut Value, rolling: [(&str, Value); N]) {
-    let strategy = &mut spec["updateStrategy"];
-    put(strategy, "type", json!("RollingUpdate"));
-    if strategy["type"] == "RollingUpdate" {
-        put_all(&mut strategy["rollingUpdate"], rolling);
     }
 }
 

@@ -43,6 +43,12 @@ fn secrets_take_texts_and_refuse_what_is_no_base64() {
 fn workloads_get_their_defaults() {
     let written = json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let mut empty = written.clone();
+    empty["spec"]["strategy"] = json!({});
+    empty["spec"]["updateStrategy"] = json!({"rollingUpdate": {}});
+    assert_eq!(prepared("Deployment", empty.clone())["spec"]["strategy"]["rollingUpdate"]["maxSurge"], "25%");
+    let rolled = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}});
+    assert_eq!(prepared("DaemonSet", empty)["spec"]["updateStrategy"], rolled);
     let spec = prepared("Deployment", written.clone())["spec"].clone();
     assert_eq!(spec["replicas"], 1);
     assert_eq!(spec["strategy"], json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}));

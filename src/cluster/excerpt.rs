@@ -1,0 +1,50 @@
+//! Excerpts of answers: objects in which only those parts are built that somebody will look at.
+
+use std::collections::HashMap;
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+/// Returns what an object has in those places where `wanted` has something; the values of `wanted` do not matter.
+///
+/// # Errors
+/// If the text is not JSON.
+pub fn read(text: &[u8], wanted: &Value) -> serde_json::Result<Value> {
+    pick(serde_json::from_slice(text)?, wanted)
+}
+
+fn pick(raw: &RawValue, wanted: &Value) -> serde_json::Result<Value> {
+    let Value::Object(wanted) = wanted else { return serde_json::from_str(raw.get()) };
+    // What is no mapping, or has keys with escapes, is taken as a whole.
+    let Ok(parts) = serde_json::from_str::<HashMap<&str, &RawValue>>(raw.get()) else { return serde_json::from_str(raw.get()) };
+    let found = wanted.iter().filter_map(|(key, wanted)| Some((key, parts.get(key.as_str())?, wanted)));
+    let picked: serde_json::Result<Map<String, Value>> = found.map(|(key, part, wanted)| Ok((key.clone(), pick(part, wanted)?))).collect();
+    Ok(Value::Object(picked?))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const OBJECT: &str = r#"{"kind":"Pod","metadata":{"name":"p","labels":{"a":"1","b":"2"},"managedFields":[{"k":1}]},"spec":[1,2]}"#;
+
+    #[test]
+    fn only_what_is_wanted_is_there() {
+        let wanted = json!({"metadata": {"labels": {"b": null, "c": null}, "uid": null}, "status": {}});
+        assert_eq!(read(OBJECT.as_bytes(), &wanted).unwrap(), json!({"metadata": {"labels": {"b": "2"}}}));
+    }
+
+    #[test]
+    fn what_has_another_shape_than_wanted_is_there_as_a_whole() {
+        assert_eq!(read(OBJECT.as_bytes(), &json!({"spec": {"a": 1}, "kind": {}})).unwrap(), json!({"spec": [1, 2], "kind": "Pod"}));
+        assert_eq!(read(br#"{"a\n":1,"b":2}"#, &json!({"b": 0})).unwrap(), json!({"a\n": 1, "b": 2}));
+    }
+
+    #[test]
+    fn what_is_no_json_is_an_error() {
+        assert!(read(b"{", &json!({})).is_err());
+        assert!(read(b"\xff", &json!({})).is_err());
+    }
+}

@@ -1,0 +1,43 @@
+//! `kopfd init`: what it makes is accepted by the other commands as it is.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn kopfd(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(folder).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn what_is_made_can_be_checked_tried_and_tested() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = kopfd(folder.path(), &["init", "my-operator"]);
+    assert!(made.status.success(), "{}", told(&made));
+    let inside = folder.path().join("my-operator");
+    let commands: [&[&str]; 3] =
+        [&["check"], &["dev", "--config", "operator.yaml", "--apply", "greeting.yaml", "--once"], &["test", "--seeds", "10"]];
+    for command in commands {
+        let output = kopfd(&inside, command);
+        assert!(output.status.success(), "{command:?}: {}", told(&output));
+    }
+    let checked = kopfd(&inside, &["check"]);
+    assert_eq!(String::from_utf8_lossy(&checked.stdout), "no mistakes in greeter\n");
+    let tested = kopfd(&inside, &["test"]);
+    assert!(told(&tested).ends_with("3 scenarios passed\n"), "{}", told(&tested));
+}
+
+#[test]
+fn nothing_is_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("crd.yaml"), "mine").unwrap();
+    let output = kopfd(folder.path(), &["init"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(told(&output), "error: nothing is overwritten, and there is already ./crd.yaml\n");
+    assert_eq!(std::fs::read_to_string(folder.path().join("crd.yaml")).unwrap(), "mine");
+    assert!(!folder.path().join("operator.yaml").exists());
+}

@@ -1,0 +1,208 @@
+//! `kopfd test` and its scenarios: those of all examples hold, the same seed gives the same timeline, and what fails is told well.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use kopfd::manifest::Diagnostic;
+use kopfd::scenario::{self, Mode, Scenario};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn kopfd(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kopfd")).arg("test").args(arguments).current_dir(folder).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn told(output: &Output) -> String {
+    let code = output.status.code().expect("the command ends by itself");
+    format!("{}{}exit code: {code}\n", text(&output.stderr), text(&output.stdout))
+}
+
+fn scenarios(path: &Path) -> Vec<Arc<Scenario>> {
+    let found = scenario::find(&[path.to_owned()]);
+    assert!(!found.diagnostics.iter().any(Diagnostic::is_error), "{:#?}", found.diagnostics);
+    found.scenarios.into_iter().map(Arc::new).collect()
+}
+
+#[test]
+fn the_scenarios_of_all_examples_hold() {
+    for entry in std::fs::read_dir(root().join("examples")).unwrap() {
+        let example = entry.unwrap().path();
+        let files = std::fs::read_dir(example.join("scenarios")).map(Iterator::count).unwrap_or_default();
+        assert!(files > 0, "{} has no scenarios", example.display());
+    }
+    let output = kopfd(&root(), &["examples"]);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+}
+
+#[test]
+fn every_word_of_scenarios_is_understood() {
+    let output = kopfd(&root().join("tests/scenarios"), &["holding"]);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+}
+
+#[test]
+fn whatever_is_disturbed_no_handler_is_lost_or_called_again() {
+    let output = kopfd(&root(), &["examples", "tests/scenarios/holding", "--seeds", "4"]);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_timeline() {
+    let all = scenarios(&root().join("examples"));
+    let chosen: Vec<_> = all
+        .iter()
+        .filter(|one| ["a whole life", "every event", "a database is deleted"].iter().any(|name| one.name.starts_with(name)))
+        .collect();
+    assert_eq!(chosen.len(), 3);
+    for one in chosen {
+        let print = |seed, mode| scenario::run(one, seed, mode).unwrap().timeline.print();
+        assert_eq!(print(1, Mode::Check), print(1, Mode::Check), "{}", one.name);
+        for seed in [3, 4, 5] {
+            assert_eq!(print(seed, Mode::Disturb), print(seed, Mode::Disturb), "{}", one.name);
+        }
+    }
+}
+
+/// Compares the outputs for all files of a folder with their snapshots.
+fn outputs(folder: &str) {
+    let place = root().join("tests/scenarios");
+    let mut names: Vec<String> =
+        std::fs::read_dir(place.join(folder)).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    let failed: Vec<&String> = names
+        .iter()
+        .filter(|name| {
+            let output = told(&kopfd(&place, &[&format!("{folder}/{name}")]));
+            catch_unwind(|| {
+                insta::with_settings!({omit_expression => true, prepend_module_to_snapshot => false, snapshot_path => format!("snapshots/scenarios/{folder}")}, {
+                    insta::assert_snapshot!(name.trim_end_matches(".yaml"), output);
+                });
+            })
+            .is_err()
+        })
+        .collect();
+    assert!(failed.is_empty(), "other outputs than expected: {failed:?}");
+}
+
+#[test]
+fn what_is_not_as_expected_is_told_with_its_timeline() {
+    outputs("failing");
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_told_at_once() {
+    outputs("mistakes");
+}
+
+#[test]
+fn programs_get_documents() {
+    let place = root().join("tests/scenarios");
+    for output in ["json", "junit"] {
+        let told = told(&kopfd(&place, &["failing/refused.yaml", "--output", output]));
+        insta::with_settings!({omit_expression => true, prepend_module_to_snapshot => false, snapshot_path => "snapshots/scenarios"}, {
+            insta::assert_snapshot!(format!("refused-{output}"), told);
+        });
+    }
+    let mistakes = kopfd(&place, &["mistakes/04-top.yaml", "--output", "json"]);
+    assert!(text(&mistakes.stdout).contains("\"errors\": "), "{}", told(&mistakes));
+}
+
+#[test]
+fn expectations_are_rewritten_and_the_rest_of_the_file_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("life.yaml");
+    let operator = root().join("examples/05-handlers/operator.yaml");
+    let before = format!(
+        "# A comment.\napiVersion: kopfd.dev/v1\nkind: Scenario\nmetadata: {{name: life}}\nspec:\n  operator: {}\n  given: [obj.yaml]\n  steps:\n    \
+         - settle: {{within: 1m}}\n    - expect: {{object: kex/lifetime, matches: {{spec: {{colour: blue}}, status: {{on_create: {{size: 7}}}}}}}} # kept\n    \
+         - expect:\n        calls:\n          handlers: [on_create, on_size/spec.size]\n          exactly:\n            - on_update#0\n    \
+         - expect: {{requests: {{object: kex/lifetime, patch: {{exactly: 1}}}}}}\n",
+        operator.display()
+    );
+    std::fs::write(&file, &before).unwrap();
+    let output = kopfd(folder.path(), &["life.yaml", "--update"]);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert!(text(&output.stderr).contains("4 expectations rewritten"), "{}", told(&output));
+    let expected = before
+        .replace("blue", "red")
+        .replace("size: 7", "size: 1")
+        .replace("            - on_update#0", "            - on_create#0\n            - on_size/spec.size#0")
+        .replace("exactly: 1", "exactly: 4");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), expected);
+    assert_eq!(kopfd(folder.path(), &["life.yaml"]).status.code(), Some(0));
+}
+
+#[test]
+fn scenarios_are_found_and_chosen() {
+    let folder = root().join("examples");
+    let output = kopfd(&folder, &["--filter", "a whole life"]);
+    assert_eq!(text(&output.stdout), "ok    05-handlers/scenarios/life.yaml: a whole life (3605.0s)\n1 scenario passed\n");
+    assert_eq!(kopfd(&folder, &["--filter", "nothing of the sort"]).status.code(), Some(1));
+    assert_eq!(kopfd(&folder, &["--output", "xml"]).status.code(), Some(2));
+    let empty = tempfile::tempdir().unwrap();
+    let output = kopfd(empty.path(), &[]);
+    assert!(text(&output.stderr).contains("no scenario found"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_violation_names_the_seed_and_the_command_that_repeats_it() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("operator.yaml"), OPERATOR).unwrap();
+    std::fs::write(folder.path().join("code.rhai"), CODE).unwrap();
+    std::fs::write(folder.path().join("counting.yaml"), COUNTING).unwrap();
+    let output = kopfd(folder.path(), &["--seeds", "30"]);
+    let all = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{all}");
+    let command = all.lines().find_map(|line| line.strip_prefix("Run it again: kopfd test ")).expect("a command");
+    let seed = command.rsplit(' ').next().unwrap();
+    assert_eq!(command, format!("counting.yaml --filter 'it counts' --seeds 1 --seed {seed}"));
+    let again = kopfd(folder.path(), &["counting.yaml", "--filter", "it counts", "--seeds", "1", "--seed", seed]);
+    let again = text(&again.stdout);
+    let report = again.split("Run it again").next().unwrap();
+    assert!(report.contains("another end than without disturbances"), "{report}");
+    assert!(all.contains(report), "another report than at first:\n{report}");
+}
+
+const OPERATOR: &str = "apiVersion: kopfd.dev/v1
+kind: Operator
+metadata: {name: counting}
+spec:
+  resources:
+    - resource: v1/configmaps
+      script: code.rhai
+      handlers: [{on: create, fn: count}]
+";
+
+/// A handler that must not be repeated, which no handler may demand.
+const CODE: &str = r#"
+fn count(name) {
+    let tally = k8s::get("v1/configmaps", "tally");
+    k8s::patch("v1/configmaps", "tally", #{ data: #{ count: `${tally.data.count.parse_int() + 1}` } });
+    return;
+}
+"#;
+
+const COUNTING: &str = "apiVersion: kopfd.dev/v1
+kind: Scenario
+metadata: {name: it counts}
+spec:
+  operator: operator.yaml
+  given:
+    - {apiVersion: v1, kind: ConfigMap, metadata: {name: tally}, data: {count: '0'}}
+  steps:
+    - settle: {within: 1m}
+    - apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: one}}
+    - settle: {within: 1m}
+    - expect: {object: configmaps/tally, matches: {data: {count: '2'}}}
+";
