@@ -157,5 +157,9 @@ fn kinds_are_defined_and_removed(stage: &Stage<'_>) {
         )
         .prints("string");
     stage.kubectl("delete crd bolts.defined.kopfd.dev").prints("deleted");
-    stage.kubectl_fails("get bolts").complains("");
+    stage.kubectl_fails("get crd bolts.defined.kopfd.dev").complains("(NotFound)");
+    // kubectl itself remembers kinds for some time.
+    for server in stage.world().servers() {
+        server.gone("/apis/defined.kopfd.dev/v1/bolts/long");
+    }
 }
