@@ -20,7 +20,7 @@ mod words;
 use std::process::ExitCode;
 
 use harness::{Options, run_titled};
-use stage::World;
+use stage::{THREADS, World};
 
 fn main() -> ExitCode {
     let options = match Options::read("clients", std::env::args().skip(1)) {
@@ -33,7 +33,9 @@ fn main() -> ExitCode {
     let parts: Vec<cases::Part> = cases::all().into_iter().filter(|part| options.selects(&part.title())).collect();
     let titles: Vec<String> = parts.iter().map(cases::Part::title).collect();
     if options.list {
-        titles.iter().for_each(|title| println!("{title}"));
+        for title in &titles {
+            println!("{title}");
+        }
         return ExitCode::SUCCESS;
     }
     if titles.is_empty() {
@@ -42,7 +44,7 @@ fn main() -> ExitCode {
     }
     println!("starting both API servers in {}", options.directory.display());
     let world = World::start(&options);
-    let passed = run_titled(&titles, options.threads.min(world.threads()), |number| parts[number].play(number, &world));
+    let passed = run_titled(&titles, options.threads.min(THREADS), |number| parts[number].play(number, &world));
     let is_listed_in_vain = world.tell_differences(&titles);
     println!("{} commands of kubectl were given to both servers", world.commands());
     if passed && !is_listed_in_vain { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -50,8 +50,9 @@ pub fn object(value: &Value) -> Value {
             let is_dated = members.contains_key("fieldsType");
             let members = members.iter().filter(|(name, _)| !(is_dated && *name == "time")).map(|(name, member)| {
                 let member = match name.as_str() {
-                    "uid" | "resourceVersion" | "creationTimestamp" | "deletionTimestamp" | "clusterIP" | "continue" => Value::from("any"),
-                    "clusterIPs" => Value::from("any"),
+                    "uid" | "resourceVersion" | "creationTimestamp" | "deletionTimestamp" | "clusterIP" | "clusterIPs" | "continue" => {
+                        Value::from("any")
+                    }
                     _ => object(member),
                 };
                 (name.clone(), member)

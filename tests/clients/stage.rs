@@ -21,8 +21,8 @@ pub const GROUP: &str = "clients.kopfd.dev";
 /// The definition of that kind: with columns, subresources, a default, limits, and texts to be explained.
 const DEFINITION: &str = include_str!("gauges.yaml");
 
-/// How many cases run side by side: a command is given to two servers at once, and each keeps a processor busy.
-const THREADS: usize = 3;
+/// How many cases run side by side at most: a command is given to two servers at once, and each keeps a processor busy.
+pub const THREADS: usize = 3;
 
 /// Both servers, and what the cases have in common.
 pub struct World {
@@ -108,11 +108,6 @@ impl World {
     /// Returns where clients live.
     pub fn runtime(&self) -> &Arc<Runtime> {
         &self.runtime
-    }
-
-    /// Returns how many cases may run side by side.
-    pub fn threads(&self) -> usize {
-        THREADS
     }
 
     /// Returns how many commands were given to both servers.
@@ -289,10 +284,10 @@ pub fn compare(embedded: &str, real: &str) -> String {
         }
         shown.extend(before.take().map(|line| format!("           {line}\n")));
         if other_at == theirs.len() || at < ours.len() && common[at + 1][other_at] >= common[at][other_at + 1] {
-            shown.push_str(&format!("  embedded {}\n", ours[at]));
+            shown.extend(["  embedded ", ours[at], "\n"]);
             at += 1;
         } else {
-            shown.push_str(&format!("  real     {}\n", theirs[other_at]));
+            shown.extend(["  real     ", theirs[other_at], "\n"]);
             other_at += 1;
         }
     }

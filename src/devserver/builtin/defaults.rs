@@ -27,9 +27,7 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
         ("networking.k8s.io", "Ingress") => put(&mut object["status"], "loadBalancer", json!({})),
         ("policy", "PodDisruptionBudget") => {
             let counts = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
-            for count in counts {
-                put(&mut object["status"], count, json!(0));
-            }
+            put_all(&mut object["status"], counts.map(|count| (count, json!(0))));
         }
         ("autoscaling", "HorizontalPodAutoscaler") => {
             put(&mut object["spec"], "minReplicas", json!(1));

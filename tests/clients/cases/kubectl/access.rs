@@ -5,7 +5,7 @@ use crate::stage::Stage;
 
 pub const CASES: &[Case] = cases![Both: rights_are_asked_for_and_given];
 
-const RULES: &str = r#"
+const RULES: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: gauging, namespace: HERE}
@@ -16,7 +16,7 @@ kind: RoleBinding
 metadata: {name: gauging, namespace: HERE}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: gauging}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: bob}]
-"#;
+";
 
 fn rights_are_asked_for_and_given(stage: &Stage<'_>) {
     stage.kubectl("auth can-i create configmaps").prints_lines(&["yes"]);

@@ -125,7 +125,7 @@ fn mistakes_are_refused_with_their_reasons(stage: &Stage<'_>) {
     stage.kubectl_fails("create -f broken.yaml").complains("error parsing broken.yaml");
 }
 
-const BOLTS: &str = r#"
+const BOLTS: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: bolts.defined.kopfd.dev}
@@ -138,7 +138,7 @@ spec:
       served: true
       storage: true
       schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {length: {type: integer}}}}}}
-"#;
+";
 
 fn kinds_are_defined_and_removed(stage: &Stage<'_>) {
     stage.file("bolts.yaml", BOLTS);
@@ -157,5 +157,9 @@ fn kinds_are_defined_and_removed(stage: &Stage<'_>) {
         )
         .prints("string");
     stage.kubectl("delete crd bolts.defined.kopfd.dev").prints("deleted");
-    stage.kubectl_fails("get bolts").complains("");
+    stage.kubectl_fails("get crd bolts.defined.kopfd.dev").complains("(NotFound)");
+    // kubectl itself remembers kinds for some time.
+    for server in stage.world().servers() {
+        server.gone("/apis/defined.kopfd.dev/v1/bolts/long");
+    }
 }

@@ -8,10 +8,8 @@ use crate::stage::Stage;
 pub const CASES: &[Case] = cases![Both: objects_are_deleted, finalizers_hold_objects_back, dependents_follow_their_owners, namespaces_end];
 
 fn maps(names: &[&str]) -> String {
-    names
-        .iter()
-        .map(|name| format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, labels: {{set: {name}}}}}\n"))
-        .collect()
+    let map = |name: &&str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, labels: {{set: {name}}}}}\n");
+    names.iter().map(map).collect::<Vec<_>>().join("---\n")
 }
 
 fn objects_are_deleted(stage: &Stage<'_>) {
