@@ -124,9 +124,8 @@ impl Audience {
         let told = Arc::new(AtomicU64::new(0));
         let tasks = tokio_util::task::TaskTracker::new();
         let watch = |_| {
-            let uri = format!("{collection}?watch=1&resourceVersion={revision}");
-            let request = http::Request::get(uri).body(Vec::new()).expect("a request from well-formed parts");
-            tasks.spawn_on(listen(client.clone(), request, Arc::clone(&told)), runtime.handle()).abort_handle()
+            let listener = listen(client.clone(), collection.to_owned(), revision.to_owned(), Arc::clone(&told));
+            tasks.spawn_on(listener, runtime.handle()).abort_handle()
         };
         let tasks = (0..watchers).map(watch).collect();
         Self { told, tasks }
@@ -147,13 +146,33 @@ impl Drop for Audience {
     }
 }
 
-/// Counts the lines of a watch.
-async fn listen(client: kube::Client, request: http::Request<Vec<u8>>, told: Arc<AtomicU64>) {
-    let stream = client.request_stream(request).await.expect("the watch begins");
-    let mut stream = std::pin::pin!(stream);
+/// Counts the events of watches. The real server ends those that are slow to read: they go on where they were.
+async fn listen(client: kube::Client, collection: String, mut revision: String, told: Arc<AtomicU64>) {
     let mut buffer = vec![0; 64 << 10];
-    while let Ok(count @ 1..) = stream.read(&mut buffer).await {
-        let lines = buffer[..count].split(|byte| *byte == b'\n').count() - 1;
-        told.fetch_add(lines as u64, Ordering::Relaxed);
+    loop {
+        let uri = format!("{collection}?watch=1&resourceVersion={revision}");
+        let request = http::Request::get(uri).body(Vec::new()).expect("a request from well-formed parts");
+        let stream = client.request_stream(request).await.expect("the watch begins");
+        let mut stream = std::pin::pin!(stream);
+        let mut last = Vec::new();
+        let mut rest = Vec::new();
+        while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+            let mut lines = buffer[..count].split(|byte| *byte == b'\n').peekable();
+            while let Some(piece) = lines.next() {
+                rest.extend_from_slice(piece);
+                if lines.peek().is_some() {
+                    std::mem::swap(&mut last, &mut rest);
+                    rest.clear();
+                    told.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        if let Some(version) = serde_json::from_slice::<Value>(&last).ok().as_ref().and_then(revision_of) {
+            revision = version;
+        }
     }
+}
+
+fn revision_of(event: &Value) -> Option<String> {
+    event["object"]["metadata"]["resourceVersion"].as_str().map(str::to_owned)
 }

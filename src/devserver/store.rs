@@ -3,6 +3,7 @@
 //! It decides and never waits; time is an argument. What happens to an object, and who may do it, is decided elsewhere.
 
 mod change;
+mod resting;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use tokio::sync::watch;
 
 use super::chores::Chore;
 pub use change::{Change, Sight, line};
+use resting::{Recent, Resting};
 
 /// The revision of an empty store. It is above 1, so that a watch from 1 is always too old.
 pub const FIRST_REVISION: u64 = 1_000;
@@ -77,11 +79,12 @@ pub struct Store {
     /// Where objects are, by their unique ids.
     places: HashMap<String, (Resource, Key)>,
     chores: VecDeque<Chore>,
+    recent: Recent,
 }
 
 #[derive(Debug)]
 struct Table {
-    objects: BTreeMap<Key, Arc<Stored>>,
+    objects: BTreeMap<Key, Arc<Resting>>,
     history: VecDeque<Arc<Change>>,
     /// The revision up to which history is forgotten.
     floor: u64,
@@ -129,6 +132,7 @@ impl Store {
             dependents: HashMap::new(),
             places: HashMap::new(),
             chores: VecDeque::new(),
+            recent: Recent::default(),
         }
     }
 
@@ -144,7 +148,7 @@ impl Store {
             let revision = revision_of(&value).unwrap_or(revision);
             let stored = Arc::new(Stored { revision, value: Arc::new(value) });
             self.note(&resource, &key, None, Some(&stored));
-            self.table(&resource).objects.insert(key, stored);
+            self.table(&resource).objects.insert(key, Arc::new(Resting::new(&stored)));
         }
         self.base = self.revision;
         for table in self.tables.values_mut() {
@@ -159,7 +163,7 @@ impl Store {
 
     /// Returns an object.
     pub fn get(&self, resource: &Resource, key: &Key) -> Option<Arc<Stored>> {
-        self.tables.get(resource)?.objects.get(key).cloned()
+        Some(self.resting(resource, key)?.wake())
     }
 
     /// Returns the object with a unique id.
@@ -181,7 +185,7 @@ impl Store {
     /// Returns the present objects of a namespace, or of all, in order.
     pub fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<(Key, Arc<Stored>)> {
         let Some(table) = self.tables.get(resource) else { return Vec::new() };
-        in_namespace(&table.objects, namespace).map(|(key, stored)| (key.clone(), Arc::clone(stored))).collect()
+        in_namespace(&table.objects, namespace).map(|(key, resting)| (key.clone(), resting.wake())).collect()
     }
 
     /// Returns the objects of a namespace, or of all, as they were at a revision.
@@ -195,20 +199,17 @@ impl Store {
         if revision < table.floor {
             return Err(Compacted);
         }
-        let mut objects: BTreeMap<Key, Arc<Stored>> =
-            in_namespace(&table.objects, namespace).map(|(key, stored)| (key.clone(), Arc::clone(stored))).collect();
+        let mut objects: BTreeMap<&Key, &Arc<Resting>> = in_namespace(&table.objects, namespace).collect();
         for change in table.history.iter().rev().take_while(|change| change.revision > revision) {
-            let Some(stored) = change.new.as_ref().or(change.old.as_ref()) else { continue };
-            let key = key_of(&stored.value);
-            if namespace.is_some_and(|namespace| namespace != key.0) {
+            if namespace.is_some_and(|namespace| namespace != change.key.0) {
                 continue;
             }
             match &change.old {
-                Some(old) => objects.insert(key, Arc::clone(old)),
-                None => objects.remove(&key),
+                Some(old) => objects.insert(&change.key, old),
+                None => objects.remove(&change.key),
             };
         }
-        Ok(objects.into_iter().collect())
+        Ok(objects.into_iter().map(|(key, resting)| (key.clone(), resting.wake())).collect())
     }
 
     /// Returns the changes after a revision, in order, at most `limit`.
@@ -249,7 +250,8 @@ impl Store {
 
     /// Returns all objects, in the order of their revisions.
     pub fn all(&self) -> Vec<Arc<Stored>> {
-        let mut all: Vec<Arc<Stored>> = self.tables.values().flat_map(|table| table.objects.values().cloned()).collect();
+        let mut all: Vec<Arc<Stored>> =
+            self.tables.values().flat_map(|table| table.objects.values().map(|resting| resting.wake())).collect();
         all.sort_by_key(|stored| stored.revision);
         all
     }
@@ -274,8 +276,10 @@ impl Store {
         self.revision += 1;
         set_revision(&mut value, self.revision);
         let stored = Arc::new(Stored { revision: self.revision, value: Arc::new(value) });
-        self.table(resource).objects.insert(key.clone(), Arc::clone(&stored));
-        self.remember(resource, &key, old, Some(Arc::clone(&stored)), now);
+        let resting = Arc::new(Resting::new(&stored));
+        self.recent.keep(&resting, Arc::clone(&stored));
+        self.table(resource).objects.insert(key.clone(), Arc::clone(&resting));
+        self.remember(resource, key, old, Some(resting), now);
         Ok(stored)
     }
 
@@ -287,7 +291,7 @@ impl Store {
         let old = self.check(resource, key, expected)?;
         self.revision += 1;
         self.table(resource).objects.remove(key);
-        self.remember(resource, key, old, None, now);
+        self.remember(resource, key.clone(), old, None, now);
         Ok(self.revision)
     }
 
@@ -321,15 +325,20 @@ impl Store {
         }
     }
 
-    fn check(&self, resource: &Resource, key: &Key, expected: Expected) -> Result<Option<Arc<Stored>>, Raced> {
-        let old = self.get(resource, key);
+    fn resting(&self, resource: &Resource, key: &Key) -> Option<&Arc<Resting>> {
+        self.tables.get(resource)?.objects.get(key)
+    }
+
+    fn check(&self, resource: &Resource, key: &Key, expected: Expected) -> Result<Option<Arc<Resting>>, Raced> {
+        let old = self.resting(resource, key).cloned();
         let found = old.as_ref().map_or(Expected::Nothing, |old| Expected::Revision(old.revision));
         if found == expected { Ok(old) } else { Err(Raced) }
     }
 
-    fn remember(&mut self, resource: &Resource, key: &Key, old: Option<Arc<Stored>>, new: Option<Arc<Stored>>, now: Timestamp) {
-        self.note(resource, key, old.as_deref(), new.as_ref());
-        let change = Change { revision: self.revision, old, new, at: now, lines: Default::default() };
+    fn remember(&mut self, resource: &Resource, key: Key, old: Option<Arc<Resting>>, new: Option<Arc<Resting>>, now: Timestamp) {
+        let awake = |resting: &Option<Arc<Resting>>| resting.as_ref().map(|resting| resting.wake());
+        self.note(resource, &key, awake(&old).as_deref(), awake(&new).as_ref());
+        let change = Change { revision: self.revision, key, old, new, at: now };
         let limits = self.limits;
         self.table(resource).remember(change, limits);
     }
@@ -369,9 +378,9 @@ impl Store {
 }
 
 fn in_namespace<'a>(
-    objects: &'a BTreeMap<Key, Arc<Stored>>,
+    objects: &'a BTreeMap<Key, Arc<Resting>>,
     namespace: Option<&'a str>,
-) -> impl Iterator<Item = (&'a Key, &'a Arc<Stored>)> {
+) -> impl Iterator<Item = (&'a Key, &'a Arc<Resting>)> {
     let begin = (namespace.unwrap_or_default().to_owned(), String::new());
     objects.range(begin..).take_while(move |(key, _)| namespace.is_none_or(|namespace| namespace == key.0))
 }

@@ -222,8 +222,8 @@ impl Watch {
         for change in changes {
             self.cursor = change.revision;
             let served = Arc::clone(&self.served);
-            let mut stored = [&change.old, &change.new].into_iter().flatten();
-            if stored.any(|stored| conversion::is_foreign(&served, &stored.value)) {
+            let stored = [change.before(), change.after()];
+            if stored.iter().flatten().any(|stored| conversion::is_foreign(&served, &stored.value)) {
                 match self.tell_converted(change).await {
                     Ok(line) => text.extend_from_slice(&line),
                     Err(failure) => {
@@ -234,7 +234,7 @@ impl Watch {
                 }
                 continue;
             }
-            let is_plain = [&change.old, &change.new].into_iter().flatten().all(|stored| view::is_plain(&served, stored));
+            let is_plain = stored.iter().flatten().all(|stored| view::is_plain(&served, stored));
             let seen = |value: &Value| {
                 if is_plain {
                     return self.interest.covers(value);
@@ -246,7 +246,7 @@ impl Watch {
             let Some(sight) = change.sight(seen) else { continue };
             self.told = change.revision;
             if is_plain && self.call.accept.form == Form::Plain {
-                text.extend_from_slice(&change.line(sight));
+                change.write_line(sight, &mut text);
                 continue;
             }
             let mut value = change.object(sight);
@@ -259,9 +259,9 @@ impl Watch {
     /// Returns what is told of a change of an object that is stored in another version.
     async fn tell_converted(&mut self, change: &Change) -> Result<Bytes, Failure> {
         let mut seen = Vec::new();
-        for stored in [&change.old, &change.new] {
+        for stored in [change.before(), change.after()] {
             seen.push(match stored {
-                Some(stored) => Some(conversion::see(&self.api, &self.served, stored).await?),
+                Some(stored) => Some(conversion::see(&self.api, &self.served, &stored).await?),
                 None => None,
             });
         }

@@ -86,9 +86,9 @@ impl Embedded {
     pub fn object(&self) -> Value {
         let history = self.history();
         let newest = history.last().and_then(|change| {
-            let value = change.new.as_ref().or(change.old.as_ref())?;
+            let value = change.after().or_else(|| change.before())?;
             let mut value = (*value.value).clone();
-            if change.new.is_none() {
+            if change.after().is_none() {
                 // What is removed with its last finalizer had none in the end, and a new version.
                 value["metadata"]["resourceVersion"] = json!(change.revision.to_string());
                 value["metadata"].as_object_mut()?.remove("finalizers");
@@ -114,7 +114,7 @@ impl Embedded {
                 operation["value"] = json!(self.actual(&operation["value"]));
             }
         }
-        self.client.patch(path, content_type, &payload).await.map(|object| self.shown(object))
+        self.client.patch(path, content_type, &payload, None).await.map(|object| self.shown(object))
     }
 
     /// Changes the object as somebody else would.
@@ -165,8 +165,8 @@ impl Embedded {
         let mut number = self.first_version();
         for (place, change) in self.history().iter().enumerate() {
             // The recorded server had no new version for an object that went without having been marked.
-            let was_marked = || change.old.as_ref().is_some_and(|old| old.value.pointer("/metadata/deletionTimestamp").is_some());
-            number += u64::from(place > 0 && (change.new.is_some() || was_marked()));
+            let was_marked = || change.before().is_some_and(|old| old.value.pointer("/metadata/deletionTimestamp").is_some());
+            number += u64::from(place > 0 && (change.after().is_some() || was_marked()));
             if Some(change.revision) == revision {
                 return json!(number.to_string());
             }

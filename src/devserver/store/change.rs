@@ -1,24 +1,23 @@
 //! Writes as watchers see them.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes, BytesMut};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Stored, set_revision};
+use super::resting::Resting;
+use super::{Key, Stored, set_revision};
 
 /// One write: from what, to what.
 #[derive(Debug)]
 pub struct Change {
     /// The revision that the write has made.
     pub revision: u64,
-    /// What was there; none for a creation.
-    pub old: Option<Arc<Stored>>,
-    /// What is there; none for a removal.
-    pub new: Option<Arc<Stored>>,
+    pub(super) key: Key,
+    pub(super) old: Option<Arc<Resting>>,
+    pub(super) new: Option<Arc<Resting>>,
     pub(super) at: Timestamp,
-    pub(super) lines: [OnceLock<Bytes>; 3],
 }
 
 /// What a watcher sees of a change.
@@ -44,10 +43,20 @@ impl Sight {
 }
 
 impl Change {
+    /// Returns what was there; none for a creation.
+    pub fn before(&self) -> Option<Arc<Stored>> {
+        self.old.as_ref().map(|old| old.wake())
+    }
+
+    /// Returns what is there; none for a removal.
+    pub fn after(&self) -> Option<Arc<Stored>> {
+        self.new.as_ref().map(|new| new.wake())
+    }
+
     /// Returns what a watcher sees that is interested in some objects only, if it sees the change.
     pub fn sight(&self, is_interesting: impl Fn(&Value) -> bool) -> Option<Sight> {
-        let was = self.old.as_ref().is_some_and(|old| is_interesting(&old.value));
-        let is = self.new.as_ref().is_some_and(|new| is_interesting(&new.value));
+        let was = self.before().is_some_and(|old| is_interesting(&old.value));
+        let is = self.after().is_some_and(|new| is_interesting(&new.value));
         match (was, is) {
             (false, false) => None,
             (false, true) => Some(Sight::Added),
@@ -58,7 +67,7 @@ impl Change {
 
     /// Returns the object of an event: the new state, or for what went out of sight the old state with the new revision.
     pub fn object(&self, sight: Sight) -> Value {
-        let stored = if sight == Sight::Deleted { self.old.as_ref() } else { self.new.as_ref() };
+        let stored = if sight == Sight::Deleted { self.before() } else { self.after() };
         let mut value = stored.map_or(Value::Null, |stored| (*stored.value).clone());
         if sight == Sight::Deleted {
             set_revision(&mut value, self.revision);
@@ -66,9 +75,18 @@ impl Change {
         value
     }
 
-    /// Returns the line of an event in the stored form, which is made once for all watchers.
-    pub fn line(&self, sight: Sight) -> Bytes {
-        self.lines[sight as usize].get_or_init(|| line(sight.word(), &self.object(sight))).clone()
+    /// Writes the line of an event in the stored form.
+    pub fn write_line(&self, sight: Sight, out: &mut BytesMut) {
+        match &self.new {
+            Some(new) if sight != Sight::Deleted => {
+                out.put_slice(b"{\"type\":\"");
+                out.put_slice(sight.word().as_bytes());
+                out.put_slice(b"\",\"object\":");
+                out.put_slice(new.text());
+                out.put_slice(b"}\n");
+            }
+            _ => out.put_slice(&line(sight.word(), &self.object(sight))),
+        }
     }
 }
 

@@ -85,7 +85,7 @@ impl Watch {
         let changes = api.with(|state| state.store.changes_after(&self.resource, self.delivered, usize::MAX));
         let is_meant = |value: &Value| self.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str());
         changes.is_ok_and(|changes| {
-            changes.iter().any(|change| change.new.as_ref().or(change.old.as_ref()).is_some_and(|stored| is_meant(&stored.value)))
+            changes.iter().any(|change| change.after().or_else(|| change.before()).is_some_and(|stored| is_meant(&stored.value)))
         })
     }
 }
