@@ -215,7 +215,7 @@ impl Api {
                 Ok(discovery::answer(&self.registry(), &path, &query, head.uri.path()))
             }
             Path::Other(_) => Ok(Reply::no_page()),
-            _ => Err(Failure::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")),
+            _ => Err(Failure::no_method()),
         };
         match answered {
             Ok(answer) => answer.into_response(accept),
@@ -351,7 +351,7 @@ fn wanted(method: &Method, path: &Path, text: &str, query: &Query) -> Attributes
 fn forbidden(user: &User, wanted: &Attributes) -> Failure {
     let Attributes { verb, group, resource, namespace, name, path } = wanted;
     if let Some(path) = path {
-        return Failure::new(403, "Forbidden", format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name));
+        return Failure::plain(403, "Forbidden", format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name));
     }
     let plural = resource.split('/').next().unwrap_or_default();
     let full = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };

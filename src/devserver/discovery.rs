@@ -33,7 +33,7 @@ pub fn answer(registry: &Registry, path: &Path, query: &Query, text: &str) -> Re
         }),
         Path::Resources(group, version) => resources(registry, group, version),
         Path::Other(_) => other(registry, query, text.trim_end_matches('/')),
-        Path::Objects(_) => Reply::from(Failure::new(404, "NotFound", "the server could not find the requested resource")),
+        Path::Objects(_) => Reply::from(Failure::no_resource()),
     }
 }
 
@@ -73,7 +73,10 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Reply {
     if all.is_empty() && !group.is_empty() {
         return Reply::no_page();
     }
-    all.sort_by(|one, other| one["name"].as_str().cmp(&other["name"].as_str()));
+    let is_custom = registry.version(group, version).any(|served| served.kind.is_custom());
+    if !is_custom {
+        all.sort_by(|one, other| one["name"].as_str().cmp(&other["name"].as_str()));
+    }
     let full = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     Reply::object(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": full, "resources": all}))
 }

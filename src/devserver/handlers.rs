@@ -39,13 +39,9 @@ pub async fn answer(api: &Api, call: Call) -> Result<Reply, Failure> {
 
 fn not_served(registry: &Registry, call: &Call) -> Result<Reply, Failure> {
     if registry.is_built_in(&call.place.group, &call.place.version) {
-        return Err(Failure::new(404, "NotFound", "the server could not find the requested resource"));
+        return Err(Failure::no_resource());
     }
     Ok(Reply::no_page())
-}
-
-fn not_allowed() -> Failure {
-    Failure::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 }
 
 async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
@@ -71,7 +67,7 @@ async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
             if is_custom {
                 Ok(Reply::no_page())
             } else {
-                Err(not_allowed())
+                Err(Failure::no_method())
             }
         }
         ("POST", false) => create(api, served, call),
@@ -81,17 +77,17 @@ async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
         ("DELETE", true) => delete(api, served, call),
         ("DELETE", false) if served.kind.verbs.iter().any(|verb| verb == "deletecollection") => {
             if served.kind.namespaced && place.namespace.is_none() && !is_custom {
-                return Err(not_allowed());
+                return Err(Failure::no_method());
             }
             delete_all(api, served, call)
         }
         ("PUT" | "PATCH", false) if is_custom => Err(Failure::bad_request("name must be provided")),
-        _ => Err(not_allowed()),
+        _ => Err(Failure::no_method()),
     }
 }
 
 fn not_served_here() -> Result<Reply, Failure> {
-    Err(Failure::new(404, "NotFound", "the server could not find the requested resource"))
+    Err(Failure::no_resource())
 }
 
 /// A single custom object cannot be watched by its own path.
@@ -139,7 +135,7 @@ async fn below(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) 
             failure.details.kind.clone_from(&kind.plural);
             Err(failure)
         }
-        _ => Err(not_allowed()),
+        _ => Err(Failure::no_method()),
     }
 }
 
@@ -238,7 +234,8 @@ fn create(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure
     let mut body = read_body(served, call)?;
     let manager = call.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource: "", options: &options, manager: &manager, now: api.now(), is_patch: false };
-    let warnings = writer.receive(&mut body.value, &body.duplicates)?;
+    let remarks = body.remarks();
+    let warnings = writer.receive(&mut body.value, &remarks)?;
     place_body(served, call, &mut body.value, false)?;
     let (value, more) = create_received(api, &writer, body.value)?;
     Ok(reading::shape(served, call, value)?.with_code(201).with_warnings([warnings, more].concat()))
@@ -317,8 +314,9 @@ fn update(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Re
     if subresource == "scale" {
         return write_scale(api, &writer, call, &|_| Ok(body.value.clone()));
     }
+    let remarks = body.remarks();
     let mut value = body.value;
-    let warnings = writer.receive(&mut value, &body.duplicates)?;
+    let warnings = writer.receive(&mut value, &remarks)?;
     place_body(served, call, &mut value, true)?;
     if api.read(&served.resource, &key(call)).is_none() && subresource.is_empty() && is_created_by_put(served) {
         let (value, more) = create_received(api, &writer, value)?;
@@ -456,13 +454,23 @@ pub fn delete_one(api: &Api, served: &Arc<Served>, mut old: Arc<Stored>, deletio
         }
         match api.commit(served, Some(&old), decision) {
             Ok(Some(stored)) => return Ok(Deleted::Leaving((*view::see(served, &stored)).clone())),
-            Ok(None) => return Ok(Deleted::Gone((*view::see(served, &old)).clone())),
+            Ok(None) => return Ok(Deleted::Gone(last_form(api, served, &view::see(served, &old), writer.now))),
             Err(_) => {}
         }
         let key = super::store::key_of(&old.value);
         old = api.read(&served.resource, &key).ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))?;
     }
     Err(Failure::conflict(&served.kind.group, &served.kind.plural, &super::store::key_of(&old.value).1, "the object has been modified"))
+}
+
+/// Returns an object as it was removed: at a revision of its own; pods were marked first.
+fn last_form(api: &Api, served: &Served, value: &Value, now: jiff::Timestamp) -> Value {
+    let mut value = value.clone();
+    value["metadata"]["resourceVersion"] = json!(api.with(|state| state.store.revision()).to_string());
+    if served.kind.kind == "Pod" && served.kind.group.is_empty() && !value["metadata"]["deletionTimestamp"].is_string() {
+        rules::mark(&mut value, now);
+    }
+    value
 }
 
 fn answers_with_the_object(served: &Served) -> bool {

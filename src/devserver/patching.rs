@@ -19,19 +19,26 @@ use crate::object::yaml;
 const MAX_OPERATIONS: usize = 10_000;
 
 /// A patch as it was sent.
-enum Patch {
-    Json(Value),
-    Merge(Value),
-    Strategic(Value),
-    Apply(Value),
+struct Patch {
+    form: Form,
+    value: Value,
+    /// What stands in it twice, or has no meaning.
+    remarks: Vec<String>,
+}
+
+enum Form {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
 }
 
 /// Answers a request to patch an object.
 pub fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
     let options = Options::read(&call.query, "PatchOptions")?;
     let patch = read(served, call)?;
-    if let Patch::Apply(applied) = patch {
-        return apply(api, served, call, subresource, &options, applied);
+    if let Form::Apply = patch.form {
+        return apply(api, served, call, subresource, &options, patch.value);
     }
     if options.is_forced {
         return Err(options_mistake("FieldValueForbidden", "force", "Forbidden: may not be specified for non-apply patch"));
@@ -43,9 +50,9 @@ pub fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) ->
     }
     let decide = |old: &Value| {
         let mut new = patched(served, old, &patch)?;
-        let warnings = writer.receive(&mut new, &[])?;
+        let warnings = writer.receive(&mut new, &patch.remarks).map_err(no_object)?;
         handlers::place_body(served, call, &mut new, true)?;
-        let (decision, more) = writer.update(old, new)?;
+        let (decision, more) = writer.update(old, new).map_err(no_object)?;
         Ok((decision, [warnings, more].concat()))
     };
     let (value, warnings) = handlers::write(api, &writer, call, decide)?;
@@ -53,37 +60,53 @@ pub fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) ->
 }
 
 fn patched(served: &Served, old: &Value, patch: &Patch) -> Result<Value, Failure> {
-    match patch {
-        Patch::Json(operations) => json_patch::apply(old, operations),
-        Patch::Merge(patch) => Ok(merge_patch::apply(old, patch)),
-        Patch::Strategic(patch) => strategic::apply(old, patch, &served.kind),
-        Patch::Apply(_) => Ok(old.clone()),
+    match patch.form {
+        Form::Json => json_patch::apply(old, &patch.value).map(json::with_whole_numbers),
+        Form::Merge => Ok(merge_patch::apply(old, &patch.value)),
+        Form::Strategic => strategic::apply(old, &patch.value, &served.kind),
+        Form::Apply => Ok(old.clone()),
     }
 }
 
+/// A patch may be in order, and yet make something that is no object of the kind.
+fn no_object(failure: Failure) -> Failure {
+    if failure.code != 400 {
+        return failure;
+    }
+    let mut refused = Failure::new(422, "Invalid", format!(" \"\" is invalid: patch: Invalid value: {}", failure.message));
+    refused.details.causes.push(Cause::new("FieldValueInvalid", "patch", format!("Invalid value: {}", failure.message)));
+    refused
+}
+
 fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
-    let parse =
-        || json::parse(&call.body).map(|body| body.value).map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")));
+    let undecodable = |error| Failure::bad_request(format!("error decoding patch: {error}"));
     let object = |value: Value| {
         if value.is_object() { Ok(value) } else { Err(Failure::bad_request("error decoding patch: json: cannot unmarshal into an object")) }
     };
+    let parse = |form: Form| {
+        let body = json::parse(&call.body).map_err(undecodable)?;
+        let remarks = body.remarks();
+        Ok(Patch { form, value: object(body.value)?, remarks })
+    };
     match request::media_type(&call.headers).unwrap_or_default() {
         "application/json-patch+json" => {
-            let operations = parse()?;
+            // Numbers stay as they are written: tests compare the texts.
+            let operations = json::parse_as_written(&call.body).map_err(undecodable)?;
             let count = operations.as_array().map_or(0, Vec::len);
             if count > MAX_OPERATIONS {
                 let text = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {count}");
                 return Err(Failure::new(413, "RequestEntityTooLarge", text));
             }
-            Ok(Patch::Json(operations))
+            let remarks = json_patch::unknown_members(&operations).map(|path| format!("json patch unknown field {path:?}")).collect();
+            Ok(Patch { form: Form::Json, value: operations, remarks })
         }
-        "application/merge-patch+json" => parse().and_then(object).map(Patch::Merge),
-        "application/strategic-merge-patch+json" if !served.kind.is_custom() => parse().and_then(object).map(Patch::Strategic),
+        "application/merge-patch+json" => parse(Form::Merge),
+        "application/strategic-merge-patch+json" if !served.kind.is_custom() => parse(Form::Strategic),
         "application/apply-patch+yaml" => {
             let text = std::str::from_utf8(&call.body).map_err(|error| Failure::bad_request(error.to_string()))?;
             let mut documents = yaml::parse(text).map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))?;
             let value = if documents.is_empty() { Value::Null } else { documents.swap_remove(0) };
-            object(value).map(Patch::Apply)
+            Ok(Patch { form: Form::Apply, value: object(value)?, remarks: Vec::new() })
         }
         _ if served.kind.is_custom() => {
             Err(unsupported_media("application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"))

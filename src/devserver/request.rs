@@ -301,6 +301,13 @@ pub struct Body {
     pub duplicates: Vec<String>,
 }
 
+impl Body {
+    /// Returns what is to be said of how it was written.
+    pub fn remarks(&self) -> Vec<String> {
+        self.duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

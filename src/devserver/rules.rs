@@ -72,11 +72,12 @@ pub fn time(now: Timestamp) -> String {
 }
 
 impl Writer<'_> {
-    /// Reads what a client has sent: checks what it is, and drops and fills in what the schema says. Returns the warnings.
+    /// Reads what a client has sent: checks what it is, and drops and fills in what the schema says. Returns the warnings, which begin
+    /// with the remarks on how it was written.
     ///
     /// # Errors
     /// If it is something else, or has mistakes that the client wants to hear of.
-    pub fn receive(&self, value: &mut Value, duplicates: &[String]) -> Result<Vec<String>, Failure> {
+    pub fn receive(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
         self.check_kind(value)?;
         let mut unknown = self.clean(value)?;
         if let Some(schema) = &self.served.schema {
@@ -86,7 +87,7 @@ impl Writer<'_> {
             unknown.extend(builtin::prune(&self.served.kind, value));
         }
         unknown.sort();
-        let mut remarks: Vec<String> = duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
+        let mut remarks = remarks.to_vec();
         remarks.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
         match self.options.validation {
             FieldValidation::Ignore => Ok(Vec::new()),
@@ -113,8 +114,7 @@ impl Writer<'_> {
     fn refuse_strictly(&self, remarks: &str) -> Failure {
         let kind = &self.served.kind;
         if self.is_patch {
-            let cause = Cause::new("FieldValueInvalid", "patch", format!("Invalid value: strict decoding error: {remarks}"));
-            return Failure::invalid(&kind.group, &kind.kind, "", vec![cause]);
+            return Failure::bad_request(format!("strict decoding error: {remarks}"));
         }
         let (name, version) = (&kind.kind, &kind.version);
         Failure::bad_request(format!("{name} in version {version:?} cannot be handled as a {name}: strict decoding error: {remarks}"))
@@ -135,6 +135,10 @@ impl Writer<'_> {
             return Err(Failure::bad_request(text));
         }
         if !sent_version.is_empty() && sent_version != expected {
+            if kind.is_custom() && self.is_patch {
+                let cause = Cause::new("FieldValueInvalid", "apiVersion", format!("Invalid value: {sent_version:?}: must be {expected}"));
+                return Err(Failure::invalid(&kind.group, &sent_kind, value["metadata"]["name"].as_str().unwrap_or_default(), vec![cause]));
+            }
             let text = format!("the API version in the data ({sent_version}) does not match the expected API version ({expected})");
             return Err(Failure::bad_request(text));
         }
@@ -253,7 +257,10 @@ impl Writer<'_> {
         let mut warnings = Vec::new();
         if kind.is_custom() {
             let members = new["metadata"].as_object().cloned().unwrap_or_default();
-            found.extend(metadata::check(&members, NameRule::Subdomain));
+            let mistakes = metadata::check(&members, NameRule::Subdomain);
+            // An update is looked at as a change, as an object, and once more as an object of the kind.
+            let times = if old.is_some() { 3 } else { 1 };
+            found.extend(mistakes.iter().flat_map(|cause| vec![cause.clone(); times]));
             let (causes, advice) = metadata::check_finalizers(&members, true);
             found.extend(causes);
             let is_new = old.is_none_or(|old| old["metadata"]["finalizers"] != new["metadata"]["finalizers"]);
@@ -327,7 +334,12 @@ impl Writer<'_> {
                 return Err(Failure::conflict(&kind.group, &kind.plural, name, &text));
             }
             let cause = Cause::new("FieldValueInvalid", "metadata.uid", format!("Invalid value: {sent}: field is immutable"));
-            return Err(Failure::invalid(&kind.group, &kind.kind, name, self.twice_if_custom(cause)));
+            return Err(Failure::invalid(&kind.group, &kind.kind, name, vec![cause.clone(), cause]));
+        }
+        let sent = new["metadata"]["deletionTimestamp"].clone();
+        if sent.is_string() && sent != old["metadata"]["deletionTimestamp"] && self.is_patch {
+            let cause = Cause::new("FieldValueInvalid", "metadata.deletionTimestamp", format!("Invalid value: {sent}: field is immutable"));
+            return Err(Failure::invalid(&kind.group, &kind.kind, name, vec![cause.clone(), cause]));
         }
         let Some(metadata) = new["metadata"].as_object_mut() else { return Ok(()) };
         for field in
@@ -443,13 +455,9 @@ impl Writer<'_> {
             new["metadata"]["finalizers"] = json!(finalizers);
         }
         if !is_leaving {
-            // Nobody here would make use of a time of grace: there are no nodes.
-            new["metadata"]["deletionTimestamp"] = json!(time(self.now));
-            new["metadata"]["deletionGracePeriodSeconds"] = json!(0);
-            if let Some(generation) = old["metadata"]["generation"].as_i64() {
-                new["metadata"]["generation"] = json!(generation + 1);
-            }
+            mark(&mut new, self.now);
             if is_namespace {
+                new["metadata"].as_object_mut().map(|metadata| metadata.remove("deletionGracePeriodSeconds"));
                 new["status"]["phase"] = json!("Terminating");
             }
         }
@@ -478,6 +486,15 @@ impl Writer<'_> {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Marks an object as leaving. Nobody here would make use of a time of grace: there are no nodes.
+pub fn mark(object: &mut Value, now: Timestamp) {
+    object["metadata"]["deletionTimestamp"] = json!(time(now));
+    object["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+    if let Some(generation) = object["metadata"]["generation"].as_i64() {
+        object["metadata"]["generation"] = json!(generation + 1);
     }
 }
 

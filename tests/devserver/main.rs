@@ -2,7 +2,10 @@
 //!
 //! Compared are the status, the reason, the causes with their fields, the warnings, and the kind of what comes back; never the texts.
 
+#[path = "../differ/mod.rs"]
+mod differ;
 mod in_process;
+mod sameness;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -140,7 +140,12 @@ pub(super) fn check(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
         ("", "Service") => service(&object["spec"], causes),
         ("", "Pod") => containers(&object["spec"], "spec", causes),
         ("", "Event") => core_event(object, causes),
-        ("events.k8s.io", "Event") => new_event(object, causes),
+        ("events.k8s.io", "Event") => {
+            if object["eventTime"].is_null() {
+                core_event(object, causes);
+            }
+            new_event(object, causes);
+        }
         ("apps", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") => workload(&object["spec"], causes),
         ("batch", "Job") => job(&object["spec"], "spec", causes),
         ("batch", "CronJob") => cron_job(&object["spec"], causes),
@@ -160,7 +165,6 @@ fn immutable(group: &str, kind: &str) -> &'static [&'static str] {
         ("", "Secret") => &["/type"],
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => &["/roleRef"],
         ("", "PersistentVolumeClaim") => &["/spec/accessModes", "/spec/storageClassName", "/spec/volumeMode", "/spec/selector"],
-        ("", "Pod") => &["/spec/nodeSelector", "/spec/volumes", "/spec/restartPolicy", "/spec/serviceAccountName"],
         _ => &[],
     }
 }
@@ -173,6 +177,9 @@ pub(super) fn check_change(kind: &Kind, object: &Value, old: &Value, causes: &mu
             let field = pointer.trim_start_matches('/').replace('/', ".");
             causes.push(invalid(field, now.unwrap_or(&Value::Null), "field is immutable"));
         }
+    }
+    if kind.kind == "Pod" && kind.group.is_empty() {
+        pod_change(&object["spec"], &old["spec"], causes);
     }
     if kind.kind == "Service" {
         let (now, before) = (&object["spec"]["clusterIP"], &old["spec"]["clusterIP"]);
@@ -191,6 +198,32 @@ pub(super) fn check_change(kind: &Kind, object: &Value, old: &Value, causes: &mu
     }
 }
 
+/// Of a pod, only images, tolerations and deadlines may change.
+fn pod_change(now: &Value, before: &Value, causes: &mut Vec<Cause>) {
+    for field in ["containers", "initContainers"] {
+        let count = |spec: &Value| spec[field].as_array().map_or(0, Vec::len);
+        if count(now) != count(before) {
+            causes.push(forbidden(format!("spec.{field}"), "pod updates may not add or remove containers"));
+            return;
+        }
+    }
+    let rest = |spec: &Value| {
+        let mut spec = spec.clone();
+        for field in ["containers", "initContainers"] {
+            for container in spec[field].as_array_mut().into_iter().flatten() {
+                container.as_object_mut().map(|container| container.remove("image"));
+            }
+        }
+        for field in ["activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds"] {
+            spec.as_object_mut().map(|spec| spec.remove(field));
+        }
+        spec
+    };
+    if rest(now) != rest(before) {
+        causes.push(forbidden("spec", "pod updates may not change fields other than images, tolerations and deadlines"));
+    }
+}
+
 fn data(object: &Value, field: &str, causes: &mut Vec<Cause>) {
     let maps = ["data", "binaryData"].into_iter().filter_map(|name| Some((name, object[name].as_object()?)));
     let mut size = 0;
@@ -206,6 +239,11 @@ fn data(object: &Value, field: &str, causes: &mut Vec<Cause>) {
                 let text = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
                 causes.push(invalid(format!("{name}[{key}]"), &json!(key), text));
             }
+        }
+    }
+    for key in object["binaryData"].as_object().into_iter().flat_map(|map| map.keys()) {
+        if object["data"].get(key).is_some() {
+            causes.push(invalid(format!("data[{key}]"), &json!(key), "duplicate of key present in binaryData"));
         }
     }
     if size > DATA_BYTES {

@@ -291,6 +291,10 @@ fn job(object: &mut Value, old: Option<&Value>) {
             ],
         );
     }
+    let labels = object["spec"]["template"]["metadata"]["labels"].clone();
+    if labels.is_object() {
+        put(&mut object["metadata"], "labels", labels);
+    }
     put(object, "status", json!({}));
 }
 

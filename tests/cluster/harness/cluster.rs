@@ -33,6 +33,8 @@ const CONTROLLERS: &[&str] = &[
     "persistentvolumeclaim-protection-controller",
 ];
 
+const HOUSEKEEPERS: &[&str] = &["garbage-collector-controller", "namespace-controller"];
+
 /// The programs that the suite runs.
 #[derive(Clone)]
 pub struct Tools {
@@ -49,6 +51,8 @@ pub struct Tools {
 pub enum Controllers {
     /// Owner references cascade, namespaces end, workloads make pods.
     Running,
+    /// Owner references cascade and namespaces end; nothing else moves by itself.
+    Housekeeping,
     /// Only the API server: quick to start, and nothing moves by itself.
     Absent,
 }
@@ -88,7 +92,12 @@ impl Cluster {
         let api_server = ApiServer::start(directory, tools, etcd.port, "api-server");
         let client = Client::new(Arc::clone(&runtime), &api_server.kubeconfig_text(TOKEN));
         api_server.wait_until_ready(&client);
-        let controllers = (controllers == Controllers::Running).then(|| start_controllers(directory, tools, &api_server));
+        let chosen = match controllers {
+            Controllers::Running => CONTROLLERS,
+            Controllers::Housekeeping => HOUSEKEEPERS,
+            Controllers::Absent => &[],
+        };
+        let controllers = (!chosen.is_empty()).then(|| start_controllers(directory, tools, &api_server, chosen));
         Self { controllers, api_server, etcd, directory: directory.to_owned(), tools: tools.clone(), runtime, client }
     }
 
@@ -117,6 +126,15 @@ impl Cluster {
     /// Returns a client of another server of this cluster.
     pub fn client_of(&self, server: &ApiServer) -> Client {
         Client::new(Arc::clone(&self.runtime), &server.kubeconfig_text(TOKEN))
+    }
+
+    /// Returns a connection with somebody's token, or with none.
+    pub fn connection(&self, token: Option<&str>) -> kube::Client {
+        let mut kubeconfig = self.api_server.kubeconfig_text(token.unwrap_or_default());
+        if token.is_none() {
+            kubeconfig = kubeconfig.replace("\"token\": \"\"", "\"impersonate-groups\": []");
+        }
+        Client::new(Arc::clone(&self.runtime), &kubeconfig).parts().0
     }
 
     /// Forgets everything: the servers come back on their ports with an empty store, whose revisions begin anew.
@@ -287,12 +305,12 @@ pub fn admin_token() -> &'static str {
     TOKEN
 }
 
-fn start_controllers(directory: &Path, tools: &Tools, server: &ApiServer) -> Process {
+fn start_controllers(directory: &Path, tools: &Tools, server: &ApiServer, chosen: &[&str]) -> Process {
     let mut command = Command::new(&tools.kubernetes);
     command
         .arg("kube-controller-manager")
         .arg(format!("--kubeconfig={}", server.kubeconfig().display()))
-        .arg(format!("--controllers={}", CONTROLLERS.join(",")))
+        .arg(format!("--controllers={}", chosen.join(",")))
         .args(["--leader-elect=false", "--secure-port=0", "--kube-api-qps=200", "--kube-api-burst=400"])
         // A namespace or an owner of a kind that appeared a moment ago must not wait for the usual half minute.
         .args(["--concurrent-gc-syncs=4", "--concurrent-namespace-syncs=4"]);
