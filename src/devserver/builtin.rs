@@ -203,7 +203,7 @@ impl Entry {
             scale: has("scale").then(|| Scale {
                 spec_replicas: ".spec.replicas".to_owned(),
                 status_replicas: ".status.replicas".to_owned(),
-                label_selector: None,
+                label_selector: Some(".spec.selector".to_owned()),
             }),
             definition: None,
         }

@@ -47,6 +47,7 @@ fn other(registry: &Registry, query: &Query, path: &str) -> Reply {
         }
         "/healthz" | "/livez" | "/readyz" => Reply::text(200, "ok"),
         "/openapi/v3" => Reply::object(openapi_index(registry)),
+        path if path.starts_with("/api/") => Reply::from(Failure::no_resource()),
         path => path.strip_prefix("/openapi/v3/").map_or_else(Reply::no_page, |below| openapi_of(registry, below)),
     }
 }
@@ -71,6 +72,10 @@ fn group(name: &str, versions: &[String]) -> Value {
 fn resources(registry: &Registry, group: &str, version: &str) -> Reply {
     let mut all: Vec<Value> = registry.version(group, version).flat_map(|served| resource(served)).collect();
     if all.is_empty() && !group.is_empty() {
+        let is_built_in = registry.all().any(|served| served.kind.group == group && !served.kind.is_custom());
+        if is_built_in {
+            return Reply::from(Failure::no_resource());
+        }
         return Reply::no_page();
     }
     let is_custom = registry.version(group, version).any(|served| served.kind.is_custom());

@@ -322,7 +322,15 @@ fn update(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Re
         let (value, more) = create_received(api, &writer, value)?;
         return Ok(reading::shape(served, call, value)?.with_code(201).with_warnings([warnings, more].concat()));
     }
-    let (value, more) = write(api, &writer, call, |old| writer.update(old, value.clone()))?;
+    let decide = |old: &Value| {
+        if subresource != "finalize" {
+            return writer.update(old, value.clone());
+        }
+        let mut new = old.clone();
+        new["spec"]["finalizers"] = value["spec"]["finalizers"].clone();
+        writer.finish(old, new).map(|decision| (decision, Vec::new()))
+    };
+    let (value, more) = write(api, &writer, call, decide)?;
     Ok(reading::shape(served, call, value)?.with_warnings([warnings, more].concat()))
 }
 
@@ -483,6 +491,11 @@ fn answers_with_the_object(served: &Served) -> bool {
 fn read_deletion(served: &Served, call: &Call) -> Result<Deletion, Failure> {
     let body = if call.body.is_empty() { Value::Null } else { read_body_of_options(served, call)? };
     let body = if body["kind"] == "Eviction" { body["deleteOptions"].clone() } else { body };
+    call.query.number("gracePeriodSeconds")?;
+    let seconds = &body["gracePeriodSeconds"];
+    if !(body.is_null() || body.is_object()) || !(seconds.is_null() || seconds.is_i64()) {
+        return Err(Failure::bad_request("DeleteOptions cannot be handled: json: cannot unmarshal into Go value of type v1.DeleteOptions"));
+    }
     let text = |field: &str| body[field].as_str().or_else(|| call.query.text(field)).map(str::to_owned);
     let mut causes = Vec::new();
     let mut propagation = match text("propagationPolicy").as_deref() {

@@ -128,6 +128,10 @@ fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, option
     if applied["kind"].as_str().is_none_or(str::is_empty) || applied["apiVersion"].as_str().is_none_or(str::is_empty) {
         return Err(Failure::bad_request("invalid object type: /, Kind="));
     }
+    if applied["kind"] != served.kind.kind.as_str() || applied["apiVersion"] != served.kind.api_version().as_str() {
+        let text = format!("the object is no {} of {}", served.kind.kind, served.kind.api_version());
+        return Err(Failure::bad_request(text));
+    }
     let writer = Writer { served, subresource, options, manager, now: api.now(), is_patch: true };
     check_typed(served, &applied)?;
     let mut applied = applied;
@@ -137,6 +141,8 @@ fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, option
             return Err(Failure::not_found(&served.kind.group, &served.kind.plural, &handlers::key(call).1));
         }
         let mut value = with_author(&writer, |by| ownership::apply(None, &applied, by))?;
+        // What is applied to nothing has no revision to be based on.
+        value["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
         let owners = value["metadata"].as_object_mut().and_then(|metadata| metadata.remove("managedFields"));
         let mut warnings = writer.receive(&mut value, &[])?;
         if let Some(owners) = owners {

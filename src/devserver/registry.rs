@@ -19,6 +19,8 @@ pub struct Served {
     pub resource: Resource,
     /// The schema of this version; none for built-in kinds.
     pub schema: Option<Schema>,
+    /// The schema of the version that is stored, if that is another one.
+    pub stored_schema: Option<Schema>,
     /// What clients of a deprecated version are told.
     pub deprecation: Option<String>,
     /// Whether the definition is going, so that there are no new objects.
@@ -33,7 +35,7 @@ impl Served {
         // Events have two faces and one store.
         let group = if kind.plural == "events" && kind.group == "events.k8s.io" { "" } else { &kind.group };
         let resource = Resource { group: group.to_owned(), plural: kind.plural.clone() };
-        Self { kind, resource, schema: None, deprecation: None, is_leaving: false, since: 0 }
+        Self { kind, resource, schema: None, stored_schema: None, deprecation: None, is_leaving: false, since: 0 }
     }
 
     /// Returns the full name of the resource, such as `widgets.ex.dev`.
@@ -67,9 +69,12 @@ impl Registry {
         let is_leaving = definition["metadata"]["deletionTimestamp"].is_string();
         let served = definition::kinds(definition).into_iter().map(|kind| {
             let version = versions(definition).find(|version| version["name"] == kind.version.as_str());
-            let schema = version.and_then(|version| Schema::parse(&version["schema"]["openAPIV3Schema"]).ok());
+            let parse = |version: &Value| Schema::parse(&version["schema"]["openAPIV3Schema"]).ok();
+            let schema = version.and_then(parse);
+            let stored = versions(definition).find(|version| version["storage"] == true && version["name"] != kind.version.as_str());
+            let stored_schema = stored.and_then(parse);
             let deprecation = version.and_then(|version| deprecation(definition, &kind, version));
-            Arc::new(Served { schema, deprecation, is_leaving, since, ..Served::of(kind) })
+            Arc::new(Served { schema, stored_schema, deprecation, is_leaving, since, ..Served::of(kind) })
         });
         self.defined.insert(name, served.collect());
         self.index();

@@ -176,6 +176,13 @@ impl Options {
     /// If there are words that mean nothing. The kind of options is told in the failure.
     pub fn read(query: &Query, options: &str) -> Result<Self, Failure> {
         let mut causes = Vec::new();
+        let field_manager = query.text("fieldManager").map(str::to_owned);
+        if field_manager.as_ref().is_some_and(|manager| manager.len() > 128) {
+            causes.push(Cause::new("FieldValueTooLong", "fieldManager", "Too long: may not be more than 128 bytes"));
+        }
+        if field_manager.as_ref().is_some_and(|manager| manager.chars().any(char::is_control)) {
+            causes.push(Cause::new("FieldValueInvalid", "fieldManager", "Invalid value: should only contain printable characters"));
+        }
         let mut unsupported = |field: &str, value: &str, supported: &str| {
             let message = format!("Unsupported value: {value:?}: supported values: {supported}");
             causes.push(Cause::new("FieldValueNotSupported", field, message));
@@ -197,10 +204,6 @@ impl Options {
                 FieldValidation::Warn
             }
         };
-        let field_manager = query.text("fieldManager").map(str::to_owned);
-        if field_manager.as_ref().is_some_and(|manager| manager.len() > 128) {
-            causes.push(Cause::new("FieldValueTooLong", "fieldManager", "Too long: may not be more than 128 bytes"));
-        }
         if causes.is_empty() {
             return Ok(Self { is_dry_run, field_manager, validation, is_forced: query.is_on("force") });
         }

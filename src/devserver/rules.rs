@@ -220,12 +220,31 @@ impl Writer<'_> {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
             new["metadata"]["generation"] = json!(generation + 1);
         }
-        let is_unchanged = is_same(old, &new) && without_times(&owners) == without_times(&old["metadata"]["managedFields"]);
-        if is_unchanged {
+        let is_unchanged = is_same(old, &new);
+        if is_unchanged && without_times(&owners) == without_times(&old["metadata"]["managedFields"]) {
             return Ok((Decision::Unchanged, warnings));
         }
-        new["metadata"]["managedFields"] = owners;
+        let mut owners = owners.as_array().cloned().unwrap_or_default();
+        if is_unchanged {
+            self.forget_time(&mut owners);
+        }
+        if owners.is_empty() {
+            new["metadata"].as_object_mut().map(|metadata| metadata.remove("managedFields"));
+        } else {
+            new["metadata"]["managedFields"] = json!(owners);
+        }
         Ok((self.conclude(old, new), warnings))
+    }
+
+    /// Who only takes part in what is there already has no time, and comes first.
+    fn forget_time(&self, owners: &mut [Value]) {
+        let subresource = if self.subresource.is_empty() { Value::Null } else { json!(self.subresource) };
+        for owner in owners.iter_mut() {
+            if owner["operation"] == "Apply" && owner["manager"] == self.manager && owner["subresource"] == subresource {
+                owner.as_object_mut().map(|owner| owner.remove("time"));
+            }
+        }
+        owners.sort_by_key(|owner| (owner["operation"] != "Apply", owner["time"].as_str().unwrap_or_default().to_owned()));
     }
 
     /// An object that is going and is held by nobody goes with its last update.
@@ -253,7 +272,7 @@ impl Writer<'_> {
     /// The mistakes of an object, in its schema and in its metadata.
     fn validate(&self, mut new: Value, old: Option<&Value>) -> Result<(Value, Vec<String>), Failure> {
         let kind = &self.served.kind;
-        let mut found = old.map(|old| self.check_finalizers(old, &new)).unwrap_or_default();
+        let mut found = old.map(|old| Self::check_finalizers(old, &new)).unwrap_or_default();
         let mut warnings = Vec::new();
         if kind.is_custom() {
             let members = new["metadata"].as_object().cloned().unwrap_or_default();
@@ -281,7 +300,7 @@ impl Writer<'_> {
         Err(Failure::invalid(&kind.group, &kind.kind, name, found))
     }
 
-    fn check_finalizers(&self, old: &Value, new: &Value) -> Vec<Cause> {
+    fn check_finalizers(old: &Value, new: &Value) -> Vec<Cause> {
         let list = |value: &Value| value["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         let known = list(old);
         let added: Vec<Value> = list(new).into_iter().filter(|one| !known.contains(one)).collect();
@@ -291,12 +310,8 @@ impl Writer<'_> {
         let text = "no new finalizers can be added if the object is being deleted, found new finalizers []string";
         let added: Vec<String> = added.iter().map(Value::to_string).collect();
         let cause = Cause::new("FieldValueForbidden", "metadata.finalizers", format!("Forbidden: {text}{{{}}}", added.join(", ")));
-        self.twice_if_custom(cause)
-    }
-
-    /// The metadata of custom objects is looked at twice, and its mistakes are told twice.
-    fn twice_if_custom(&self, cause: Cause) -> Vec<Cause> {
-        if self.served.kind.is_custom() { vec![cause.clone(), cause] } else { vec![cause] }
+        // The change of the metadata is looked at twice, and its mistakes are told twice.
+        vec![cause.clone(), cause]
     }
 
     fn check_version(&self, old: &Value, new: &mut Value) -> Result<(), Failure> {
@@ -456,6 +471,9 @@ impl Writer<'_> {
         }
         if !is_leaving {
             mark(&mut new, self.now);
+            if is_definition {
+                new["metadata"]["generation"] = old["metadata"]["generation"].clone();
+            }
             if is_namespace {
                 new["metadata"].as_object_mut().map(|metadata| metadata.remove("deletionGracePeriodSeconds"));
                 new["status"]["phase"] = json!("Terminating");

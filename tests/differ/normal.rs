@@ -75,6 +75,10 @@ impl Normal {
         if !self.has_managers {
             metadata.remove("managedFields");
         }
+        // Their order is that of their times, and so that of the seconds in which requests happen to come.
+        if let Some(Value::Array(managers)) = metadata.get_mut("managedFields") {
+            managers.sort_by_key(|manager| format!("{}{}{}", manager["operation"], manager["manager"], manager["subresource"]));
+        }
         let prefix = metadata.get("generateName").and_then(Value::as_str).map(str::to_owned);
         if let (Some(prefix), Some(Value::String(name))) = (prefix, metadata.get_mut("name"))
             && name.strip_prefix(&prefix).is_some_and(|suffix| SUFFIX.is_match(suffix))
@@ -114,6 +118,13 @@ fn a_number(text: &str) -> String {
 /// Texts for people change from version to version: those of failures, causes, and conditions.
 fn drop_texts(name: &str, members: &mut Map<String, Value>) {
     let is_status = members.get("kind") == Some(&json!("Status"));
+    if is_status
+        && let Some(Value::String(name)) = members.get_mut("details").and_then(|details| details.get_mut("name"))
+        && let Some((prefix, suffix)) = name.rsplit_once('-')
+        && SUFFIX.is_match(suffix)
+    {
+        *name = format!("{prefix}-<random>");
+    }
     if is_status || name == "causes" || name == "conditions" {
         members.remove("message");
     }

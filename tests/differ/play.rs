@@ -132,12 +132,12 @@ impl<S: Server> Course<'_, S> {
         if let Some(name) = &step.keep {
             self.kept.insert(name.clone(), answer.body.clone());
         }
-        let mut answer = answer.to_json();
+        let mut answer = self.normal.form(answer.to_json());
         if let Some(only) = &step.only {
             let parts = only.iter().map(|path| (path.clone(), at(&answer["body"], path).cloned().unwrap_or_default()));
             answer["body"] = parts.collect();
         }
-        self.normal.form(answer)
+        answer
     }
 
     async fn look(&mut self, number: usize, look: &Look) -> Value {

@@ -136,7 +136,11 @@ static MICRO_TIME: LazyLock<Regex> =
 pub(super) fn check(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "ConfigMap") => data(object, "[]", causes),
-        ("", "Secret") => data(object, "data", causes),
+        ("", "Secret") => {
+            data(object, "data", causes);
+            secret(object, causes);
+        }
+        ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => role(object, causes),
         ("", "Service") => service(&object["spec"], causes),
         ("", "Pod") => containers(&object["spec"], "spec", causes),
         ("", "Event") => core_event(object, causes),
@@ -248,6 +252,32 @@ fn data(object: &Value, field: &str, causes: &mut Vec<Cause>) {
     }
     if size > DATA_BYTES {
         causes.push(too_long(field, DATA_BYTES as u64));
+    }
+}
+
+/// Some types of secrets need certain keys.
+fn secret(object: &Value, causes: &mut Vec<Cause>) {
+    let has = |key: &str| object["data"].get(key).is_some();
+    let needed: &[&str] = match object["type"].as_str() {
+        Some("kubernetes.io/tls") => &["tls.crt", "tls.key"],
+        Some("kubernetes.io/dockerconfigjson") => &[".dockerconfigjson"],
+        Some("kubernetes.io/dockercfg") => &[".dockercfg"],
+        Some("kubernetes.io/ssh-auth") => &["ssh-privatekey"],
+        Some("kubernetes.io/basic-auth") if !has("username") && !has("password") => &["username", "password"],
+        _ => &[],
+    };
+    causes.extend(needed.iter().filter(|key| !has(key)).map(|key| required(format!("data[{key}]"), "")));
+    let account = "kubernetes.io/service-account.name";
+    if object["type"] == "kubernetes.io/service-account-token" && object["metadata"]["annotations"].get(account).is_none() {
+        causes.push(required(format!("metadata.annotations[{account}]"), ""));
+    }
+}
+
+fn role(object: &Value, causes: &mut Vec<Cause>) {
+    for (index, rule) in object["rules"].as_array().into_iter().flatten().enumerate() {
+        if rule["verbs"].as_array().is_none_or(Vec::is_empty) {
+            causes.push(required(format!("rules[{index}].verbs"), "verbs must contain at least one value"));
+        }
     }
 }
 
