@@ -221,6 +221,8 @@ pub fn place_body(served: &Served, call: &Call, value: &mut Value, is_update: bo
     match value["metadata"]["namespace"].as_str().unwrap_or_default() {
         sent if sent == wanted => {}
         "" if served.kind.namespaced => value["metadata"]["namespace"] = json!(wanted),
+        // Objects outside of namespaces lose it.
+        _ if !served.kind.namespaced => drop(value["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"))),
         _ => {
             let text = "the namespace of the provided object does not match the namespace sent on the request";
             return Err(Failure::bad_request(text));
@@ -396,6 +398,11 @@ pub fn write_scale(
             || json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": old["metadata"], "spec": {}, "status": {}}),
         );
         let changed = change(&scale)?;
+        if let Some(sent) =
+            changed["metadata"]["name"].as_str().filter(|sent| !sent.is_empty() && Some(*sent) != call.place.name.as_deref())
+        {
+            return Err(Failure::bad_request(format!("the name of the object ({sent}) does not match the name on the URL")));
+        }
         let mut new = old.clone();
         match &changed["spec"]["replicas"] {
             Value::Null => view::set_at(&mut new, &paths.spec_replicas, json!(0)),

@@ -198,7 +198,7 @@ impl Writer<'_> {
         if is_same(old, &new) {
             return Ok((Decision::Unchanged, warnings));
         }
-        if generation_grows(self.served, old, &new) {
+        if self.subresource != "status" && generation_grows(self.served, old, &new) {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
             new["metadata"]["generation"] = json!(generation + 1);
         }
@@ -216,7 +216,7 @@ impl Writer<'_> {
         self.keep_what_is_the_servers(old, &mut new)?;
         self.keep_what_is_not_written(old, &mut new);
         let (mut new, warnings) = self.validate(new, Some(old))?;
-        if generation_grows(self.served, old, &new) {
+        if self.subresource != "status" && generation_grows(self.served, old, &new) {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
             new["metadata"]["generation"] = json!(generation + 1);
         }
@@ -570,7 +570,9 @@ fn has_generation(served: &Served) -> bool {
 
 fn generation_grows(served: &Served, old: &Value, new: &Value) -> bool {
     if !served.kind.is_custom() {
-        return has_generation(served) && (old["spec"] != new["spec"] || old["webhooks"] != new["webhooks"]);
+        // The annotations of a Deployment say something to those who roll it out.
+        let is_annotated = served.kind.kind == "Deployment" && old["metadata"]["annotations"] != new["metadata"]["annotations"];
+        return has_generation(served) && (old["spec"] != new["spec"] || old["webhooks"] != new["webhooks"] || is_annotated);
     }
     let is_counted = |field: &str| field != "metadata" && !(field == "status" && served.kind.has_status);
     let counted = |value: &Value| -> Vec<(String, Value)> {

@@ -1,16 +1,17 @@
 //! Compares the answers of two servers, and keeps account of the differences that are allowed.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
 use super::case::Case;
-use super::differences::{DIFFERENCES, Difference};
+use super::differences::DIFFERENCES;
 
 /// What was found so far.
 pub struct Verdicts {
     report: String,
-    used: Vec<bool>,
+    used: BTreeSet<(&'static str, &'static str)>,
     /// Cases whose answers are the same everywhere.
     pub same: usize,
     /// Cases whose answers differ only where they may.
@@ -20,7 +21,7 @@ pub struct Verdicts {
 impl Verdicts {
     /// Returns the account before anything was compared.
     pub fn new() -> Self {
-        Self { report: String::new(), used: vec![false; DIFFERENCES.len()], same: 0, excused: 0 }
+        Self { report: String::new(), used: BTreeSet::new(), same: 0, excused: 0 }
     }
 
     /// Notes down what else is wrong.
@@ -31,22 +32,20 @@ impl Verdicts {
 
     /// Returns what is wrong, if anything is: differences that nobody allows, and allowances that nobody needs.
     pub fn conclude(mut self) -> Result<(), String> {
-        for (difference, _) in DIFFERENCES.iter().zip(&self.used).filter(|(_, used)| !**used) {
-            let Difference { case, at, reason } = difference;
-            let _ = writeln!(self.report, "not needed: {case}: {at}: {reason}");
+        for difference in DIFFERENCES {
+            for (case, at) in difference.places.iter().filter(|place| !self.used.contains(place)) {
+                let _ = writeln!(self.report, "not needed: {case}: {at}: {}", difference.reason);
+            }
         }
         if self.report.is_empty() { Ok(()) } else { Err(self.report) }
     }
 
     fn excuse(&mut self, case: &Case, path: &str) -> bool {
-        let mut is_excused = false;
-        for (difference, used) in DIFFERENCES.iter().zip(&mut self.used) {
-            if matches(difference.case, &format!("{}: {}", case.topic, case.name)) && matches(difference.at, path) {
-                *used = true;
-                is_excused = true;
-            }
-        }
-        is_excused
+        let name = format!("{}: {}", case.topic, case.name);
+        let places = DIFFERENCES.iter().flat_map(|difference| difference.places);
+        let fitting: Vec<_> = places.filter(|(case, at)| matches(case, &name) && matches(at, path)).copied().collect();
+        self.used.extend(&fitting);
+        !fitting.is_empty()
     }
 }
 
