@@ -9,6 +9,7 @@ use super::case::Case;
 use super::differences::DIFFERENCES;
 
 /// What was found so far.
+#[derive(Default)]
 pub struct Verdicts {
     report: String,
     used: BTreeSet<(&'static str, &'static str)>,
@@ -19,11 +20,6 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// Returns the account before anything was compared.
-    pub fn new() -> Self {
-        Self { report: String::new(), used: BTreeSet::new(), same: 0, excused: 0 }
-    }
-
     /// Notes down what else is wrong.
     pub fn complain(&mut self, text: &str) {
         self.report.push_str(text);

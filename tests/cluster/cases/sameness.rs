@@ -59,7 +59,7 @@ fn the_embedded_server_answers_as_the_real_one(scene: &Scene<'_>) {
         }
         return;
     }
-    let mut verdicts = Verdicts::new();
+    let mut verdicts = Verdicts::default();
     for (topic, answers) in &by_topic {
         let recorded = answers::read(topic);
         for (name, _) in answers.iter().filter(|(name, steps)| recorded.get(*name) != Some(steps)) {
