@@ -176,7 +176,7 @@ pub fn read_body(served: &Served, call: &Call) -> Result<Body, Failure> {
     let media = request::media_type(&call.headers).unwrap_or("application/json");
     let name = &served.kind.kind;
     match media {
-        "application/json" | "" => json::parse(&call.body).map_err(|error| {
+        "application/json" => json::parse(&call.body).map_err(|error| {
             let version = &served.kind.version;
             Failure::bad_request(format!(
                 "{name} in version {version:?} cannot be handled as a {name}: couldn't get version/kind; json parse error: {error}"

@@ -276,7 +276,7 @@ impl Accept {
 
 /// Returns the media type of a body, without parameters.
 pub fn media_type(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok().filter(|value| !value.is_empty())?;
     Some(value.split(';').next().unwrap_or(value).trim())
 }
 

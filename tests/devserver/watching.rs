@@ -1,5 +1,7 @@
 //! What a watch under a selector tells, up to its last bookmark.
 
+#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
+
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::Request;
