@@ -186,7 +186,7 @@ pub fn is_allowed(store: &Store, user: &User, wanted: &Attributes) -> bool {
 pub fn refusal(user: &User, wanted: &Attributes) -> Failure {
     let Attributes { verb, group, resource, namespace, name, path } = wanted;
     if let Some(path) = path {
-        return Failure::new(403, "Forbidden", format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name));
+        return Failure::plain(403, "Forbidden", format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name));
     }
     let plural = resource.split('/').next().unwrap_or_default();
     let full = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };

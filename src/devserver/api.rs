@@ -258,7 +258,7 @@ impl Api {
             }
             path if matches!(method, Method::GET | Method::HEAD) => Ok(discovery::answer(&self.registry(), &path, &query, &text)),
             Path::Other(_) => Ok(Reply::no_page()),
-            _ => Err(Failure::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")),
+            _ => Err(Failure::no_method()),
         };
         match answered {
             Ok(answer) => answer.into_response(accept),

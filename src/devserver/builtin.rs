@@ -129,7 +129,9 @@ pub fn prepare(kind: &Kind, object: &mut Value, old: Option<&Value>) -> Result<V
         Ok(warnings)
     } else {
         let name = meta.get("name").and_then(Value::as_str).unwrap_or_default();
-        Err(Failure::invalid(&kind.group, &kind.kind, name, causes))
+        // Events go by their core names, whichever group they are written in.
+        let group = if kind.kind == "Event" { "" } else { &kind.group };
+        Err(Failure::invalid(group, &kind.kind, name, causes))
     }
 }
 
@@ -201,7 +203,7 @@ impl Entry {
             scale: has("scale").then(|| Scale {
                 spec_replicas: ".spec.replicas".to_owned(),
                 status_replicas: ".status.replicas".to_owned(),
-                label_selector: None,
+                label_selector: Some(".spec.selector".to_owned()),
             }),
             definition: None,
         }

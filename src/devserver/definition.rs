@@ -191,7 +191,8 @@ fn members(value: &mut Value) -> &mut Map<String, Value> {
     value.as_object_mut().expect("the value was just made an object")
 }
 
-fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
+/// Returns the versions of a definition.
+pub fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
     definition["spec"]["versions"].as_array().into_iter().flatten()
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::admission::Operation;
 use super::api::Api;
@@ -13,7 +13,7 @@ use super::handlers::{existing, read_body};
 use super::registry::Served;
 use super::reply::Reply;
 use super::request::{self, Options};
-use super::rules::{Decision, Deletion, Propagation, Writer};
+use super::rules::{self, Decision, Deletion, Propagation, Writer};
 use super::store::Stored;
 use super::writing::ATTEMPTS;
 use super::{conversion, protobuf, reading};
@@ -39,7 +39,8 @@ pub async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
             let (name, uid) = (seen["metadata"]["name"].as_str().unwrap_or_default(), super::store::uid_of(&seen));
             Reply::success(&served.kind.group, &served.kind.plural, name, uid)
         }
-        _ => reading::shape(served, call, (*seen).clone())?,
+        Deleted::Gone(_) => reading::shape(served, call, last_form(api, served, &seen))?,
+        Deleted::Leaving(_) => reading::shape(served, call, (*seen).clone())?,
     };
     Ok(answer.with_warnings(warnings))
 }
@@ -116,6 +117,16 @@ pub async fn delete_one(
     Err(Failure::conflict(&served.kind.group, &served.kind.plural, &name, "the object has been modified"))
 }
 
+/// Returns an object as it was removed: at a revision of its own; pods were marked first.
+fn last_form(api: &Api, served: &Served, value: &Value) -> Value {
+    let mut value = value.clone();
+    value["metadata"]["resourceVersion"] = json!(api.with(|state| state.store.revision()).to_string());
+    if served.kind.kind == "Pod" && served.kind.group.is_empty() && !value["metadata"]["deletionTimestamp"].is_string() {
+        rules::mark(&mut value, api.now());
+    }
+    value
+}
+
 fn answers_with_the_object(served: &Served) -> bool {
     const KINDS: &[&str] =
         &["Pod", "Service", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim", "Namespace", "ResourceQuota", "PodTemplate"];
@@ -126,6 +137,11 @@ fn answers_with_the_object(served: &Served) -> bool {
 fn read_deletion(served: &Served, call: &Call) -> Result<(Deletion, Options), Failure> {
     let body = if call.body.is_empty() { Value::Null } else { read_body_of_options(served, call)? };
     let body = if body["kind"] == "Eviction" { body["deleteOptions"].clone() } else { body };
+    call.query.number("gracePeriodSeconds")?;
+    let seconds = &body["gracePeriodSeconds"];
+    if !(body.is_null() || body.is_object()) || !(seconds.is_null() || seconds.is_i64()) {
+        return Err(Failure::bad_request("DeleteOptions cannot be handled: json: cannot unmarshal into Go value of type v1.DeleteOptions"));
+    }
     let text = |field: &str| body[field].as_str().or_else(|| call.query.text(field)).map(str::to_owned);
     let mut causes = Vec::new();
     let mut propagation = match text("propagationPolicy").as_deref() {
@@ -192,6 +208,6 @@ pub async fn delete_all(api: &Api, served: &Arc<Served>, call: &Call) -> Result<
         }
     }
     let revision = api.with(|state| state.store.revision());
-    let metadata = serde_json::json!({"resourceVersion": revision.to_string()});
+    let metadata = json!({"resourceVersion": revision.to_string()});
     reading::shape(served, call, reading::list_of(served, seen, metadata))
 }

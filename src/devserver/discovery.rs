@@ -32,7 +32,7 @@ pub fn answer(registry: &Registry, path: &Path, query: &Query, text: &str) -> Re
         }),
         Path::Resources(group, version) => resources(registry, group, version),
         Path::Other(_) => other(registry, query, text.trim_end_matches('/')),
-        Path::Objects(_) => Reply::from(Failure::new(404, "NotFound", "the server could not find the requested resource")),
+        Path::Objects(_) => Reply::from(Failure::no_resource()),
     }
 }
 
@@ -46,6 +46,7 @@ fn other(registry: &Registry, query: &Query, path: &str) -> Reply {
         }
         "/healthz" | "/livez" | "/readyz" => Reply::text(200, "ok"),
         "/openapi/v3" => Reply::object(openapi_index(registry)),
+        path if path.starts_with("/api/") => Reply::from(Failure::no_resource()),
         path => path.strip_prefix("/openapi/v3/").map_or_else(Reply::no_page, |below| openapi_of(registry, below)),
     }
 }
@@ -77,9 +78,16 @@ fn group(name: &str, versions: &[String]) -> Value {
 fn resources(registry: &Registry, group: &str, version: &str) -> Reply {
     let mut all: Vec<Value> = registry.version(group, version).flat_map(|served| resource(served)).collect();
     if all.is_empty() && !group.is_empty() {
+        let is_built_in = registry.all().any(|served| served.kind.group == group && !served.kind.is_custom());
+        if is_built_in {
+            return Reply::from(Failure::no_resource());
+        }
         return Reply::no_page();
     }
-    all.sort_by(|one, other| one["name"].as_str().cmp(&other["name"].as_str()));
+    let is_custom = registry.version(group, version).any(|served| served.kind.is_custom());
+    if !is_custom {
+        all.sort_by(|one, other| one["name"].as_str().cmp(&other["name"].as_str()));
+    }
     let full = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     Reply::object(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": full, "resources": all}))
 }

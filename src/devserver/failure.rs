@@ -32,6 +32,8 @@ pub struct Details {
     pub causes: Vec<Cause>,
     /// The seconds after which the client may try again.
     pub retry_after: Option<u64>,
+    /// Whether the details are told even if there are none.
+    pub are_told: bool,
 }
 
 /// One thing that is wrong with an object.
@@ -56,6 +58,21 @@ impl Failure {
     /// Returns a failure without details.
     pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self { code, reason: reason.into(), message: message.into(), details: Details::default() }
+    }
+
+    /// Returns a failure whose details are told though there are none, as some are.
+    pub fn plain(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { details: Details { are_told: true, ..Details::default() }, ..Self::new(code, reason, message) }
+    }
+
+    /// Returns the failure of a path where nothing is.
+    pub fn no_resource() -> Self {
+        Self::plain(404, "NotFound", "the server could not find the requested resource")
+    }
+
+    /// Returns the failure of a method that is not for this path.
+    pub fn no_method() -> Self {
+        Self::plain(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     }
 
     /// Returns the failure of a request that makes no sense.
@@ -113,7 +130,7 @@ impl Failure {
             status.insert("reason".into(), json!(self.reason));
         }
         let details = self.details.to_json();
-        if !details.is_empty() {
+        if !details.is_empty() || self.details.are_told {
             status.insert("details".into(), Value::Object(details));
         }
         status.insert("code".into(), json!(self.code));

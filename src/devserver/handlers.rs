@@ -38,13 +38,9 @@ pub async fn answer(api: &Api, call: Call) -> Result<Reply, Failure> {
 
 fn not_served(registry: &Registry, call: &Call) -> Result<Reply, Failure> {
     if registry.is_built_in(&call.place.group, &call.place.version) {
-        return Err(Failure::new(404, "NotFound", "the server could not find the requested resource"));
+        return Err(Failure::no_resource());
     }
     Ok(Reply::no_page())
-}
-
-fn not_allowed() -> Failure {
-    Failure::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 }
 
 async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
@@ -70,7 +66,7 @@ async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
             if is_custom {
                 Ok(Reply::no_page())
             } else {
-                Err(not_allowed())
+                Err(Failure::no_method())
             }
         }
         ("POST", false) => writing::create(api, served, call).await,
@@ -80,18 +76,18 @@ async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
         ("DELETE", true) => deleting::delete(api, served, call).await,
         ("DELETE", false) if served.kind.verbs.iter().any(|verb| verb == "deletecollection") => {
             if served.kind.namespaced && place.namespace.is_none() && !is_custom {
-                return Err(not_allowed());
+                return Err(Failure::no_method());
             }
             deleting::delete_all(api, served, call).await
         }
         ("PUT" | "PATCH", false) if is_custom => Err(Failure::bad_request("name must be provided")),
-        _ => Err(not_allowed()),
+        _ => Err(Failure::no_method()),
     }
 }
 
 /// Refuses a request for what is not there in a built-in kind.
 pub fn not_served_here() -> Result<Reply, Failure> {
-    Err(Failure::new(404, "NotFound", "the server could not find the requested resource"))
+    Err(Failure::no_resource())
 }
 
 /// A single custom object cannot be watched by its own path.
@@ -139,7 +135,7 @@ async fn below(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) 
             failure.details.kind.clone_from(&kind.plural);
             Err(failure)
         }
-        _ => Err(not_allowed()),
+        _ => Err(Failure::no_method()),
     }
 }
 
@@ -174,7 +170,7 @@ pub fn read_body(served: &Served, call: &Call) -> Result<Body, Failure> {
     let media = request::media_type(&call.headers).unwrap_or("application/json");
     let name = &served.kind.kind;
     match media {
-        "application/json" | "" => json::parse(&call.body).map_err(|error| {
+        "application/json" => json::parse(&call.body).map_err(|error| {
             let version = &served.kind.version;
             Failure::bad_request(format!(
                 "{name} in version {version:?} cannot be handled as a {name}: couldn't get version/kind; json parse error: {error}"
@@ -219,6 +215,8 @@ pub fn place_body(served: &Served, call: &Call, value: &mut Value, is_update: bo
     match value["metadata"]["namespace"].as_str().unwrap_or_default() {
         sent if sent == wanted => {}
         "" if served.kind.namespaced => value["metadata"]["namespace"] = json!(wanted),
+        // Objects outside of namespaces lose it.
+        _ if !served.kind.namespaced => drop(value["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"))),
         _ => {
             let text = "the namespace of the provided object does not match the namespace sent on the request";
             return Err(Failure::bad_request(text));

@@ -13,22 +13,51 @@ const MAX_DEPTH: usize = 100;
 /// # Errors
 /// If it is no JSON, or nested too deeply.
 pub fn parse(text: &[u8]) -> Result<Body, serde_json::Error> {
+    read(text, false)
+}
+
+/// Reads a text whose numbers stay as they are written: `3.0` is not `3`.
+///
+/// # Errors
+/// If it is no JSON, or nested too deeply.
+pub fn parse_as_written(text: &[u8]) -> Result<Value, serde_json::Error> {
+    read(text, true).map(|body| body.value)
+}
+
+/// Returns a value with its numbers as if they had been read by [`parse`].
+pub fn with_whole_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(number) => number.as_f64().filter(|_| number.is_f64()).map_or(Value::Number(number), whole),
+        Value::Array(items) => items.into_iter().map(with_whole_numbers).collect(),
+        Value::Object(members) => members.into_iter().map(|(name, value)| (name, with_whole_numbers(value))).collect(),
+        other => other,
+    }
+}
+
+fn read(text: &[u8], is_as_written: bool) -> Result<Body, serde_json::Error> {
     let mut duplicates = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let value = Node { path: String::new(), depth: 0, duplicates: &mut duplicates }.deserialize(&mut deserializer)?;
+    let value = Node { path: String::new(), depth: 0, is_as_written, duplicates: &mut duplicates }.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(Body { value, duplicates })
+}
+
+/// A number that is whole is an integer however it was written.
+fn whole(value: f64) -> Value {
+    let number = if value.fract() == 0.0 && value.abs() < 9e18 { Some(Number::from(value as i64)) } else { Number::from_f64(value) };
+    number.map_or(Value::Null, Value::Number)
 }
 
 struct Node<'a> {
     path: String,
     depth: usize,
+    is_as_written: bool,
     duplicates: &'a mut Vec<String>,
 }
 
 impl Node<'_> {
     fn below(&mut self, path: String) -> Node<'_> {
-        Node { path, depth: self.depth + 1, duplicates: self.duplicates }
+        Node { path, depth: self.depth + 1, is_as_written: self.is_as_written, duplicates: self.duplicates }
     }
 
     fn check_depth<E: serde::de::Error>(&self) -> Result<(), E> {
@@ -70,9 +99,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        // A number that is whole is an integer however it was written.
-        let number = if value.fract() == 0.0 && value.abs() < 9e18 { Some(Number::from(value as i64)) } else { Number::from_f64(value) };
-        Ok(number.map_or(Value::Null, Value::Number))
+        Ok(if self.is_as_written { Number::from_f64(value).map_or(Value::Null, Value::Number) } else { whole(value) })
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {

@@ -52,6 +52,16 @@ fn decode(operations: &Value) -> Result<Vec<Operation<'_>>, Failure> {
     }
 }
 
+/// Returns the places of members that operations do not have.
+pub fn unknown_members(operations: &Value) -> impl Iterator<Item = String> {
+    let operations = operations.as_array().into_iter().flatten().enumerate();
+    operations.flat_map(|(index, operation)| {
+        let names = operation.as_object().into_iter().flat_map(|members| members.keys());
+        let unknown = names.filter(|name| !["op", "path", "from", "value"].contains(&name.as_str()));
+        unknown.map(move |name| format!("[{index}].{name}")).collect::<Vec<_>>()
+    })
+}
+
 fn undecodable(value: &Value, expected: &str) -> Failure {
     let found = match value {
         Value::Null => "null",
@@ -65,7 +75,7 @@ fn undecodable(value: &Value, expected: &str) -> Failure {
 }
 
 fn rejected() -> Failure {
-    Failure::new(422, "Invalid", "the server rejected our request due to an error in our request")
+    Failure::plain(422, "Invalid", "the server rejected our request due to an error in our request")
 }
 
 fn too_large(text: &str) -> Failure {

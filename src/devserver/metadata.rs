@@ -273,9 +273,9 @@ fn check_annotations(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
 fn check_owners(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
     let owners = metadata.get("ownerReferences").and_then(Value::as_array);
     let mut controllers = 0;
-    for (index, owner) in owners.into_iter().flatten().enumerate() {
+    for owner in owners.into_iter().flatten() {
         let text = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
-        let field = |name: &str| format!("metadata.ownerReferences[{index}].{name}");
+        let field = |name: &str| format!("metadata.ownerReferences.{name}");
         let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
         if version.is_empty() || group.contains('/') {
             causes.push(causes::invalid(field("apiVersion"), &json!(text("apiVersion")), "version must not be empty"));

@@ -13,7 +13,7 @@ use super::ownership;
 use super::registry::Served;
 use super::reply::Reply;
 use super::request::{self, Options};
-use super::rules::{Draft, Writer};
+use super::rules::{self, Draft, Writer};
 use super::{json, json_patch, merge_patch, reading, strategic, writing};
 use crate::object::yaml;
 
@@ -21,19 +21,26 @@ use crate::object::yaml;
 const MAX_OPERATIONS: usize = 10_000;
 
 /// A patch as it was sent.
-enum Patch {
-    Json(Value),
-    Merge(Value),
-    Strategic(Value),
-    Apply(Value),
+struct Patch {
+    form: Form,
+    value: Value,
+    /// What stands in it twice, or has no meaning.
+    remarks: Vec<String>,
+}
+
+enum Form {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
 }
 
 /// Answers a request to patch an object.
 pub async fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
     let options = Options::read(&call.query, "PatchOptions")?;
     let patch = read(served, call)?;
-    if let Patch::Apply(applied) = patch {
-        return apply(api, served, call, subresource, &options, applied).await;
+    if let Form::Apply = patch.form {
+        return apply(api, served, call, subresource, &options, patch.value).await;
     }
     if options.is_forced {
         return Err(options_mistake("FieldValueForbidden", "force", "Forbidden: may not be specified for non-apply patch"));
@@ -45,26 +52,25 @@ pub async fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &s
     }
     let change = |old: &Value| {
         let mut new = patched(served, old, &patch)?;
-        let warnings = writer.receive(&mut new, &[])?;
+        let warnings = writer.receive(&mut new, &patch.remarks).map_err(rules::no_object)?;
         handlers::place_body(served, call, &mut new, true)?;
-        Ok((writer.draft(old, new)?, warnings))
+        Ok((writer.draft(old, new).map_err(rules::no_object)?, warnings))
     };
     let (value, warnings) = writing::write(api, &writer, call, change).await?;
     Ok(reading::shape(served, call, value)?.with_warnings(warnings))
 }
 
 fn patched(served: &Served, old: &Value, patch: &Patch) -> Result<Value, Failure> {
-    match patch {
-        Patch::Json(operations) => json_patch::apply(old, operations),
-        Patch::Merge(patch) => Ok(merge_patch::apply(old, patch)),
-        Patch::Strategic(patch) => strategic::apply(old, patch, &served.kind),
-        Patch::Apply(_) => Ok(old.clone()),
+    match patch.form {
+        Form::Json => json_patch::apply(old, &patch.value).map(json::with_whole_numbers),
+        Form::Merge => Ok(merge_patch::apply(old, &patch.value)),
+        Form::Strategic => strategic::apply(old, &patch.value, &served.kind),
+        Form::Apply => Ok(old.clone()),
     }
 }
 
 fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
-    let parse =
-        || json::parse(&call.body).map(|body| body.value).map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")));
+    let undecodable = |error| Failure::bad_request(format!("error decoding patch: {error}"));
     let object = |value: Value| {
         let name = match &value {
             Value::Object(_) => return Ok(value),
@@ -77,23 +83,30 @@ fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
         let text = format!("error decoding patch: json: cannot unmarshal {name} into Go value of type map[string]interface {{}}");
         Err(Failure::bad_request(text))
     };
+    let parse = |form: Form| {
+        let body = json::parse(&call.body).map_err(undecodable)?;
+        let remarks = body.remarks();
+        Ok(Patch { form, value: object(body.value)?, remarks })
+    };
     match request::media_type(&call.headers).unwrap_or_default() {
         "application/json-patch+json" => {
-            let operations = parse()?;
+            // Numbers stay as they are written: tests compare the texts.
+            let operations = json::parse_as_written(&call.body).map_err(undecodable)?;
             let count = operations.as_array().map_or(0, Vec::len);
             if count > MAX_OPERATIONS {
                 let text = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {count}");
                 return Err(Failure::new(413, "RequestEntityTooLarge", text));
             }
-            Ok(Patch::Json(operations))
+            let remarks = json_patch::unknown_members(&operations).map(|path| format!("json patch unknown field {path:?}")).collect();
+            Ok(Patch { form: Form::Json, value: operations, remarks })
         }
-        "application/merge-patch+json" => parse().and_then(object).map(Patch::Merge),
-        "application/strategic-merge-patch+json" if !served.kind.is_custom() => parse().and_then(object).map(Patch::Strategic),
+        "application/merge-patch+json" => parse(Form::Merge),
+        "application/strategic-merge-patch+json" if !served.kind.is_custom() => parse(Form::Strategic),
         "application/apply-patch+yaml" => {
             let text = std::str::from_utf8(&call.body).map_err(|error| Failure::bad_request(error.to_string()))?;
             let mut documents = yaml::parse(text).map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))?;
             let value = if documents.is_empty() { Value::Null } else { documents.swap_remove(0) };
-            object(value).map(Patch::Apply)
+            Ok(Patch { form: Form::Apply, value: object(value)?, remarks: Vec::new() })
         }
         _ if served.kind.is_custom() => {
             Err(unsupported_media("application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"))
@@ -125,6 +138,10 @@ async fn apply(
     if applied["kind"].as_str().is_none_or(str::is_empty) || applied["apiVersion"].as_str().is_none_or(str::is_empty) {
         return Err(Failure::bad_request("invalid object type: /, Kind="));
     }
+    if applied["kind"] != served.kind.kind.as_str() || applied["apiVersion"] != served.kind.api_version().as_str() {
+        let text = format!("the object is no {} of {}", served.kind.kind, served.kind.api_version());
+        return Err(Failure::bad_request(text));
+    }
     let writer = Writer { served, subresource, options, manager, now: api.now(), is_patch: true };
     check_typed(served, &applied, call.place.namespace.as_deref().unwrap_or_default())?;
     let mut applied = applied;
@@ -140,6 +157,8 @@ async fn apply(
             return Err(Failure::not_found(&served.kind.group, &served.kind.plural, &handlers::key(call).1));
         }
         let mut value = with_author(&writer, |by| ownership::apply(None, &applied, by))?;
+        // What is applied to nothing has no revision to be based on.
+        value["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
         let owners = value["metadata"].as_object_mut().and_then(|metadata| metadata.remove("managedFields"));
         let mut warnings = writer.receive(&mut value, &[])?;
         if let Some(owners) = owners {

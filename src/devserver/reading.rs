@@ -97,7 +97,7 @@ fn existing_at(api: &Api, served: &Served, call: &Call, revision: u64) -> Result
 /// Answers a request for a list.
 pub async fn list(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
     if let Some(timeout) = call.query.text("timeout")
-        && !timeout.trim_end_matches(|letter: char| letter.is_ascii_lowercase()).parse::<f64>().is_ok_and(|number| number >= 0.0)
+        && timeout.trim_end_matches(|letter: char| letter.is_ascii_lowercase()).parse::<f64>().is_err()
     {
         return Err(Failure::bad_request(format!("invalid value for \"timeout\" in the request: {timeout:?}")));
     }
@@ -290,16 +290,26 @@ pub fn shape(served: &Served, call: &Call, value: Value) -> Result<Reply, Failur
         Form::Plain => value,
         // Answers of writes and statuses have no rows.
         Form::Table if value["kind"] == "Status" => value,
-        Form::Table => rows(served, call, &value)?,
+        Form::Table => without_end(rows(served, call, &value)?),
         Form::Metadata if is_list => return not_acceptable("PartialObjectMetadata"),
         Form::Metadata => view::metadata_of(&value),
         Form::MetadataList if !is_list => return not_acceptable("PartialObjectMetadataList"),
         Form::MetadataList => {
             let items: Vec<Value> = value["items"].as_array().into_iter().flatten().map(view::metadata_of).collect();
-            json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"], "items": items})
+            let list =
+                json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"], "items": items});
+            without_end(list)
         }
     };
     Ok(Reply::object(shaped))
+}
+
+/// These forms of lists do not tell that there is no more.
+fn without_end(mut list: Value) -> Value {
+    if list["metadata"]["continue"] == "" {
+        list["metadata"].as_object_mut().map(|metadata| metadata.remove("continue"));
+    }
+    list
 }
 
 /// Returns the table of an object or a list, with as much of the objects as the client wants.

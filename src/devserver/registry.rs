@@ -20,6 +20,8 @@ pub struct Served {
     pub resource: Resource,
     /// The schema of this version; none for built-in kinds.
     pub schema: Option<Schema>,
+    /// The schema of the version that is stored, if that is another one.
+    pub stored_schema: Option<Schema>,
     /// What clients of a deprecated version are told.
     pub deprecation: Option<String>,
     /// Whether the definition is going, so that there are no new objects.
@@ -38,7 +40,17 @@ impl Served {
         // Events have two faces and one store.
         let group = if kind.plural == "events" && kind.group == "events.k8s.io" { "" } else { &kind.group };
         let resource = Resource { group: group.to_owned(), plural: kind.plural.clone() };
-        Self { kind, resource, schema: None, deprecation: None, is_leaving: false, since: 0, defined_at: None, came_at: None }
+        Self {
+            kind,
+            resource,
+            schema: None,
+            stored_schema: None,
+            deprecation: None,
+            is_leaving: false,
+            since: 0,
+            defined_at: None,
+            came_at: None,
+        }
     }
 
     /// Returns the full name of the resource, such as `widgets.ex.dev`.
@@ -74,8 +86,14 @@ impl Registry {
         let came_at = known.or(Some(now));
         let served = definition::kinds(definition).into_iter().map(|kind| {
             let schema = definition::schema(definition, &kind.version);
+            // A webhook that converts says itself what becomes of what the stored version does not have.
+            let is_own = definition["spec"]["conversion"]["strategy"] != "Webhook";
+            let is_stored = |version: &&Value| version["storage"] == true && version["name"] != kind.version.as_str();
+            let stored = definition::versions(definition).filter(|_| is_own).find(is_stored);
+            let stored_schema = stored.and_then(|version| definition::schema(definition, version["name"].as_str().unwrap_or_default()));
             let deprecation = definition::deprecation(definition, &kind.version);
-            Arc::new(Served { schema, deprecation, is_leaving, since, defined_at: Some(now), came_at, ..Served::of(kind) })
+            let (defined_at, kind) = (Some(now), Served::of(kind));
+            Arc::new(Served { schema, stored_schema, deprecation, is_leaving, since, defined_at, came_at, ..kind })
         });
         self.defined.insert(name, served.collect());
         self.index();

@@ -86,9 +86,8 @@ impl Path {
     pub fn parse(path: &str) -> Self {
         let other = || Self::Other(path.to_owned());
         let trimmed = path.strip_suffix('/').unwrap_or(path);
-        let parts: Option<Vec<String>> = trimmed.split('/').skip(1).map(decode).collect();
-        let Some(parts) = parts else { return other() };
-        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let Some(trimmed) = decode(trimmed) else { return other() };
+        let parts: Vec<&str> = trimmed.split('/').skip(1).collect();
         match parts.as_slice() {
             ["api"] => Self::CoreVersions,
             ["apis"] => Self::Groups,
@@ -213,6 +212,13 @@ impl Options {
     /// If there are words that mean nothing. The kind of options is told in the failure.
     pub fn read(query: &Query, options: &str) -> Result<Self, Failure> {
         let mut causes = Vec::new();
+        let field_manager = query.text("fieldManager").map(str::to_owned);
+        if field_manager.as_ref().is_some_and(|manager| manager.len() > 128) {
+            causes.push(Cause::new("FieldValueTooLong", "fieldManager", "Too long: may not be more than 128 bytes"));
+        }
+        if field_manager.as_ref().is_some_and(|manager| manager.chars().any(char::is_control)) {
+            causes.push(Cause::new("FieldValueInvalid", "fieldManager", "Invalid value: should only contain printable characters"));
+        }
         let mut unsupported = |field: &str, value: &str, supported: &str| {
             let message = format!("Unsupported value: {value:?}: supported values: {supported}");
             causes.push(Cause::new("FieldValueNotSupported", field, message));
@@ -234,10 +240,6 @@ impl Options {
                 FieldValidation::Warn
             }
         };
-        let field_manager = query.text("fieldManager").map(str::to_owned);
-        if field_manager.as_ref().is_some_and(|manager| manager.len() > 128) {
-            causes.push(Cause::new("FieldValueTooLong", "fieldManager", "Too long: may not be more than 128 bytes"));
-        }
         if causes.is_empty() {
             return Ok(Self { is_dry_run, field_manager, validation, is_forced: query.is_on("force") });
         }
@@ -311,7 +313,7 @@ impl Accept {
 
 /// Returns the media type of a body, without parameters.
 pub fn media_type(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok().filter(|value| !value.is_empty())?;
     Some(value.split(';').next().unwrap_or(value).trim())
 }
 
@@ -338,6 +340,13 @@ pub struct Body {
     pub duplicates: Vec<String>,
 }
 
+impl Body {
+    /// Returns what is to be said of how it was written.
+    pub fn remarks(&self) -> Vec<String> {
+        self.duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -356,7 +365,8 @@ mod tests {
         assert_eq!(place("/api/v1/namespaces/x/pods/").namespace.as_deref(), Some("x"));
         assert_eq!(place("/apis/ex.dev/v1/namespaces/x/things/a/scale").subresource.as_deref(), Some("scale"));
         assert!(place("/api/v1/watch/namespaces/x/pods").is_watch);
-        assert_eq!(place("/apis/ex.dev/v1/namespaces/x/things/a%2Fb").name.as_deref(), Some("a/b"));
+        // A slash is a slash, however it is written.
+        assert_eq!(place("/apis/ex.dev/v1/namespaces/x/things/a%2Fb").subresource.as_deref(), Some("b"));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub fn answer(api: &Api, served: &Served, call: &Call) -> Result<Option<Reply>, 
         return Ok(None);
     }
     if call.method != http::Method::POST {
-        return Err(Failure::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource"));
+        return Err(Failure::no_method());
     }
     let mut review = handlers::read_body(served, call)?.value;
     if !review.is_object() {

@@ -15,7 +15,7 @@ use super::ownership::{self, Manager, Operation};
 use super::registry::Served;
 use super::request::{FieldValidation, Options};
 use super::{builtin, definition};
-pub use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation};
+pub use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation, mark};
 use sameness::{generation_grows, has_generation, is_empty, is_same, needs_version, without_times};
 
 /// What a write is about, and who writes.
@@ -61,11 +61,12 @@ pub fn time(now: Timestamp) -> String {
 }
 
 impl Writer<'_> {
-    /// Reads what a client has sent: checks what it is, and drops and fills in what the schema says. Returns the warnings.
+    /// Reads what a client has sent: checks what it is, and drops and fills in what the schema says. Returns the warnings, which begin
+    /// with the remarks on how it was written.
     ///
     /// # Errors
     /// If it is something else, or has mistakes that the client wants to hear of.
-    pub fn receive(&self, value: &mut Value, duplicates: &[String]) -> Result<Vec<String>, Failure> {
+    pub fn receive(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
         self.check_kind(value)?;
         let mut unknown = self.clean(value)?;
         if let Some(schema) = &self.served.schema {
@@ -75,7 +76,7 @@ impl Writer<'_> {
             unknown.extend(builtin::prune(&self.served.kind, value));
         }
         unknown.sort();
-        let mut remarks: Vec<String> = duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
+        let mut remarks = remarks.to_vec();
         remarks.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
         match self.options.validation {
             FieldValidation::Ignore => Ok(Vec::new()),
@@ -102,8 +103,7 @@ impl Writer<'_> {
     fn refuse_strictly(&self, remarks: &str) -> Failure {
         let kind = &self.served.kind;
         if self.is_patch {
-            let cause = Cause::new("FieldValueInvalid", "patch", format!("Invalid value: strict decoding error: {remarks}"));
-            return Failure::invalid(&kind.group, &kind.kind, "", vec![cause]);
+            return Failure::bad_request(format!("strict decoding error: {remarks}"));
         }
         let (name, version) = (&kind.kind, &kind.version);
         Failure::bad_request(format!("{name} in version {version:?} cannot be handled as a {name}: strict decoding error: {remarks}"))
@@ -124,6 +124,10 @@ impl Writer<'_> {
             return Err(Failure::bad_request(text));
         }
         if !sent_version.is_empty() && sent_version != expected {
+            if kind.is_custom() && self.is_patch {
+                let cause = Cause::new("FieldValueInvalid", "apiVersion", format!("Invalid value: {sent_version:?}: must be {expected}"));
+                return Err(Failure::invalid(&kind.group, &sent_kind, value["metadata"]["name"].as_str().unwrap_or_default(), vec![cause]));
+            }
             let text = format!("the API version in the data ({sent_version}) does not match the expected API version ({expected})");
             return Err(Failure::bad_request(text));
         }
@@ -232,11 +236,17 @@ impl Writer<'_> {
     /// # Errors
     /// If the object has mistakes.
     pub fn settle(&self, old: &Value, draft: Draft) -> Result<(Decision, Vec<String>), Failure> {
-        let (mut new, warnings) = self.validate(draft.value, Some(old))?;
+        if self.subresource == "finalize" {
+            return Ok((self.finish(old, draft.value)?, Vec::new()));
+        }
+        let is_patched = self.is_patch && draft.owners.is_none();
+        let refused = |failure| if is_patched { no_object(failure) } else { failure };
+        let (mut new, warnings) = self.validate(draft.value, Some(old)).map_err(refused)?;
+        let is_unchanged = is_same(old, &new);
         let is_owned_alike = |owners: &Option<Value>| {
             owners.as_ref().is_none_or(|owners| without_times(owners) == without_times(&old["metadata"]["managedFields"]))
         };
-        if is_same(old, &new) && is_owned_alike(&draft.owners) {
+        if is_unchanged && is_owned_alike(&draft.owners) {
             return Ok((Decision::Unchanged, warnings));
         }
         if generation_grows(self.served, self.subresource, old, &new) {
@@ -244,10 +254,33 @@ impl Writer<'_> {
             new["metadata"]["generation"] = json!(generation + 1);
         }
         match draft.owners {
-            Some(owners) => new["metadata"]["managedFields"] = owners,
+            Some(owners) => self.hand_over(&mut new, owners.as_array().cloned().unwrap_or_default(), is_unchanged),
             None => self.record(Some(old), &mut new),
         }
         Ok((self.conclude(old, new), warnings))
+    }
+
+    /// Gives an object its owners of fields.
+    fn hand_over(&self, new: &mut Value, mut owners: Vec<Value>, is_unchanged: bool) {
+        if is_unchanged {
+            self.forget_time(&mut owners);
+        }
+        if owners.is_empty() {
+            new["metadata"].as_object_mut().map(|metadata| metadata.remove("managedFields"));
+        } else {
+            new["metadata"]["managedFields"] = json!(owners);
+        }
+    }
+
+    /// Who only takes part in what is there already has no time, and comes first.
+    fn forget_time(&self, owners: &mut [Value]) {
+        let subresource = if self.subresource.is_empty() { Value::Null } else { json!(self.subresource) };
+        for owner in owners.iter_mut() {
+            if owner["operation"] == "Apply" && owner["manager"] == self.manager && owner["subresource"] == subresource {
+                owner.as_object_mut().map(|owner| owner.remove("time"));
+            }
+        }
+        owners.sort_by_key(|owner| (owner["operation"] != "Apply", owner["time"].as_str().unwrap_or_default().to_owned()));
     }
 
     /// An object that is going and is held by nobody goes with its last update.
@@ -275,11 +308,14 @@ impl Writer<'_> {
     /// The mistakes of an object, in its schema and in its metadata.
     fn validate(&self, mut new: Value, old: Option<&Value>) -> Result<(Value, Vec<String>), Failure> {
         let kind = &self.served.kind;
-        let mut found = old.map(|old| self.check_finalizers(old, &new)).unwrap_or_default();
+        let mut found = old.map(|old| Self::check_finalizers(old, &new)).unwrap_or_default();
         let mut warnings = Vec::new();
         if kind.is_custom() {
             let members = new["metadata"].as_object().cloned().unwrap_or_default();
-            found.extend(metadata::check(&members, NameRule::Subdomain));
+            let mistakes = metadata::check(&members, NameRule::Subdomain);
+            // An update is looked at as a change, as an object, and once more as an object of the kind.
+            let times = if old.is_some() { 3 } else { 1 };
+            found.extend(mistakes.iter().flat_map(|cause| vec![cause.clone(); times]));
             let (causes, advice) = metadata::check_finalizers(&members, true);
             found.extend(causes);
             let is_new = old.is_none_or(|old| old["metadata"]["finalizers"] != new["metadata"]["finalizers"]);
@@ -300,7 +336,7 @@ impl Writer<'_> {
         Err(Failure::invalid(&kind.group, &kind.kind, name, found))
     }
 
-    fn check_finalizers(&self, old: &Value, new: &Value) -> Vec<Cause> {
+    fn check_finalizers(old: &Value, new: &Value) -> Vec<Cause> {
         let list = |value: &Value| value["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         let known = list(old);
         let added: Vec<Value> = list(new).into_iter().filter(|one| !known.contains(one)).collect();
@@ -310,12 +346,8 @@ impl Writer<'_> {
         let text = "no new finalizers can be added if the object is being deleted, found new finalizers []string";
         let added: Vec<String> = added.iter().map(Value::to_string).collect();
         let cause = Cause::new("FieldValueForbidden", "metadata.finalizers", format!("Forbidden: {text}{{{}}}", added.join(", ")));
-        self.twice_if_custom(cause)
-    }
-
-    /// The metadata of custom objects is looked at twice, and its mistakes are told twice.
-    fn twice_if_custom(&self, cause: Cause) -> Vec<Cause> {
-        if self.served.kind.is_custom() { vec![cause.clone(), cause] } else { vec![cause] }
+        // The change of the metadata is looked at twice, and its mistakes are told twice.
+        vec![cause.clone(), cause]
     }
 
     fn check_version(&self, old: &Value, new: &mut Value) -> Result<(), Failure> {
@@ -353,7 +385,12 @@ impl Writer<'_> {
                 return Err(Failure::conflict(&kind.group, &kind.plural, name, &text));
             }
             let cause = Cause::new("FieldValueInvalid", "metadata.uid", format!("Invalid value: {sent}: field is immutable"));
-            return Err(Failure::invalid(&kind.group, &kind.kind, name, self.twice_if_custom(cause)));
+            return Err(Failure::invalid(&kind.group, &kind.kind, name, vec![cause.clone(), cause]));
+        }
+        let sent = new["metadata"]["deletionTimestamp"].clone();
+        if sent.is_string() && sent != old["metadata"]["deletionTimestamp"] && self.is_patch {
+            let cause = Cause::new("FieldValueInvalid", "metadata.deletionTimestamp", format!("Invalid value: {sent}: field is immutable"));
+            return Err(Failure::invalid(&kind.group, &kind.kind, name, vec![cause.clone(), cause]));
         }
         let Some(metadata) = new["metadata"].as_object_mut() else { return Ok(()) };
         for field in
@@ -430,6 +467,16 @@ impl Writer<'_> {
     fn record(&self, old: Option<&Value>, new: &mut Value) {
         self.as_manager(Operation::Update, |by| ownership::record(old, new, by));
     }
+}
+
+/// Returns the failure of a patch that is in order, and yet makes something that is no object of the kind.
+pub fn no_object(failure: Failure) -> Failure {
+    if failure.code != 400 {
+        return failure;
+    }
+    let mut refused = Failure::new(422, "Invalid", format!(" \"\" is invalid: patch: Invalid value: {}", failure.message));
+    refused.details.causes.push(Cause::new("FieldValueInvalid", "patch", format!("Invalid value: {}", failure.message)));
+    refused
 }
 
 /// Returns the failure of a write that is not allowed.

@@ -130,15 +130,14 @@ fn merge_field(target: &mut Map<String, Value>, key: &str, value: &Value, shape:
 }
 
 fn merge_set(list: &mut Vec<Value>, patch: &[Value]) {
-    let before = list.clone();
     let mut known = HashSet::new();
     list.retain(|item| known.insert(item.to_string()));
+    let before = list.clone();
     list.extend(patch.iter().filter(|item| known.insert(item.to_string())).cloned());
     set_order(list, patch, &before, "");
 }
 
 fn merge_list(list: &mut Vec<Value>, patch: &[Value], key: &str, shape: &str) -> Result<(), Failure> {
-    let before = list.clone();
     let directive = |item: &Value| item.get(DIRECTIVE).and_then(Value::as_str).unwrap_or_default().to_owned();
     let identity = |item: &Value| {
         let found = item.get(key).filter(|value| !value.is_null()).map(Value::to_string);
@@ -153,7 +152,9 @@ fn merge_list(list: &mut Vec<Value>, patch: &[Value], key: &str, shape: &str) ->
     for (place, item) in list.iter().enumerate() {
         places.entry(identity(item)?).or_insert(place);
     }
-    for item in patch.iter().filter(|item| !matches!(directive(item).as_str(), "delete" | "replace")) {
+    let before = list.clone();
+    let merged = patch.iter().filter(|item| !matches!(directive(item).as_str(), "delete" | "replace"));
+    for item in merged.clone() {
         let name = identity(item)?;
         let patch = item.as_object().expect("only objects have keys");
         let place = *places.entry(name).or_insert_with(|| {
@@ -164,7 +165,8 @@ fn merge_list(list: &mut Vec<Value>, patch: &[Value], key: &str, shape: &str) ->
             merge_map(target, patch, shape)?;
         }
     }
-    set_order(list, patch, &before, key);
+    let order: Vec<Value> = merged.cloned().collect();
+    set_order(list, &order, &before, key);
     Ok(())
 }
 

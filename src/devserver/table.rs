@@ -226,7 +226,7 @@ fn custom_cell(kind: &str, value: Option<&Value>, now: Timestamp) -> Value {
             }
         }
         _ => match value {
-            Value::Null | Value::Object(_) | Value::Array(_) => Value::Null,
+            Value::Null => Value::Null,
             Value::String(_) => value.clone(),
             other => json!(other.to_string()),
         },

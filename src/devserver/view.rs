@@ -41,15 +41,28 @@ pub fn convert(served: &Served, value: &mut Value) {
     if served.kind.group == "events.k8s.io" {
         rename(object, EVENT_FIELDS.iter().copied());
     }
-    if let Some(schema) = &served.schema {
-        schema.prune(value);
-        schema.fill_defaults(value);
+    match (&served.schema, &served.stored_schema) {
+        (Some(schema), None) => {
+            schema.prune(value);
+            schema.fill_defaults(value);
+        }
+        // What is stored gets the defaults of the stored version only.
+        (Some(schema), Some(stored)) => {
+            stored.prune(value);
+            stored.fill_defaults(value);
+            schema.prune(value);
+        }
+        _ => {}
     }
 }
 
 /// Turns an object in the version of a kind into stored form.
 pub fn store(served: &Served, value: &mut Value) {
     let kind = &served.kind;
+    if let Some(stored) = &served.stored_schema {
+        stored.prune(value);
+        stored.fill_defaults(value);
+    }
     let Some(object) = value.as_object_mut() else { return };
     if kind.group == "events.k8s.io" {
         rename(object, EVENT_FIELDS.iter().map(|(core, own)| (*own, *core)));

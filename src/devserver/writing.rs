@@ -29,7 +29,8 @@ pub async fn create(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
     let mut body = read_body(served, call)?;
     let manager = call.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource: "", options: &options, manager: &manager, now: api.now(), is_patch: false };
-    let warnings = writer.receive(&mut body.value, &body.duplicates)?;
+    let remarks = body.remarks();
+    let warnings = writer.receive(&mut body.value, &remarks)?;
     place_body(served, call, &mut body.value, false)?;
     let gate = Gate::new(api, served, "", call.by(&options));
     let (value, more) = create_received(api, &writer, &gate, body.value).await?;
@@ -126,15 +127,23 @@ pub async fn update(api: &Api, served: &Arc<Served>, call: &Call, subresource: &
     if subresource == "scale" {
         return write_scale(api, &writer, call, &|_| Ok(body.value.clone())).await;
     }
+    let remarks = body.remarks();
     let mut value = body.value;
-    let warnings = writer.receive(&mut value, &body.duplicates)?;
+    let warnings = writer.receive(&mut value, &remarks)?;
     place_body(served, call, &mut value, true)?;
     if api.read(&served.resource, &key(call)).is_none() && subresource.is_empty() && is_created_by_put(served) {
         let gate = Gate::new(api, served, "", call.by(&options));
         let (value, more) = create_received(api, &writer, &gate, value).await?;
         return Ok(reading::shape(served, call, value)?.with_code(201).with_warnings([warnings, more].concat()));
     }
-    let change = |old: &Value| writer.draft(old, value.clone()).map(|draft| (draft, Vec::new()));
+    let change = |old: &Value| {
+        let mut new = value.clone();
+        if subresource == "finalize" {
+            new.clone_from(old);
+            new["spec"]["finalizers"] = value["spec"]["finalizers"].clone();
+        }
+        writer.draft(old, new).map(|draft| (draft, Vec::new()))
+    };
     let (value, more) = write(api, &writer, call, change).await?;
     Ok(reading::shape(served, call, value)?.with_warnings([warnings, more].concat()))
 }
@@ -248,6 +257,10 @@ pub async fn write_scale(
             || json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": old["metadata"], "spec": {}, "status": {}}),
         );
         let changed = change(&scale)?;
+        let asked = call.place.name.as_deref();
+        if let Some(sent) = changed["metadata"]["name"].as_str().filter(|sent| !sent.is_empty() && Some(*sent) != asked) {
+            return Err(Failure::bad_request(format!("the name of the object ({sent}) does not match the name on the URL")));
+        }
         let mut new = old.clone();
         match &changed["spec"]["replicas"] {
             Value::Null => view::set_at(&mut new, &paths.spec_replicas, json!(0)),

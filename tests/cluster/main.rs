@@ -6,6 +6,8 @@
 #![expect(clippy::print_stdout, reason = "this is a command of its own that prints its progress")]
 
 mod cases;
+#[path = "../differ/mod.rs"]
+mod differ;
 mod harness;
 
 use harness::{Case, Cluster, Options, run};

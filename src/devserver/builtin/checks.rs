@@ -136,11 +136,20 @@ static MICRO_TIME: LazyLock<Regex> =
 pub(super) fn check(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "ConfigMap") => data(object, "[]", causes),
-        ("", "Secret") => data(object, "data", causes),
+        ("", "Secret") => {
+            data(object, "data", causes);
+            secret(object, causes);
+        }
+        ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => role(object, causes),
         ("", "Service") => service(&object["spec"], causes),
         ("", "Pod") => containers(&object["spec"], "spec", causes),
         ("", "Event") => core_event(object, causes),
-        ("events.k8s.io", "Event") => new_event(object, causes),
+        ("events.k8s.io", "Event") => {
+            if object["eventTime"].is_null() {
+                core_event(object, causes);
+            }
+            new_event(object, causes);
+        }
         ("apps", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") => workload(&object["spec"], causes),
         ("batch", "Job") => job(&object["spec"], "spec", causes),
         ("batch", "CronJob") => cron_job(&object["spec"], causes),
@@ -160,7 +169,6 @@ fn immutable(group: &str, kind: &str) -> &'static [&'static str] {
         ("", "Secret") => &["/type"],
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => &["/roleRef"],
         ("", "PersistentVolumeClaim") => &["/spec/accessModes", "/spec/storageClassName", "/spec/volumeMode", "/spec/selector"],
-        ("", "Pod") => &["/spec/nodeSelector", "/spec/volumes", "/spec/restartPolicy", "/spec/serviceAccountName"],
         _ => &[],
     }
 }
@@ -173,6 +181,9 @@ pub(super) fn check_change(kind: &Kind, object: &Value, old: &Value, causes: &mu
             let field = pointer.trim_start_matches('/').replace('/', ".");
             causes.push(invalid(field, now.unwrap_or(&Value::Null), "field is immutable"));
         }
+    }
+    if kind.kind == "Pod" && kind.group.is_empty() {
+        pod_change(&object["spec"], &old["spec"], causes);
     }
     if kind.kind == "Service" {
         let (now, before) = (&object["spec"]["clusterIP"], &old["spec"]["clusterIP"]);
@@ -188,6 +199,32 @@ pub(super) fn check_change(kind: &Kind, object: &Value, old: &Value, causes: &mu
                 causes.push(forbidden(field, "field is immutable when `immutable` is set"));
             }
         }
+    }
+}
+
+/// Of a pod, only images, tolerations and deadlines may change.
+fn pod_change(now: &Value, before: &Value, causes: &mut Vec<Cause>) {
+    for field in ["containers", "initContainers"] {
+        let count = |spec: &Value| spec[field].as_array().map_or(0, Vec::len);
+        if count(now) != count(before) {
+            causes.push(forbidden(format!("spec.{field}"), "pod updates may not add or remove containers"));
+            return;
+        }
+    }
+    let rest = |spec: &Value| {
+        let mut spec = spec.clone();
+        for field in ["containers", "initContainers"] {
+            for container in spec[field].as_array_mut().into_iter().flatten() {
+                container.as_object_mut().map(|container| container.remove("image"));
+            }
+        }
+        for field in ["activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds"] {
+            spec.as_object_mut().map(|spec| spec.remove(field));
+        }
+        spec
+    };
+    if rest(now) != rest(before) {
+        causes.push(forbidden("spec", "pod updates may not change fields other than images, tolerations and deadlines"));
     }
 }
 
@@ -208,8 +245,39 @@ fn data(object: &Value, field: &str, causes: &mut Vec<Cause>) {
             }
         }
     }
+    for key in object["binaryData"].as_object().into_iter().flat_map(|map| map.keys()) {
+        if object["data"].get(key).is_some() {
+            causes.push(invalid(format!("data[{key}]"), &json!(key), "duplicate of key present in binaryData"));
+        }
+    }
     if size > DATA_BYTES {
         causes.push(too_long(field, DATA_BYTES as u64));
+    }
+}
+
+/// Some types of secrets need certain keys.
+fn secret(object: &Value, causes: &mut Vec<Cause>) {
+    let has = |key: &str| object["data"].get(key).is_some();
+    let needed: &[&str] = match object["type"].as_str() {
+        Some("kubernetes.io/tls") => &["tls.crt", "tls.key"],
+        Some("kubernetes.io/dockerconfigjson") => &[".dockerconfigjson"],
+        Some("kubernetes.io/dockercfg") => &[".dockercfg"],
+        Some("kubernetes.io/ssh-auth") => &["ssh-privatekey"],
+        Some("kubernetes.io/basic-auth") if !has("username") && !has("password") => &["username", "password"],
+        _ => &[],
+    };
+    causes.extend(needed.iter().filter(|key| !has(key)).map(|key| required(format!("data[{key}]"), "")));
+    let account = "kubernetes.io/service-account.name";
+    if object["type"] == "kubernetes.io/service-account-token" && object["metadata"]["annotations"].get(account).is_none() {
+        causes.push(required(format!("metadata.annotations[{account}]"), ""));
+    }
+}
+
+fn role(object: &Value, causes: &mut Vec<Cause>) {
+    for (index, rule) in object["rules"].as_array().into_iter().flatten().enumerate() {
+        if rule["verbs"].as_array().is_none_or(Vec::is_empty) {
+            causes.push(required(format!("rules[{index}].verbs"), "verbs must contain at least one value"));
+        }
     }
 }
 

@@ -125,6 +125,10 @@ fn cluster_address(metadata: &Value) -> String {
 }
 
 fn pod(object: &mut Value) {
+    // These moments are told even if there are none.
+    for condition in items(&mut object["status"], "conditions") {
+        put_all(condition, [("lastProbeTime", Value::Null), ("lastTransitionTime", Value::Null)]);
+    }
     let spec = &mut object["spec"];
     pod_spec(spec);
     put(spec, "enableServiceLinks", json!(true));

@@ -169,6 +169,12 @@ fn check_columns(columns: &Value, base: &str, causes: &mut Vec<Cause>) {
             let text = format!("must be one of {}", kinds.join(","));
             causes.push(causes::invalid(format!("{at}.type"), &json!(kind), text));
         }
+        let formats = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+        let format = text(&column["format"]);
+        if !format.is_empty() && !formats.contains(&format) {
+            let text = format!("must be one of {}", formats.join(","));
+            causes.push(causes::invalid(format!("{at}.format"), &json!(format), text));
+        }
         let path = text(&column["jsonPath"]);
         if path.is_empty() {
             causes.push(causes::required(format!("{at}.JSONPath"), ""));

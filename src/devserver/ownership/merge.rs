@@ -57,28 +57,33 @@ fn join<'v>(live: Option<&'v Value>, applied: &'v Value, path: &mut Vec<&'v str>
     }
 }
 
-/// The applied order wins; items that are not applied stay before those that followed them. None for items without their keys.
+/// The applied order wins for what both have; what only the live list has stays where it is between them. None for items without their keys.
 fn join_lists<'v>(old: &'v [Value], new: &'v [Value], topology: &Topology, path: &mut Vec<&'v str>, lists: &dyn Lists) -> Option<Value> {
     let names = |list: &[Value]| list.iter().map(|item| item_name(item, topology)).collect::<Option<Vec<String>>>();
     let (old_names, new_names) = (names(old)?, names(new)?);
     let places: BTreeMap<&String, usize> = old_names.iter().zip(0..).collect();
     let applied: BTreeSet<&String> = new_names.iter().collect();
     let mut merged = Vec::new();
-    let mut next = 0;
+    let (mut left, mut right) = (0, 0);
     path.push(ITEM);
-    for (name, item) in new_names.iter().zip(new) {
-        while next < old.len() && !applied.contains(&old_names[next]) {
-            merged.push(old[next].clone());
-            next += 1;
-        }
-        let place = places.get(name).copied();
-        merged.push(join(place.map(|place| &old[place]), item, path, lists));
-        if place == Some(next) {
-            next += 1;
+    while left < old.len() || right < new.len() {
+        let next_of_both = new_names[right..].iter().find(|name| places.contains_key(name));
+        match old_names.get(left) {
+            Some(name) if !applied.contains(name) => {
+                merged.push(old[left].clone());
+                left += 1;
+            }
+            // What comes in another order is taken when its turn has come, or was taken already.
+            Some(name) if next_of_both != Some(name) => left += 1,
+            name => {
+                let place = places.get(&new_names[right]).copied();
+                merged.push(join(place.map(|place| &old[place]), &new[right], path, lists));
+                left += usize::from(name == Some(&new_names[right]));
+                right += 1;
+            }
         }
     }
     path.pop();
-    merged.extend(old.iter().zip(&old_names).skip(next).filter(|(_, name)| !applied.contains(name)).map(|(item, _)| item.clone()));
     Some(Value::Array(merged))
 }
 

@@ -1,5 +1,6 @@
 //! What deletions do to objects.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Decision, Writer, forbidden, is_same, time};
@@ -75,13 +76,12 @@ impl Writer<'_> {
             new["metadata"]["finalizers"] = json!(finalizers);
         }
         if !is_leaving {
-            // Nobody here would make use of a time of grace: there are no nodes.
-            new["metadata"]["deletionTimestamp"] = json!(time(self.now));
-            new["metadata"]["deletionGracePeriodSeconds"] = json!(0);
-            if let Some(generation) = old["metadata"]["generation"].as_i64() {
-                new["metadata"]["generation"] = json!(generation + 1);
+            mark(&mut new, self.now);
+            if is_definition {
+                new["metadata"]["generation"] = old["metadata"]["generation"].clone();
             }
             if is_namespace {
+                new["metadata"].as_object_mut().map(|metadata| metadata.remove("deletionGracePeriodSeconds"));
                 new["status"]["phase"] = json!("Terminating");
             }
         }
@@ -110,6 +110,15 @@ impl Writer<'_> {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Marks an object as leaving. Nobody here would make use of a time of grace: there are no nodes.
+pub fn mark(object: &mut Value, now: Timestamp) {
+    object["metadata"]["deletionTimestamp"] = json!(time(now));
+    object["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+    if let Some(generation) = object["metadata"]["generation"].as_i64() {
+        object["metadata"]["generation"] = json!(generation + 1);
     }
 }
 

@@ -42,10 +42,12 @@ pub fn has_generation(served: &Served) -> bool {
 
 /// Tells whether a change begins another generation of an object.
 pub fn generation_grows(served: &Served, subresource: &str, old: &Value, new: &Value) -> bool {
+    if subresource == "status" {
+        return false;
+    }
     if !served.kind.is_custom() {
         // Deployments hand their annotations on to their replica sets, so these count, too.
-        let is_noted =
-            served.kind.kind == "Deployment" && subresource != "status" && old["metadata"]["annotations"] != new["metadata"]["annotations"];
+        let is_noted = served.kind.kind == "Deployment" && old["metadata"]["annotations"] != new["metadata"]["annotations"];
         return has_generation(served) && (old["spec"] != new["spec"] || old["webhooks"] != new["webhooks"] || is_noted);
     }
     let is_counted = |field: &str| field != "metadata" && !(field == "status" && served.kind.has_status);

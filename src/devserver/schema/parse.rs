@@ -79,6 +79,14 @@ impl Parser {
             ..Node::default()
         };
         node.kind = self.kind(schema, &node, place);
+        if schema.contains_key("x-kubernetes-map-type") && node.kind.is_some_and(|kind| kind != Type::Object) {
+            let text = "must be object if x-kubernetes-map-type is specified";
+            self.causes.push(causes::invalid(format!("{place}.type"), &schema["type"], text));
+        }
+        if node.is_embedded && !node.keeps_unknown && !schema.contains_key("properties") {
+            let text = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
+            self.causes.push(causes::required(format!("{place}.properties"), text));
+        }
         self.check_words(schema, place);
         self.read_below(schema, &mut node, place);
         node.list_type = self.list_type(schema, &node, place);
@@ -176,7 +184,9 @@ impl Parser {
             self.causes.push(causes::invalid(format!("{place}.type"), &kind, "must be array if x-kubernetes-list-type is specified"));
         }
         if !keys.is_empty() && word != Some("map") {
-            self.causes.push(causes::invalid(&field, &json!(word), "must be map if x-kubernetes-list-map-keys is non-empty"));
+            let text = "must be map if x-kubernetes-list-map-keys is non-empty";
+            let cause = if word.is_none() { causes::required(&field, text) } else { causes::invalid(&field, &json!(word), text) };
+            self.causes.push(cause);
         }
         match word {
             None | Some("atomic") => ListType::Atomic,
@@ -185,7 +195,12 @@ impl Parser {
                     && !is_set_item(item)
                 {
                     let text = "items of a set must be scalars, or atomic objects or lists";
-                    self.causes.push(causes::invalid(format!("{place}.items"), &json!(item.kind.map(Type::name)), text));
+                    let word = if item.kind == Some(Type::Array) { "list" } else { "map" };
+                    self.causes.push(causes::invalid(
+                        format!("{place}.items.x-kubernetes-{word}-type"),
+                        &json!(item.kind.map(Type::name)),
+                        text,
+                    ));
                 }
                 ListType::Set
             }
@@ -212,6 +227,13 @@ impl Parser {
                 self.causes.push(causes::invalid(format!("{field}[{index}]"), &json!(key), text));
                 continue;
             };
+            if matches!(property.kind, Some(Type::Object | Type::Array)) {
+                let at = format!("{place}.items.properties[{key}].type");
+                self.causes.push(causes::invalid(at, &json!(property.kind.map(Type::name)), "must be a scalar type"));
+            }
+            if keys[..index].contains(key) {
+                self.causes.push(causes::invalid(&field, &json!(keys), "must not contain duplicate entries"));
+            }
             if property.default.is_none() && !item.limits.required.contains(key) {
                 let text = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
                 self.causes.push(causes::required(format!("{place}.items.properties[{key}].default"), text));

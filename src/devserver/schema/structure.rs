@@ -18,7 +18,8 @@ pub(super) fn check_lists(node: &Node, new: &Value, old: Option<&Value>, place: 
             ListType::Map(keys) => Some(items.iter().map(|item| identity(item, keys)).collect()),
         };
         for (index, one) in identities.iter().flatten().enumerate() {
-            if identities.iter().flatten().take(index).any(|earlier| earlier == one) {
+            // However often something is there, it is told once.
+            if identities.iter().flatten().take(index).filter(|earlier| *earlier == one).count() == 1 {
                 causes.push(causes::duplicate(place.item(index), one));
             }
         }

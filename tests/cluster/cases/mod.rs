@@ -4,6 +4,7 @@ mod basics;
 mod crashes;
 mod examples;
 mod kinds;
+mod sameness;
 mod steps;
 mod takeover;
 mod trouble;
@@ -20,5 +21,5 @@ pub(crate) use cases;
 
 /// Returns all cases in the order in which they start.
 pub fn all() -> Vec<Case> {
-    [crashes::CASES, steps::CASES, trouble::CASES, takeover::CASES, examples::CASES, kinds::CASES, basics::CASES].concat()
+    [sameness::CASES, crashes::CASES, steps::CASES, trouble::CASES, takeover::CASES, examples::CASES, kinds::CASES, basics::CASES].concat()
 }

@@ -11,7 +11,7 @@ mod scene;
 mod twins;
 mod wait;
 
-pub use cluster::{Cluster, Controllers};
+pub use cluster::{Cluster, Controllers, GUEST_TOKEN, admin_token};
 pub use kind::Kind;
 pub use operator::{Engine, Launch, Operator};
 pub use runner::{Case, Options, run};

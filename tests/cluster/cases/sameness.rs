@@ -1,0 +1,98 @@
+//! The embedded API server against the real one: the cases of `tests/differ`, played against both.
+//!
+//! With `KOPFD_RECORD=1` the real answers are written down; without, they must be those that were.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::{Request, Response};
+use serde_json::Value;
+
+use super::cases;
+use crate::differ::answers;
+use crate::differ::case::{self, Case as Differential};
+use crate::differ::compare::{Verdicts, compare};
+use crate::differ::embedded::Embedded;
+use crate::differ::play::{Server, Who, play};
+use crate::harness::{Case, Cluster, Controllers, Scene};
+
+pub const CASES: &[Case] = cases![the_embedded_server_answers_as_the_real_one];
+
+/// Cases that are played against the real server at the same time.
+const AT_ONCE: usize = 8;
+
+/// The real server, with a client for everybody who asks.
+struct Real(BTreeMap<Who, kube::Client>);
+
+impl Server for Real {
+    async fn send(&self, who: Who, request: Request<Bytes>) -> Response<Body> {
+        let client = &self.0[&who];
+        let answer = client.send(request.map(kube::client::Body::from)).await.expect("the server answers");
+        answer.map(Body::new)
+    }
+}
+
+fn the_embedded_server_answers_as_the_real_one(scene: &Scene<'_>) {
+    // A cluster of its own: the controllers of workloads would write in between.
+    let (directory, tools) = (scene.directory().join("cluster"), scene.cluster().tools());
+    let cluster = Cluster::start(&directory, tools, Controllers::Housekeeping);
+    let real = Real([Who::Administrator, Who::Guest, Who::Stranger, Who::Nobody].map(|who| (who, cluster.connection(token(who)))).into());
+    let real = &real;
+    let (_, runtime) = cluster.client().parts();
+    let topics = case::all();
+    let chosen = std::env::var("KOPFD_DIFFER").unwrap_or_default();
+    let cases = topics.values().flatten().filter(|case| format!("{}: {}", case.topic, case.name).contains(&chosen));
+    let cases: Vec<&Differential> = cases.collect();
+    let answers: Vec<(&Differential, Vec<Value>)> = runtime.block_on(
+        futures::stream::iter(cases).map(|case| async move { (case, play(real, case).await) }).buffer_unordered(AT_ONCE).collect(),
+    );
+    let mut by_topic: BTreeMap<&str, BTreeMap<String, Vec<Value>>> = BTreeMap::new();
+    for (case, answers) in &answers {
+        by_topic.entry(&case.topic).or_default().insert(case.name.clone(), answers.clone());
+    }
+    if std::env::var_os("KOPFD_RECORD").is_some() {
+        for (topic, answers) in &by_topic {
+            write(topic, answers);
+        }
+        return;
+    }
+    let mut verdicts = Verdicts::default();
+    for (topic, answers) in &by_topic {
+        let recorded = answers::read(topic);
+        for (name, _) in answers.iter().filter(|(name, steps)| recorded.get(*name) != Some(steps)) {
+            verdicts.complain(&format!("{topic}: {name}: the real server answers in another way than was recorded"));
+        }
+    }
+    let paused = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime in virtual time");
+    for (case, real) in &answers {
+        let ours = paused.block_on(play(&Embedded::new(), case));
+        compare(&mut verdicts, case, real, &ours);
+    }
+    verdicts.conclude().unwrap_or_else(|report| panic!("\n{report}"));
+}
+
+/// Writes the answers of a topic: one line for each step. Those of cases that were not played stay.
+fn write(topic: &str, played: &BTreeMap<String, Vec<Value>>) {
+    let mut answers = answers::read(topic);
+    answers.extend(played.clone());
+    let mut text = String::from("{\n");
+    for (number, (case, steps)) in answers.iter().enumerate() {
+        let steps: Vec<String> = steps.iter().map(|step| format!("    {step}")).collect();
+        let comma = if number + 1 < answers.len() { "," } else { "" };
+        writeln!(text, "  {}: [\n{}\n  ]{comma}", Value::from(case.as_str()), steps.join(",\n")).expect("texts can be written to");
+    }
+    text.push_str("}\n");
+    std::fs::write(answers::path(topic), text).expect("the answers can be written");
+}
+
+fn token(who: Who) -> Option<&'static str> {
+    match who {
+        Who::Administrator => Some(crate::harness::admin_token()),
+        Who::Guest => Some(crate::harness::GUEST_TOKEN),
+        Who::Stranger => Some("nobody-knows-this"),
+        Who::Nobody => None,
+    }
+}

@@ -1,0 +1,53 @@
+//! What clients count on when they apply.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+
+use crate::differ::embedded::Embedded;
+use crate::differ::play::{Server as _, Who};
+
+const PATH: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn send(server: &Embedded, method: &str, path: &str, media: &str, body: Value) -> (u16, Value) {
+    let request = Request::builder().method(method).uri(path).header("content-type", media).body(Bytes::from(body.to_string())).unwrap();
+    let answer = server.send(Who::Administrator, request).await;
+    let status = answer.status().as_u16();
+    (status, serde_json::from_slice(&answer.into_body().collect().await.unwrap().to_bytes()).unwrap())
+}
+
+async fn apply(server: &Embedded, path: &str, body: Value) -> (u16, Value) {
+    send(server, "PATCH", path, "application/apply-patch+yaml", body).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_there_may_be_applied_to_without_its_name() {
+    let server = Embedded::new();
+    let path = format!("{PATH}/there?fieldManager=m");
+    let nameless = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}});
+    assert_eq!(apply(&server, &path, nameless.clone()).await.0, 400);
+    send(&server, "POST", PATH, "application/json", json!({"metadata": {"name": "there"}})).await;
+    let (status, applied) = apply(&server, &path, nameless).await;
+    assert_eq!((status, &applied["data"]["a"]), (200, &json!("1")));
+    assert_eq!(apply(&server, &path, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": []})).await.0, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_kubectl_applied_on_its_side_is_noted_when_it_applies_on_the_servers() {
+    let server = Embedded::new();
+    let note = "kubectl.kubernetes.io/last-applied-configuration";
+    let body = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "moved"}, "data": {"a": value}});
+    let mut first = body("1");
+    first["metadata"]["annotations"] = json!({note: "{}\n"});
+    send(&server, "POST", PATH, "application/json", first).await;
+    let by = |manager: &str| format!("{PATH}/moved?fieldManager={manager}&force=true");
+    let (_, other) = apply(&server, &by("other"), body("2")).await;
+    assert_eq!(other["metadata"]["annotations"][note], "{}\n");
+    let (_, applied) = apply(&server, &by("kubectl"), body("3")).await;
+    let text = applied["metadata"]["annotations"][note].as_str().unwrap();
+    let noted: Value = serde_json::from_str(text).unwrap();
+    assert_eq!((&noted["data"], text.ends_with('\n')), (&json!({"a": "3"}), true));
+}

@@ -1,0 +1,43 @@
+//! What a watch under a selector tells, up to its last bookmark.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::Request;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+
+use crate::differ::embedded::Embedded;
+use crate::differ::play::{Server as _, Who};
+
+const PATH: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn send(server: &Embedded, method: &str, path: &str, media: &str, body: Value) -> Value {
+    let request = Request::builder().method(method).uri(path).header("content-type", media).body(Bytes::from(body.to_string())).unwrap();
+    let answer = server.send(Who::Administrator, request).await.into_body().collect().await.unwrap().to_bytes();
+    serde_json::from_slice(&answer).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_tells_of_what_comes_changes_and_goes() {
+    let server = Embedded::new();
+    let request = Request::get(format!("{PATH}?watch=true&timeoutSeconds=60&labelSelector=a%3Db&allowWatchBookmarks=true"));
+    let mut lines = server.send(Who::Administrator, request.body(Bytes::new()).unwrap()).await.into_body().into_data_stream();
+    let body = |labels: Value| json!({"metadata": {"name": "x", "labels": labels}});
+    let (merge, one) = ("application/merge-patch+json", format!("{PATH}/x"));
+    send(&server, "POST", PATH, "application/json", body(json!({"a": "b"}))).await;
+    send(&server, "PATCH", &one, merge, json!({"data": {"k": "v"}})).await;
+    send(&server, "PATCH", &one, merge, json!({"data": {"k": "v"}})).await;
+    let last = send(&server, "PATCH", &one, merge, body(json!({"a": "c"}))).await;
+    send(&server, "DELETE", &one, "application/json", json!({})).await;
+    let mut text = String::new();
+    while let Some(piece) = lines.next().await {
+        text.push_str(std::str::from_utf8(&piece.unwrap()).unwrap());
+    }
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let words: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!(words, ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]);
+    let gone = &events[2]["object"]["metadata"];
+    assert_eq!((&gone["labels"]["a"], &gone["resourceVersion"]), (&json!("b"), &last["metadata"]["resourceVersion"]));
+}

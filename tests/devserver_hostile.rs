@@ -1,0 +1,317 @@
+//! Clients that mean harm, or know no better, against the socket of the built binary: the right status, no panic, bounded memory.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// What the server may need in the worst of these tests, in MiB. An unoptimised binary takes about 40 to begin with.
+const MEMORY: u64 = 300;
+/// Where config maps are.
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// A running server, killed in the end.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+    token: String,
+    authority: Vec<u8>,
+    _folder: TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Server {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kubeconfig");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_kopfd"))
+            .args(["apiserver", "--kubeconfig-out"])
+            .arg(&path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+        let address = said.trim_start_matches("The API server listens on https://").trim_end_matches('.').parse().unwrap();
+        let config = kopfd::object::yaml::parse(&std::fs::read_to_string(path).unwrap()).unwrap().remove(0);
+        let authority = config["clusters"][0]["cluster"]["certificate-authority-data"].as_str().unwrap();
+        let token = config["users"][0]["user"]["token"].as_str().unwrap().to_owned();
+        Self { child, address, token, authority: STANDARD.decode(authority).unwrap(), _folder: folder }
+    }
+
+    async fn connect(&self, protocol: &[u8]) -> TlsStream<TcpStream> {
+        kopfd::cluster::config::install_crypto_provider();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(&self.authority).unwrap()).unwrap();
+        let mut config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = vec![protocol.to_vec()];
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap()
+    }
+
+    /// Sends bytes as they are, and returns all that comes until the connection is silent for long or ends.
+    async fn raw(&self, bytes: &[u8], silence: Duration) -> String {
+        let (mut reader, mut writer) = tokio::io::split(self.connect(b"http/1.1").await);
+        let bytes = bytes.to_vec();
+        let mut answer = Vec::new();
+        let reading = async {
+            let mut buffer = vec![0; 16_384];
+            while let Ok(Ok(count)) = tokio::time::timeout(silence, reader.read(&mut buffer)).await {
+                if count == 0 {
+                    break;
+                }
+                answer.extend_from_slice(&buffer[..count]);
+            }
+        };
+        // A server that refuses need not read to the end.
+        let writing = async { drop(writer.write_all(&bytes).await) };
+        tokio::join!(reading, writing);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    fn head(&self, method: &str, path: &str, more: &str) -> String {
+        format!("{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\nconnection: close\r\n{more}\r\n", self.token)
+    }
+
+    /// Sends a request, and returns the status; 0 if the connection ended without one.
+    async fn ask(&self, method: &str, path: &str, media: &str, body: &[u8]) -> u16 {
+        let more = format!("content-type: {media}\r\ncontent-length: {}\r\n", body.len());
+        status(&self.raw(&[self.head(method, path, &more).as_bytes(), body].concat(), Duration::from_secs(20)).await)
+    }
+
+    async fn get(&self, path: &str) -> u16 {
+        self.ask("GET", path, "application/json", b"").await
+    }
+
+    async fn patch(&self, media: &str, body: &[u8]) -> u16 {
+        self.ask("PATCH", &format!("{MAPS}/one?fieldManager=x"), &format!("application/{media}"), body).await
+    }
+
+    /// Tells that the server is well: it answers soon, and has not grown.
+    async fn is_well(&self) {
+        let begun = Instant::now();
+        assert_eq!(self.get(MAPS).await, 200);
+        assert!(begun.elapsed() < Duration::from_secs(10), "the server answers after {:?}", begun.elapsed());
+        let memory = self.memory();
+        assert!(memory < MEMORY, "the server has {memory} MiB");
+    }
+
+    /// The most memory that the server has had, in MiB.
+    fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() / 1024
+    }
+}
+
+fn status(answer: &str) -> u16 {
+    answer.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or_default()
+}
+
+fn nested(levels: usize) -> String {
+    format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels))
+}
+
+#[tokio::test]
+async fn bodies_that_are_large_deep_or_broken_are_refused() {
+    let server = Server::start();
+    let json = "application/json";
+    let one = br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one"}}"#;
+    assert_eq!(server.ask("POST", MAPS, json, one).await, 201);
+    let large = format!(r#"{{"metadata":{{"name":"large"}},"data":{{"x":"{}"}}}}"#, "x".repeat(10 << 20));
+    assert_eq!(server.ask("POST", MAPS, json, large.as_bytes()).await, 413);
+    assert_eq!(server.patch("merge-patch+json", large.as_bytes()).await, 413);
+    for levels in [100, 10_000, 500_000] {
+        let deep = nested(levels);
+        let answered = server.ask("POST", MAPS, json, deep.as_bytes()).await;
+        // What can still be read has other mistakes.
+        assert!(answered == 400 || (levels == 100 && answered == 422), "{levels} levels: {answered}");
+        assert_eq!(server.ask("POST", MAPS, "application/yaml", deep.as_bytes()).await, 400, "{levels} levels");
+        for media in ["merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"] {
+            let answered = server.patch(media, deep.as_bytes()).await;
+            assert!([400, 422].contains(&answered) || (levels == 100 && answered == 200), "{levels} levels of {media}: {answered}");
+        }
+        let lists = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert_eq!(server.patch("json-patch+json", lists.as_bytes()).await, 400, "{levels} levels");
+        let value = format!(r#"[{{"op":"add","path":"/data","value":{deep}}}]"#);
+        let answered = server.patch("json-patch+json", value.as_bytes()).await;
+        assert!([400, 422].contains(&answered), "{levels} levels: {answered}");
+    }
+    let aliases = format!("a: &a [x]\n{}", (0..40).fold(String::new(), |text, _| text + "b: [*a, *a, *a]\n"));
+    assert_eq!(server.ask("POST", MAPS, "application/yaml", aliases.as_bytes()).await, 400);
+    for broken in [&b"{"[..], b"{\"a\":}", b"nonsense", b"\xff\xfe\x00", b"{\"a\":\"\xff\"}", b"", b"[1,2]", b"{}{}", b"\0\0\0\0"] {
+        assert_eq!(server.ask("POST", MAPS, json, broken).await, 400, "{broken:?}");
+        assert_eq!(server.patch("merge-patch+json", broken).await, 400, "{broken:?}");
+    }
+    for broken in [&b"a: ["[..], b"\xff\xfe", b"- 1\n- 2", b"a: b: c", b"%%%"] {
+        assert_eq!(server.ask("POST", MAPS, "application/yaml", broken).await, 400, "{broken:?}");
+        assert_eq!(server.patch("apply-patch+yaml", broken).await, 400, "{broken:?}");
+    }
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    for broken in
+        [&b""[..], b"k8s", b"k8s\0\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"k8s\0\x12\x05ab", b"json", b"k8s\0\xff\xff\xff"]
+    {
+        let answered = server.ask("POST", MAPS, protobuf, broken).await;
+        assert!([400, 415].contains(&answered), "{broken:?}: {answered}");
+    }
+    for media in ["text/plain", "application/xml", "application/cbor", "nonsense", ";;;", "multipart/form-data; boundary=x"] {
+        assert_eq!(server.ask("POST", MAPS, media, one).await, 415, "{media}");
+        assert_eq!(server.ask("PATCH", &format!("{MAPS}/one"), media, b"{}").await, 415, "{media}");
+    }
+    server.is_well().await;
+}
+
+#[tokio::test]
+async fn paths_queries_and_names_that_make_no_sense_are_refused() {
+    let server = Server::start();
+    for path in ["%00", "%2e%2e", "..", "a%2Fb", "%ff", "%", "%zz", "%25", "a%0d%0ab", "%F0%9F%98%80", "a;b", "a|b"] {
+        let answered = server.get(&format!("{MAPS}/{path}")).await;
+        assert!([400, 404].contains(&answered), "{path}: {answered}");
+    }
+    for path in
+        ["//", "/api//v1/namespaces", "/%61pi/v1/", "/api/v1/%6eamespaces", "/apis/../api/v1", "/api/v1/namespaces/%2e%2e/pods", "*"]
+    {
+        let answered = server.get(path).await;
+        assert!([200, 301, 400, 404].contains(&answered), "{path}: {answered}");
+    }
+    for query in
+        ["limit=x", "limit=1e9", "limit=99999999999999999999", "timeoutSeconds=x&watch=1", "resourceVersion=x", "resourceVersion=-1"]
+    {
+        let answered = server.get(&format!("{MAPS}?{query}")).await;
+        assert!([400, 500].contains(&answered), "{query}: {answered}");
+    }
+    for query in ["continue=%00", "continue=AAAA", "labelSelector=%00", "labelSelector=((((", "fieldSelector=%ff", "fieldSelector=a%3Db"] {
+        assert_eq!(server.get(&format!("{MAPS}?{query}")).await, 400, "{query}");
+    }
+    for query in ["nonsense=1", "a=b&a=c&&&=&==", "limit=9223372036854775807", "limit=-9223372036854775808", "pretty", "%zz=%zz"] {
+        assert_eq!(server.get(&format!("{MAPS}?{query}")).await, 200, "{query}");
+    }
+    let names: Vec<String> = (0..6_000).map(|number| format!("value-{number}")).collect();
+    let many = format!("labelSelector=a+in+({})", names.join(","));
+    assert!([200, 414].contains(&server.get(&format!("{MAPS}?{many}")).await));
+    let many = format!("labelSelector={}", (0..6_000).map(|number| format!("a{number}")).collect::<Vec<_>>().join(","));
+    assert_eq!(server.get(&format!("{MAPS}?{many}")).await, 200);
+    let endless = format!("labelSelector={}", "a,".repeat(2_000_000));
+    assert!([0, 400, 414, 431].contains(&server.get(&format!("{MAPS}?{endless}")).await));
+    for name in ["UPPER", "a b", "a/b", "-a", "a-", "a..b", "ä", "a\u{0}", &"x".repeat(254), "*"] {
+        let body = serde_json::json!({"metadata": {"name": name}}).to_string();
+        let answered = server.ask("POST", MAPS, "application/json", body.as_bytes()).await;
+        assert!([400, 422].contains(&answered), "{name}: {answered}");
+    }
+    server.is_well().await;
+}
+
+#[tokio::test]
+async fn connections_that_are_slow_half_closed_or_flooded_harm_nobody_else() {
+    let server = Server::start();
+    let short = Duration::from_secs(2);
+    let head = |more: &str| server.head("GET", MAPS, more);
+    let flood = (0..5_000).fold(String::new(), |text, number| text + &format!("x-{number}: y\r\n"));
+    assert_eq!(status(&server.raw(head(&flood).as_bytes(), short).await), 431);
+    let long = format!("x-long: {}\r\n", "y".repeat(2 << 20));
+    assert!([0, 400, 431].contains(&status(&server.raw(head(&long).as_bytes(), short).await)));
+    for nonsense in [&b"\x00\x01\x02\x03\r\n\r\n"[..], b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /\xff HTTP/1.1\r\nhost: x\r\n\r\n"]
+    {
+        let answered = status(&server.raw(nonsense, short).await);
+        assert!([0, 400, 404, 401, 505].contains(&answered), "{nonsense:?}: {answered}");
+    }
+    // Two lengths: however they are understood, nothing behind the first request is taken for another one.
+    let doubled = head("content-length: 5\r\ntransfer-encoding: chunked\r\n");
+    let answer = server.raw(format!("{doubled}0\r\n\r\nGET / HTTP/1.1\r\n\r\n").as_bytes(), short).await;
+    assert!(answer.matches("HTTP/1.1 ").count() <= 1, "{answer}");
+    let old = format!("GET {MAPS} HTTP/1.0\r\nauthorization: Bearer {}\r\n\r\n", server.token);
+    assert_eq!(status(&server.raw(old.as_bytes(), short).await), 200);
+
+    let kept = head("").replace("connection: close\r\n", "");
+    let pipelined = server.raw(format!("{kept}{kept}{}", head("")).as_bytes(), short).await;
+    assert_eq!(pipelined.matches("HTTP/1.1 200 OK").count(), 3, "{pipelined}");
+
+    let mut half = server.connect(b"http/1.1").await;
+    half.write_all(kept.as_bytes()).await.unwrap();
+    half.shutdown().await.unwrap();
+    let mut answer = Vec::new();
+    drop(tokio::time::timeout(short, half.read_to_end(&mut answer)).await);
+    assert!([0, 200].contains(&status(&String::from_utf8_lossy(&answer))));
+
+    // Two hundred clients that begin and do not go on, in three ways, while others are served.
+    let mut idle = Vec::new();
+    for number in 0..200 {
+        if number % 3 == 0 {
+            let mut plain = TcpStream::connect(server.address).await.unwrap();
+            plain.write_all(b"\x16\x03").await.unwrap();
+            idle.push((Some(plain), None));
+            continue;
+        }
+        let mut slow = server.connect(b"http/1.1").await;
+        let begun =
+            if number % 3 == 1 { "GET /api HTTP/1.1\r\nho".to_owned() } else { server.head("POST", MAPS, "content-length: 1000\r\n") };
+        slow.write_all(begun.as_bytes()).await.unwrap();
+        idle.push((None, Some(slow)));
+    }
+    server.is_well().await;
+    // Those without a head are sent away.
+    let headless = idle[1].1.as_mut().unwrap();
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(25), headless.read_to_end(&mut rest)).await;
+    assert!(ended.is_ok(), "a client that never ends its head is still there");
+    server.is_well().await;
+}
+
+#[tokio::test]
+async fn two_thousand_watches_take_bounded_memory_and_all_hear_of_a_change() {
+    const CONNECTIONS: usize = 20;
+    const WATCHES: usize = 100;
+    let server = Server::start();
+    let before = server.memory();
+    let mut connections = Vec::new();
+    let mut watches = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let stream = TokioIo::new(server.connect(b"h2").await);
+        let (mut client, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        let mut tasks = kopfd::kit::Tasks::<()>::default();
+        tasks.spawn("connection", async move { drop(connection.await) });
+        for _ in 0..WATCHES {
+            let request = http::Request::get(format!("https://localhost{MAPS}?watch=true"))
+                .header("authorization", format!("Bearer {}", server.token))
+                .body(Empty::<Bytes>::new())
+                .unwrap();
+            watches.push(client.send_request(request).await.unwrap().into_body());
+        }
+        connections.push((client, tasks));
+    }
+    let value = "x".repeat(1_000);
+    for number in 0..20 {
+        let body = serde_json::json!({"metadata": {"name": format!("m{number}")}, "data": {"x": value}}).to_string();
+        assert_eq!(server.ask("POST", MAPS, "application/json", body.as_bytes()).await, 201);
+    }
+    for watch in &mut watches {
+        let frame = tokio::time::timeout(Duration::from_secs(30), watch.frame()).await.unwrap().unwrap().unwrap();
+        assert!(frame.into_data().unwrap().starts_with(b"{\"type\":\"ADDED\""));
+    }
+    let per_watch = (server.memory() - before) * 1024 / watches.len() as u64;
+    assert!(per_watch < 64, "a watch takes {per_watch} KiB");
+    drop((watches, connections));
+    server.is_well().await;
+}

@@ -1,0 +1,120 @@
+//! A case as it is written in `cases/*.yaml`: steps that are played in a namespace of the case's own.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use kopfd::object::yaml;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// One case.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// The sentence that tells what it is about.
+    #[serde(rename = "case")]
+    pub name: String,
+    /// The file that it stands in.
+    #[serde(skip)]
+    pub topic: String,
+    /// The namespace that it is played in, which is also the beginning of the group of its kinds.
+    #[serde(skip)]
+    pub id: String,
+    /// Names of kinds in `kinds.yaml` that are defined before the first step.
+    #[serde(default)]
+    pub kinds: Vec<String>,
+    /// Whether the managers of fields are compared.
+    #[serde(default)]
+    pub managers: bool,
+    /// What is done, in order.
+    pub steps: Vec<Step>,
+}
+
+/// One request, or one look at an open watch.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// The method and the path: whole, or beginning with the plural of a kind. `<name.path>` is a part of an earlier answer.
+    #[serde(default)]
+    pub ask: Option<String>,
+    /// Sends this as JSON.
+    #[serde(default)]
+    pub body: Option<Value>,
+    /// Sends this as it is.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// The content type, or a word for a kind of patch.
+    #[serde(default)]
+    pub media: Option<String>,
+    /// What is accepted, or a word for a form.
+    #[serde(default)]
+    pub accept: Option<String>,
+    /// Who asks, if it is not the administrator: `guest`, `nobody`, `stranger`.
+    #[serde(default)]
+    pub who: Option<String>,
+    /// Keeps the body of the answer under a name.
+    #[serde(default, rename = "as")]
+    pub keep: Option<String>,
+    /// Asks until the answer contains this.
+    #[serde(default)]
+    pub until: Option<Value>,
+    /// Leaves the answer's stream open under a name, to be looked at later.
+    #[serde(default)]
+    pub open: Option<String>,
+    /// Looks at an open stream: how many lines are expected.
+    #[serde(default)]
+    pub look: Option<Look>,
+    /// Compares only these parts of the answer's body.
+    #[serde(default)]
+    pub only: Option<Vec<String>>,
+    /// Waits for so many milliseconds first: what a real server notices a moment later has no sign.
+    #[serde(default)]
+    pub pause: u64,
+}
+
+/// A look at an open stream.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Look {
+    /// Which.
+    pub at: String,
+    /// How many lines are expected; all until the end, if there is no number.
+    #[serde(default)]
+    pub lines: Option<usize>,
+}
+
+/// Returns the directory of the cases.
+pub fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differ")
+}
+
+/// Returns all cases, by topic.
+pub fn all() -> BTreeMap<String, Vec<Case>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(directory().join("cases")).expect("the directory of the cases") {
+        let path = entry.expect("an entry").path();
+        let topic = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).expect("a readable file");
+        let documents = yaml::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let cases = documents.into_iter().flat_map(|document| match document {
+            Value::Array(cases) => cases,
+            other => vec![other],
+        });
+        let cases = cases.enumerate().map(|(index, value)| {
+            let mut case: Case = serde_json::from_value(value).unwrap_or_else(|error| panic!("{topic}, case {}: {error}", index + 1));
+            case.topic.clone_from(&topic);
+            case.id = format!("x{index:02}-{topic}");
+            case
+        });
+        found.insert(topic.clone(), cases.collect());
+    }
+    found
+}
+
+/// Returns the definitions of `kinds.yaml`, by their names, in a group of their own.
+pub fn definitions(group: &str) -> BTreeMap<String, Value> {
+    let text = std::fs::read_to_string(directory().join("kinds.yaml")).expect("the kinds of the cases");
+    let mut documents = yaml::parse(&text.replace("<group>", group)).unwrap_or_else(|error| panic!("kinds.yaml: {error}"));
+    let Value::Object(kinds) = documents.remove(0) else { panic!("kinds.yaml is a mapping") };
+    kinds.into_iter().collect()
+}

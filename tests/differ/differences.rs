@@ -1,0 +1,185 @@
+//! Where the embedded server may answer differently, and why.
+
+/// A difference that is allowed.
+pub struct Difference {
+    /// Why it is allowed. `docs/apiserver-differences.md` says the same.
+    pub reason: &'static str,
+    /// The cases, by their topics and names, and where in their answers: the number of the step and a path. `*` stands for anything.
+    pub places: &'static [(&'static str, &'static str)],
+}
+
+/// All differences that are allowed. One that is not needed fails the test.
+pub const DIFFERENCES: &[Difference] = &[
+    Difference {
+        reason: "Built-in kinds have no schemas: unknown fields inside of them are kept and not told.",
+        places: &[
+            ("writes: unknown fields of built-in kinds too", "*/nope"),
+            ("writes: unknown fields of built-in kinds too", "3/warnings"),
+            ("writes: unknown fields of built-in kinds too", "6/status"),
+            ("writes: unknown fields of built-in kinds too", "*/body/metadata/uid"),
+            ("work: kubectl applies on its own side", "5/status"),
+            ("applies: config maps are applied key by key", "*/status"),
+            ("built-in: events are written in both groups", "*/body/message"),
+            ("built-in: events are written in both groups", "*/body/note"),
+            ("built-in: events are written in both groups", "1/warnings"),
+        ],
+    },
+    Difference {
+        reason: "Of built-in kinds, only what operators rely on is checked.",
+        places: &[
+            ("built-in: secrets have types and texts", "4/warnings"),
+            ("built-in: pods get their defaults", "*/status"),
+            ("built-in: deployments get their defaults and are checked", "*/status"),
+            ("built-in: deployments get their defaults and are checked", "*/body/details*"),
+            ("built-in: deployments get their defaults and are checked", "10/body/metadata/uid"),
+            ("built-in: other workloads get their defaults", "*/status"),
+            ("built-in: other workloads get their defaults", "8/body/details/causes/0/*"),
+            ("built-in: services get addresses and keep them", "*/status"),
+            ("built-in: services get addresses and keep them", "8/body/details/causes"),
+            ("built-in: services get addresses and keep them", "17/body/metadata/uid"),
+            ("built-in: events are written in both groups", "6/body/details/causes"),
+            ("built-in: reviews tell who may do what", "4/body/details/kind"),
+            ("built-in: reviews tell who may do what", "*/status"),
+            ("built-in: service accounts get tokens", "3/status"),
+            ("built-in: webhook configurations are checked and completed", "*/status"),
+            ("built-in: labels, annotations and owners of built-in objects are checked", "12/status"),
+            ("built-in: leases are held and renewed", "10/status"),
+            ("namespaces: a namespace has a label and a finalizer of its own", "6/status"),
+        ],
+    },
+    Difference {
+        reason: "Of built-in kinds, only the defaults that operators meet are filled in, and empty members are shown as they were sent.",
+        places: &[
+            ("built-in: pods get their defaults", "*/body/spec/containers/0/*"),
+            ("built-in: pods get their defaults", "*/defaultMode"),
+            ("built-in: pods get their defaults", "18/body/status/podIPs"),
+            ("built-in: pods get their defaults", "20/body/code"),
+            ("built-in: other workloads get their defaults", "1/body/spec/volumeClaimTemplates/0/*"),
+            ("built-in: other workloads get their defaults", "2/body/metadata/annotations"),
+            ("built-in: events are written in both groups", "2/body/reporting*"),
+            ("built-in: events are written in both groups", "3/body/deprecated*"),
+            ("built-in: events are written in both groups", "4/body/*"),
+            ("built-in: leases are held and renewed", "9/body/spec"),
+            ("built-in: service accounts get tokens", "2/body/spec.expirationSeconds"),
+            ("deletions: an object without finalizers goes at once", "13/body/spec"),
+            ("strategic-patches: only the retained keys stay", "*/defaultMode"),
+            ("strategic-patches: only the retained keys stay", "8/body/spec/template/metadata/annotations"),
+            ("strategic-patches: maps are merged, replaced and deleted", "4/body/data"),
+            ("reading: metadata alone can be asked for", "9/body/items"),
+            ("work: an operator posts events about its objects", "2/body/*Timestamp"),
+            ("writes: names have rules that differ by kind", "17/body/rules"),
+            ("writes: what the server sets cannot be given", "4/body/metadata/generation"),
+        ],
+    },
+    Difference {
+        reason: "Pods name a service account; the real server of the tests runs without the admission that would fill it in.",
+        places: &[("*", "*/body/spec/serviceAccount*")],
+    },
+    Difference {
+        reason: "There are no nodes: nobody waits until a pod has ended.",
+        places: &[
+            ("deletions: pods go at once where no node runs them", "5/body/metadata/deletionGracePeriodSeconds"),
+            ("deletions: pods go at once where no node runs them", "*/status"),
+        ],
+    },
+    Difference {
+        reason: "The controllers work at once, those of a real server a moment later.",
+        places: &[
+            ("deletions: propagation puts its finalizers on", "*/body/metadata/resourceVersion"),
+            ("strategic-patches: maps are merged, replaced and deleted", "15/status"),
+            ("strategic-patches: maps are merged, replaced and deleted", "16/status"),
+        ],
+    },
+    Difference {
+        reason: "Rules of definitions are compiled without types: what has no meaning is found when it is evaluated.",
+        places: &[("definitions: rules must compile", "*/status")],
+    },
+    Difference {
+        reason: "Some mistakes in definitions are told at another field, told once more or less, or found on the other side of the line.",
+        places: &[
+            ("definitions: names are checked", "*/body/details.causes"),
+            ("definitions: versions are checked", "*/body/details.causes"),
+            ("definitions: schemas are structural", "*/status"),
+            ("definitions: schemas are structural", "12/body/details.causes/0/*"),
+            ("definitions: defaults must be right", "*/status"),
+            ("definitions: what is immutable in a definition stays", "*/body/details.causes*"),
+            ("definitions: what is immutable in a definition stays", "9/status"),
+            ("definitions: names that are taken are not served", "3/body/status.conditions/0/reason"),
+            ("schemas: numbers have bounds", "12/body/details/causes/*/field"),
+            ("schemas: schemas are combined", "*/body/details/causes"),
+            ("schemas: formats are known or ignored", "20/status"),
+            ("schemas: embedded objects are objects", "*"),
+            ("watches: parameters of watches are checked", "5/body/details/causes"),
+        ],
+    },
+    Difference {
+        reason: "A body of another version is refused before its fields are looked at, so that nobody is warned of them.",
+        places: &[
+            ("first: creations that go well and do not", "10/warnings"),
+            ("json-patches: a patch applies as a whole or not at all", "11/warnings"),
+        ],
+    },
+    Difference { reason: "YAML is read as version 1.2: `yes` is a text.", places: &[("applies: YAML is applied as JSON is", "*/status")] },
+    Difference {
+        reason: "A number is its value: how many digits it was written with is forgotten, and rewriting 1 as 1.0 is no change.",
+        places: &[
+            ("json-patches: tests compare texts of numbers and take null for nothing", "5/status"),
+            ("merge-patches: numbers keep their form", "*/body/metadata/generation"),
+            ("merge-patches: numbers keep their form", "*/body/metadata/resourceVersion"),
+        ],
+    },
+    Difference {
+        reason: "A write that leaves the same object is no write, also where a real server counts one.",
+        places: &[("namespaces: a namespace has a label and a finalizer of its own", "*/body/metadata/resourceVersion")],
+    },
+    Difference {
+        reason: "Clearing managed fields is a write each time.",
+        places: &[("applies: managed fields can be cleared and not be forged", "*/body/metadata/resourceVersion")],
+    },
+    Difference {
+        reason: "Texts for people are our own.",
+        places: &[
+            ("first: lists and watches with all parameters", "23/body/columnDefinitions/0/description"),
+            ("watches: watches of tables and of metadata", "6/lines/0/object/columnDefinitions/*/description"),
+            ("first: access, reviews and definitions that are refused", "9/body/status/error"),
+            ("paths: health, version and other paths", "5/body"),
+        ],
+    },
+    Difference {
+        reason: "Discovery says no hash of the storage version: only migrations of storage ask for it.",
+        places: &[("*", "*/storageVersionHash")],
+    },
+    Difference {
+        reason: "Answers are never protobuf, and the forms of tables and metadata come in one version.",
+        places: &[
+            ("reading: tables have the columns of the kind", "*/body/apiVersion"),
+            ("reading: tables have the columns of the kind", "9/status"),
+            ("reading: tables have the columns of the kind", "10/body/kind"),
+            ("reading: metadata alone can be asked for", "5/status"),
+            ("reading: only some media types are served", "3/status"),
+            ("reading: only some media types are served", "5/*"),
+            ("watches: watches of tables and of metadata", "4/status"),
+        ],
+    },
+    Difference {
+        reason: "Paths and parameters that no client sends are refused in other words, or taken for what they probably mean.",
+        places: &[
+            ("paths: health, version and other paths", "4/status"),
+            ("paths: health, version and other paths", "10/*"),
+            ("paths: health, version and other paths", "11/status"),
+            ("paths: verbs that are not there are refused", "20/body/details/*"),
+            ("paths: strangers and nobody", "11/type/0"),
+            ("paths: parameters that mean nothing are ignored, and bad ones refused", "*/status"),
+            ("reading: revisions of lists are asked for", "18/status"),
+            ("strategic-patches: maps are merged, replaced and deleted", "9/status"),
+            ("deletions: options of deletions are checked", "*"),
+            ("writes: bodies that are no objects of the kind are refused", "9/status"),
+            ("writes: dry runs answer and store nothing", "*"),
+            ("writes: a scale reads and writes the number of replicas", "*"),
+        ],
+    },
+    Difference {
+        reason: "The history begins above 1000, so that 1 is always too old.",
+        places: &[("watches: a watch from before the beginning is told so", "2/body")],
+    },
+];
