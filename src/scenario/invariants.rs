@@ -215,7 +215,7 @@ mod tests {
         let (invariants, subject, _) = watched(json!({})).await;
         invariants.called(1, &subject, &handler("a"), Some(Reason::Create));
         invariants.called(2, &subject, &handler("a"), Some(Reason::Create));
-        assert_eq!(invariants.result().1, [String::new(); 0]);
+        assert!(invariants.result().1.is_empty());
         invariants.called(2, &subject, &handler("b"), Some(Reason::Create));
         assert_eq!(invariants.result().1, ["2 calls for ConfigMap default/one at the same time"]);
     }

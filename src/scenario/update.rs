@@ -118,7 +118,6 @@ fn end_of_flow(text: &str, start: usize) -> Option<usize> {
         match (quote, c) {
             _ if is_comment => is_comment = c != '\n',
             (Some(open), _) if c == open && !(open == '"' && before == '\\') => quote = None,
-            (Some(_), _) => {}
             (None, '"' | '\'') => quote = Some(c),
             (None, '#') if before.is_whitespace() => is_comment = true,
             (None, '[') => depth += 1,

@@ -27,7 +27,9 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
         ("networking.k8s.io", "Ingress") => put(&mut object["status"], "loadBalancer", json!({})),
         ("policy", "PodDisruptionBudget") => {
             let counts = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
-            counts.into_iter().for_each(|count| put(&mut object["status"], count, json!(0)));
+            for count in counts {
+                put(&mut object["status"], count, json!(0));
+            }
         }
         ("autoscaling", "HorizontalPodAutoscaler") => {
             put(&mut object["spec"], "minReplicas", json!(1));
