@@ -97,7 +97,7 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Act> {
     match serde_json::from_value::<Rule>(rule) {
         Ok(rule) => Some(Act::Fault(Box::new(rule))),
         Err(error) => {
-            reader.error(&action_item, format!("the fault `{word}` cannot be read: {error}"));
+            reader.error_with(&action_item, format!("the fault `{word}` cannot be read: {error}"), forms(word));
             None
         }
     }

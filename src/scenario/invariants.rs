@@ -183,3 +183,79 @@ fn is_end_of_cause(storages: &Storages, before: Option<&Value>, after: Option<&V
     let is_held = |body: &Option<Body>| body.as_ref().is_some_and(|body| body.has_finalizer(&storages.finalizer));
     (after.is_some() && handled(&before) != handled(&after)) || (is_held(&before) && !is_held(&after))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::devserver::{Settings, given};
+    use crate::kit::Clock;
+    use serde_json::json;
+
+    const FINISHED: &str =
+        r#"{"started":"2020-01-01T00:00:00.000000+00:00","purpose":"create","retries":1,"success":true,"failure":false}"#;
+
+    async fn watched(annotations: Value) -> (Invariants, Subject, Value) {
+        let api = Api::new(Settings { seed: Some(1), ..Settings::default() }, Clock::system());
+        let metadata = json!({"name": "one", "namespace": "default", "annotations": annotations});
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+        given::apply(&api, vec![object.clone()]).await.unwrap();
+        (Invariants::new(api, vec![Arc::default()]), Subject::of(&object), object)
+    }
+
+    fn handler(id: &str) -> Handler {
+        Handler::simple(id, On::Create)
+    }
+
+    fn success() -> Outcome {
+        Outcome { is_final: true, ..Outcome::default() }
+    }
+
+    #[tokio::test]
+    async fn two_calls_at_a_time_are_too_many_but_a_new_life_begins_with_none() {
+        let (invariants, subject, _) = watched(json!({})).await;
+        invariants.called(1, &subject, &handler("a"), Some(Reason::Create));
+        invariants.called(2, &subject, &handler("a"), Some(Reason::Create));
+        assert!(invariants.result().1.is_empty());
+        invariants.called(2, &subject, &handler("b"), Some(Reason::Create));
+        assert_eq!(invariants.result().1, ["2 calls for ConfigMap default/one at the same time"]);
+    }
+
+    #[tokio::test]
+    async fn a_handler_whose_end_is_stored_must_not_be_called() {
+        let (invariants, subject, _) = watched(json!({"kopf.zalando.org/a": FINISHED})).await;
+        invariants.called(1, &subject, &handler("b"), Some(Reason::Create));
+        invariants.returned(1, &subject);
+        invariants.called(1, &subject, &handler("a"), Some(Reason::Create));
+        assert_eq!(invariants.result().1, ["`a` was called for ConfigMap default/one, though its end is stored on the object"]);
+    }
+
+    #[tokio::test]
+    async fn only_ends_that_were_stored_count() {
+        let (invariants, subject, before) = watched(json!({})).await;
+        invariants.concluded(1, &subject, &handler("lost"), &success());
+        invariants.begun(2);
+        invariants.concluded(2, &subject, &handler("recorded"), &success());
+        let mut recorded = before.clone();
+        recorded["metadata"]["annotations"] = json!({"kopf.zalando.org/recorded": FINISHED});
+        invariants.wrote(2, None, Some(&before), Some(&recorded));
+        invariants.begun(3);
+        invariants.concluded(3, &subject, &handler("last"), &success());
+        let mut done = before.clone();
+        done["metadata"]["annotations"] = json!({"kopf.zalando.org/last-handled-configuration": "{}"});
+        invariants.wrote(3, None, Some(&recorded), Some(&done));
+        let ends: Vec<String> = invariants.result().0.into_keys().map(|(_, handler)| handler).collect();
+        assert_eq!(ends, ["last", "recorded"]);
+    }
+
+    #[tokio::test]
+    async fn a_death_between_the_two_requests_of_a_patch_loses_the_status() {
+        let (invariants, subject, object) = watched(json!({})).await;
+        invariants.wrote(1, None, Some(&object), Some(&object));
+        invariants.wrote(1, Some("status"), Some(&object), Some(&object));
+        invariants.begun(2);
+        assert!(invariants.lost_statuses().is_empty());
+        invariants.wrote(2, None, Some(&object), Some(&object));
+        invariants.begun(3);
+        assert!(invariants.lost_statuses().contains(&subject));
+    }
+}

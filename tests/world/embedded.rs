@@ -107,14 +107,14 @@ impl Embedded {
     }
 
     /// Patches as the operator asks for it.
-    pub async fn patch(&self, path: &str, content_type: &'static str, payload: &Value) -> Result<Value, Error> {
+    pub async fn patch(&self, path: &str, content_type: &'static str, payload: &Value, wanted: Option<&Value>) -> Result<Value, Error> {
         let mut payload = payload.clone();
         for operation in payload.as_array_mut().into_iter().flatten() {
             if operation["path"] == "/metadata/resourceVersion" {
                 operation["value"] = json!(self.actual(&operation["value"]));
             }
         }
-        self.client.patch(path, content_type, &payload, None).await.map(|object| self.shown(object))
+        self.client.patch(path, content_type, &payload, wanted).await.map(|object| self.shown(object))
     }
 
     /// Changes the object as somebody else would.

@@ -245,7 +245,7 @@ impl Server {
 }
 
 impl Requests for Server {
-    async fn patch(&self, path: &str, content_type: &'static str, payload: &Value, _wanted: Option<&Value>) -> Result<Value, Error> {
+    async fn patch(&self, path: &str, content_type: &'static str, payload: &Value, wanted: Option<&Value>) -> Result<Value, Error> {
         let is_status = path.ends_with("/status");
         let before = self.object();
         let number = {
@@ -261,7 +261,7 @@ impl Requests for Server {
         if let Some(embedded) = &self.embedded {
             // It counts when it was sent: on its way to the server, others get their turn.
             let place = self.timeline.add(Entry { shown, before, ..Entry::default() });
-            let answer = Box::pin(embedded.patch(path, content_type, payload)).await;
+            let answer = Box::pin(embedded.patch(path, content_type, payload, wanted)).await;
             self.timeline.answered(place, json!(answer.as_ref().map_or_else(Error::status, |_| Some(200))));
             return answer;
         }

@@ -47,13 +47,11 @@ fn case(outcome: &Outcome, report: &Report<'_>, text: &mut String) {
         return;
     }
     text.push_str(">\n");
-    for failure in &outcome.failures {
-        let told = failure.problem.iter().cloned().chain(failure.differences.iter().map(|one| one.text.clone()));
-        for message in told {
-            let first = message.lines().next().unwrap_or_default();
-            let _ = writeln!(text, "      <failure message=\"{}\">{}</failure>", escaped(first), escaped(&message));
-        }
-    }
+    // A case has one failure, whatever has failed in it.
+    let told = outcome.failures.iter().flat_map(|failure| failure.problem.iter().chain(failure.differences.iter().map(|one| &one.text)));
+    let told: Vec<&str> = told.map(String::as_str).collect();
+    let first = told.first().and_then(|message| message.lines().next()).unwrap_or_default();
+    let _ = writeln!(text, "      <failure message=\"{}\">{}</failure>", escaped(first), escaped(&told.join("\n")));
     let timeline = outcome.timeline.as_ref().map(|timeline| timeline.print()).unwrap_or_default();
     let _ = writeln!(text, "      <system-out>{}\n{}</system-out>", escaped(&repetition(outcome, report)), escaped(&timeline));
     text.push_str("    </testcase>\n");
