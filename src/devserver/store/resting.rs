@@ -23,7 +23,9 @@ pub struct Resting {
 impl Resting {
     /// Puts an object to rest. It wakes only when it is asked for again after everybody has let go of it.
     pub fn new(stored: &Arc<Stored>) -> Self {
-        let text = serde_json::to_vec(&*stored.value).expect("objects are JSON").into_boxed_slice();
+        let text = serde_json::to_vec(&*stored.value).expect("objects are JSON");
+        // A copy, since a buffer that has grown keeps the room that it grew to.
+        let text = Box::from(text.as_slice());
         Self { revision: stored.revision, text, awake: Mutex::new(Arc::downgrade(stored)) }
     }
 

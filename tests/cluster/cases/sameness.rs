@@ -24,6 +24,9 @@ pub const CASES: &[Case] = cases![the_embedded_server_answers_as_the_real_one];
 /// Cases that are played against the real server at the same time.
 const AT_ONCE: usize = 8;
 
+/// How often a case is played again whose answers are not those that were recorded.
+const REPETITIONS: usize = 3;
+
 /// The real server, with a client for everybody who asks.
 struct Real(BTreeMap<Who, kube::Client>);
 
@@ -46,9 +49,14 @@ fn the_embedded_server_answers_as_the_real_one(scene: &Scene<'_>) {
     let chosen = std::env::var("KOPFD_DIFFER").unwrap_or_default();
     let cases = topics.values().flatten().filter(|case| format!("{}: {}", case.topic, case.name).contains(&chosen));
     let cases: Vec<&Differential> = cases.collect();
-    let answers: Vec<(&Differential, Vec<Value>)> = runtime.block_on(
+    let mut answers: Vec<(&Differential, Vec<Value>)> = runtime.block_on(
         futures::stream::iter(cases).map(|case| async move { (case, play(real, case).await) }).buffer_unordered(AT_ONCE).collect(),
     );
+    if std::env::var_os("KOPFD_RECORD").is_none() {
+        for (case, found) in &mut answers {
+            repeat(case, found, || runtime.block_on(play(real, case)));
+        }
+    }
     let mut by_topic: BTreeMap<&str, BTreeMap<String, Vec<Value>>> = BTreeMap::new();
     for (case, answers) in &answers {
         by_topic.entry(&case.topic).or_default().insert(case.name.clone(), answers.clone());
@@ -72,6 +80,18 @@ fn the_embedded_server_answers_as_the_real_one(scene: &Scene<'_>) {
         compare(&mut verdicts, case, real, &ours);
     }
     verdicts.conclude().unwrap_or_else(|report| panic!("\n{report}"));
+}
+
+/// Plays a case again while the answers are not those that were recorded: a busy real server may be too late for what a watch of one
+/// second is to see.
+fn repeat(case: &Differential, found: &mut Vec<Value>, play: impl Fn() -> Vec<Value>) {
+    let recorded = answers::read(&case.topic);
+    for _ in 0..REPETITIONS {
+        if recorded.get(&case.name).is_none_or(|recorded| recorded == found) {
+            return;
+        }
+        *found = play();
+    }
 }
 
 /// Writes the answers of a topic: one line for each step. Those of cases that were not played stay.
