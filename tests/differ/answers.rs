@@ -6,12 +6,16 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::case::directory;
+use super::normal::sort_causes;
 
 /// Returns the answers of a topic, by the names of the cases.
 pub fn read(topic: &str) -> BTreeMap<String, Vec<Value>> {
     let path = path(topic);
     let Ok(text) = std::fs::read_to_string(&path) else { return BTreeMap::new() };
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    let mut answers: BTreeMap<String, Vec<Value>> =
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    answers.values_mut().flatten().for_each(sort_causes);
+    answers
 }
 
 /// Returns the file of a topic.

@@ -33,6 +33,7 @@ impl Normal {
     /// Returns the normal form of an answer.
     pub fn form(&mut self, mut answer: Value) -> Value {
         self.walk("", &mut answer);
+        sort_causes(&mut answer);
         answer
     }
 
@@ -113,6 +114,24 @@ fn number(seen: &mut Vec<String>, what: &str, text: &str) -> String {
 
 fn a_number(text: &str) -> String {
     if text.parse::<u64>().is_ok_and(|number| number > 0) { "<revision>".to_owned() } else { text.to_owned() }
+}
+
+/// Real servers tell the mistakes of several fields in any order.
+pub fn sort_causes(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                sort_causes(value);
+                if let Value::Array(causes) = value
+                    && name.ends_with("causes")
+                {
+                    causes.sort_by_key(Value::to_string);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(sort_causes),
+        _ => {}
+    }
 }
 
 /// Texts for people change from version to version: those of failures, causes, and conditions.
