@@ -62,9 +62,12 @@ def watches_end_in_time():
 
 def what_is_too_old_is_told():
     # The client lists again by itself when it began without a revision; whoever names one is told.
+    is_embedded = "kopfd" in client.VersionApi().get_code().git_version
     try:
         for _ in watch.Watch().stream(core.list_namespaced_config_map, namespace, resource_version="1", timeout_seconds=5):
-            raise AssertionError("there are events of a revision that nobody remembers")
+            # A real server that is as young as those of tests may ask its store, which remembers the first revision.
+            assert not is_embedded, "there are events of a revision that nobody remembers"
+            return
     except ApiException as error:
         assert error.status == 410, error
     else:
