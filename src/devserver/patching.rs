@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::api::Api;
 use super::call::Call;
+use super::causes::Place;
 use super::failure::{Cause, Failure};
 use super::gate::Gate;
 use super::handlers::{self, unsupported_media};
@@ -14,7 +15,7 @@ use super::registry::Served;
 use super::reply::Reply;
 use super::request::{self, Options};
 use super::rules::{self, Draft, Writer};
-use super::{json, json_patch, merge_patch, reading, strategic, writing};
+use super::{json, json_patch, merge_patch, metadata, reading, strategic, writing};
 use crate::object::yaml;
 
 /// A list of more operations is refused.
@@ -211,6 +212,10 @@ fn check_typed(served: &Served, applied: &Value, namespace: &str) -> Result<(), 
     if applied["metadata"]["managedFields"].as_array().is_some_and(|all| !all.is_empty()) {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
+    let unknown = metadata::clean(&mut applied["metadata"].clone(), &Place::Named("metadata"));
+    if let Some(path) = unknown.first() {
+        return refuse(format!(".{path}: field not declared in schema"));
+    }
     let Some(schema) = &served.schema else { return Ok(()) };
     let unknown = schema.prune(&mut applied.clone());
     if let Some(path) = unknown.first() {
@@ -233,5 +238,11 @@ mod tests {
         let served = Served::of(super::super::kind::Kind::default());
         assert_eq!(check_typed(&served, &json!({"metadata": {"managedFields": [{"manager": "x"}]}}), "").unwrap_err().code, 400);
         assert!(check_typed(&served, &json!({"metadata": {"name": "a"}}), "").is_ok());
+    }
+
+    #[test]
+    fn metadata_that_is_not_known_cannot_be_applied() {
+        let served = Served::of(super::super::kind::Kind::default());
+        assert_eq!(check_typed(&served, &json!({"metadata": {"name": "a", "size": null}}), "").unwrap_err().code, 500);
     }
 }
