@@ -27,13 +27,14 @@ mod wire;
 
 pub use crew::{Job, Options, Outcome, run_all};
 pub use document::{API_VERSION, KIND};
+pub use expressions::Question;
 pub use faults::ACTIONS as FAULTS;
 pub use find::{Found, find};
 pub use invariants::Ends;
-pub use judge::Difference;
+pub use judge::{Difference, Seen, Witness, judge};
 pub use play::{Failure, Mode};
 pub use run::{Ended, run};
 pub use steps::WORDS as STEPS;
-pub use story::Scenario;
-pub use timeline::Timeline;
+pub use story::{Absence, Act, Call, Calls, Change, Expectation, Scenario, Step, Target};
+pub use timeline::{Event, Subject, Timeline};
 pub use update::{Fix, Updated, update};

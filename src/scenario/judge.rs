@@ -1,16 +1,47 @@
 //! Judging expectations: what is expected against what is there and what has happened.
 
+use std::future::Future;
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::manifest::tree::Spot;
 use crate::reactor::account::shown;
 
-use super::expressions::Answers;
+use super::expressions::{Answers, Question};
 use super::pattern::{Mismatch, Pattern, Says};
-use super::stage::Stage;
 use super::story::{Call, Calls, Events, Expectation, Line, Logs, Requests, Sight, Target};
-use super::timeline::{Event, Subject};
+use super::timeline::{Event, Subject, Timeline};
 use super::update::Fix;
+
+/// What a story is judged by: the objects of a cluster, and what has happened. The embedded server is one; a real cluster may be another.
+pub trait Witness {
+    /// Finds an object by its name.
+    ///
+    /// # Errors
+    /// If it is not clear which is meant.
+    fn seen(&self, target: &Target) -> Result<Seen, String>;
+
+    /// Returns what has happened.
+    fn timeline(&self) -> &Timeline;
+
+    /// Returns Kubernetes' events.
+    fn events(&self) -> Vec<Arc<Value>>;
+
+    /// Tells whether an expression of the scenario holds; its errors are the texts of failures.
+    fn answer(&self, question: &Question) -> impl Future<Output = Result<bool, String>>;
+}
+
+/// An object that is meant, whether it is there or not.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Its group, kind, namespace, and name. If it is nowhere, the namespace is that where it would be.
+    pub subject: Subject,
+    /// The plural name of its kind.
+    pub plural: String,
+    /// The object, if it is there.
+    pub value: Option<Arc<Value>>,
+}
 
 /// Something that is not as expected.
 #[derive(Debug, Clone)]
@@ -30,17 +61,17 @@ impl Difference {
 }
 
 /// Returns everything that is not as expected.
-pub async fn judge(stage: &Stage, spot: Spot, expectation: &Expectation) -> Vec<Difference> {
+pub async fn judge(witness: &impl Witness, spot: Spot, expectation: &Expectation) -> Vec<Difference> {
     let mut answers = Answers::default();
     let mut failed = Vec::new();
     loop {
-        let found = compare(stage, spot, expectation, &mut answers);
+        let found = compare(witness, spot, expectation, &mut answers);
         let questions = answers.questions();
         if questions.is_empty() {
             return found.into_iter().chain(failed).collect();
         }
         for question in questions {
-            let holds = stage.answer(&question).await;
+            let holds = witness.answer(&question).await;
             answers.keep(question, holds == Ok(true));
             failed.extend(holds.err().map(|text| Difference::new(spot, format!("an expression fails: {text}"))));
         }
@@ -48,31 +79,31 @@ pub async fn judge(stage: &Stage, spot: Spot, expectation: &Expectation) -> Vec<
 }
 
 /// Compares, as far as the answers of expressions are known.
-fn compare(stage: &Stage, spot: Spot, expectation: &Expectation, answers: &mut Answers) -> Vec<Difference> {
+fn compare(witness: &impl Witness, spot: Spot, expectation: &Expectation, answers: &mut Answers) -> Vec<Difference> {
     let mut found = Vec::new();
     let Expectation { object, calls, events, logs, requests } = expectation;
     if let Some(sight) = object {
-        found.extend(judge_object(stage, sight, answers));
+        found.extend(judge_object(witness, sight, answers));
     }
     if let Some(calls) = calls {
-        found.extend(judge_calls(stage, calls));
+        found.extend(judge_calls(witness, calls));
     }
     for events in events {
-        found.extend(judge_events(stage, events, answers));
+        found.extend(judge_events(witness, events, answers));
     }
     if let Some(logs) = logs {
-        found.extend(judge_logs(stage, logs, answers));
+        found.extend(judge_logs(witness, logs, answers));
     }
     for requests in requests {
-        found.extend(judge_requests(stage, spot, requests));
+        found.extend(judge_requests(witness, spot, requests));
     }
     found
 }
 
-fn judge_object(stage: &Stage, sight: &Sight, answers: &mut Answers) -> Vec<Difference> {
+fn judge_object(witness: &impl Witness, sight: &Sight, answers: &mut Answers) -> Vec<Difference> {
     let Sight { target, spot, is_absent, matches } = sight;
-    let value = match stage.find(target) {
-        Ok(meant) => meant.value(),
+    let value = match witness.seen(target) {
+        Ok(seen) => seen.value,
         Err(unclear) => return vec![Difference::new(*spot, unclear)],
     };
     match (value, is_absent) {
@@ -97,23 +128,21 @@ fn of_mismatch(target: &Target, mismatch: Mismatch) -> Difference {
 }
 
 /// Tells whether something is about an object that was named. A name that means nothing is about nothing.
-fn is_about(stage: &Stage, target: &Target) -> impl Fn(&Subject) -> bool {
-    let meant = stage.find(target).ok();
+fn is_about<'t, W: Witness>(witness: &W, target: &'t Target) -> impl Fn(&Subject) -> bool + use<'t, W> {
+    let meant = witness.seen(target).ok().map(|seen| seen.subject);
     move |subject: &Subject| {
-        meant.as_ref().is_some_and(|meant| {
-            let kind = &meant.served.kind;
-            kind.group == subject.group && kind.kind == subject.kind && meant.key.1 == subject.name
-        }) && target.namespace.as_ref().is_none_or(|namespace| *namespace == subject.namespace)
+        let is_like = |meant: &Subject| meant.group == subject.group && meant.kind == subject.kind && meant.name == subject.name;
+        meant.as_ref().is_some_and(is_like) && target.namespace.as_ref().is_none_or(|namespace| *namespace == subject.namespace)
     }
 }
 
-fn judge_calls(stage: &Stage, calls: &Calls) -> Option<Difference> {
+fn judge_calls(witness: &impl Witness, calls: &Calls) -> Option<Difference> {
     let Calls { node, is_exact, wanted, target, handlers } = calls;
-    let about = target.as_ref().map(|target| is_about(stage, target));
+    let about = target.as_ref().map(|target| is_about(witness, target));
     let counts = |subject: &Subject, call: &Call| {
         about.as_ref().is_none_or(|about| about(subject)) && (handlers.is_empty() || handlers.contains(&call.handler))
     };
-    let made: Vec<Call> = stage.timeline.with(|entries| {
+    let made: Vec<Call> = witness.timeline().with(|entries| {
         let made = entries.iter().filter_map(|(_, event)| match event {
             Event::Called { subject, call, .. } if counts(subject, call) => Some(call.clone()),
             _ => None,
@@ -186,10 +215,10 @@ fn align<T>(wanted: &[T], found: &[T], is_same: impl Fn(&T, &T) -> bool) -> Vec<
     steps
 }
 
-fn judge_events(stage: &Stage, events: &Events, answers: &mut Answers) -> Option<Difference> {
+fn judge_events(witness: &impl Witness, events: &Events, answers: &mut Answers) -> Option<Difference> {
     let Events { spot, like, target, count } = events;
-    let about = target.as_ref().map(|target| is_about(stage, target));
-    let all = stage.events();
+    let about = target.as_ref().map(|target| is_about(witness, target));
+    let all = witness.events();
     let mut is_like = |event: &Value| {
         let mut passes =
             |(key, pattern): &(String, Pattern)| pattern.passes(&event[key.as_str()], &mut |asked, value| answers.ask(asked, value));
@@ -219,8 +248,8 @@ fn involved(event: &Value) -> Subject {
     )
 }
 
-fn judge_logs(stage: &Stage, logs: &Logs, answers: &mut Answers) -> Vec<Difference> {
-    let lines: Vec<Value> = stage.timeline.with(|entries| {
+fn judge_logs(witness: &impl Witness, logs: &Logs, answers: &mut Answers) -> Vec<Difference> {
+    let lines: Vec<Value> = witness.timeline().with(|entries| {
         let told = entries.iter().filter_map(|(_, event)| match event {
             Event::Log { message, .. } => Some(Value::String(message.clone())),
             _ => None,
@@ -254,19 +283,19 @@ fn words(pattern: &Pattern) -> String {
     }
 }
 
-fn judge_requests(stage: &Stage, spot: Spot, requests: &Requests) -> Vec<Difference> {
+fn judge_requests(witness: &impl Witness, spot: Spot, requests: &Requests) -> Vec<Difference> {
     let Requests { target, counts } = requests;
-    let meant = match stage.find(target) {
-        Ok(meant) => meant,
+    let seen = match witness.seen(target) {
+        Ok(seen) => seen,
         Err(unclear) => return vec![Difference::new(spot, unclear)],
     };
-    let kind = &meant.served.kind;
     let mut found = Vec::new();
     for (verb, count) in counts {
-        let number = stage.timeline.with(|entries| {
+        let number = witness.timeline().with(|entries| {
             let sent = entries.iter().filter(|(_, event)| match event {
                 Event::Request(request) => {
-                    let is_object = request.group == kind.group && request.plural == kind.plural && request.name == meant.key.1;
+                    let is_object =
+                        request.group == seen.subject.group && request.plural == seen.plural && request.name == seen.subject.name;
                     let is_place = target.namespace.as_ref().is_none_or(|namespace| *namespace == request.namespace);
                     request.verb == *verb && is_object && is_place
                 }

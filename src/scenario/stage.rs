@@ -23,9 +23,10 @@ use super::chaos::Chaos;
 use super::compare::{self, Ending};
 use super::expressions::{Interpreter, Question};
 use super::invariants::Invariants;
+use super::judge::{Seen, Witness};
 use super::life::{Life, Problem};
 use super::story::{Scenario, Target};
-use super::timeline::{Event, Timeline};
+use super::timeline::{Event, Subject, Timeline};
 use super::wire::{Parts, Wire};
 
 /// The user that the operators are to the server.
@@ -324,20 +325,29 @@ impl Stage {
         let namespace = target.namespace.as_deref();
         hand::find(&self.api, &target.resource, &target.name, namespace).map_err(|unclear| unclear.to_string())
     }
+}
 
-    /// Tells whether an expression of the scenario holds.
-    ///
-    /// # Errors
-    /// The text of its failure.
-    pub async fn answer(&self, question: &Question) -> Result<bool, String> {
-        let start = || Interpreter::start(self.scenario.expressions.clone(), self.clock.clone(), self.seed);
-        self.interpreter.get_or_try_init(start).await?.answer(question).await
+impl Witness for Stage {
+    fn seen(&self, target: &Target) -> Result<Seen, String> {
+        let meant = self.find(target)?;
+        let kind = &meant.served.kind;
+        let (namespace, name) = meant.key.clone();
+        let subject = Subject { group: kind.group.clone(), kind: kind.kind.clone(), namespace, name };
+        Ok(Seen { subject, plural: kind.plural.clone(), value: meant.value() })
     }
 
-    /// Returns Kubernetes' events.
-    pub fn events(&self) -> Vec<Arc<Value>> {
+    fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    fn events(&self) -> Vec<Arc<Value>> {
         let events = Resource { group: String::new(), plural: "events".to_owned() };
         self.api.with(|state| state.store.list(&events, None)).into_iter().map(|(_, stored)| Arc::clone(&stored.value)).collect()
+    }
+
+    async fn answer(&self, question: &Question) -> Result<bool, String> {
+        let start = || Interpreter::start(self.scenario.expressions.clone(), self.clock.clone(), self.seed);
+        self.interpreter.get_or_try_init(start).await?.answer(question).await
     }
 }
 

@@ -5,6 +5,7 @@ mod crashes;
 mod examples;
 mod kinds;
 mod sameness;
+mod scenarios;
 mod steps;
 mod takeover;
 mod trouble;
@@ -21,5 +22,16 @@ pub(crate) use cases;
 
 /// Returns all cases in the order in which they start.
 pub fn all() -> Vec<Case> {
-    [sameness::CASES, crashes::CASES, steps::CASES, trouble::CASES, takeover::CASES, examples::CASES, kinds::CASES, basics::CASES].concat()
+    [
+        sameness::CASES,
+        crashes::CASES,
+        steps::CASES,
+        trouble::CASES,
+        takeover::CASES,
+        scenarios::CASES,
+        examples::CASES,
+        kinds::CASES,
+        basics::CASES,
+    ]
+    .concat()
 }

@@ -39,6 +39,8 @@ pub struct Launch {
     pub kubeconfig: PathBuf,
     /// Names or patterns of namespaces; none means the whole cluster.
     pub namespaces: Vec<String>,
+    /// Further options of the command.
+    pub options: Vec<&'static str>,
     /// Where its output goes.
     pub log: PathBuf,
 }
@@ -62,6 +64,7 @@ impl Operator {
         for namespace in &launch.namespaces {
             command.args(["-n", namespace]);
         }
+        command.args(&launch.options);
         // A developer's own settings must not leak into the cases.
         command.env_clear();
         for kept in ["PATH", "HOME", "LANG", "RUST_BACKTRACE", "LD_LIBRARY_PATH"] {

@@ -165,6 +165,7 @@ impl<'c> Scene<'c> {
             source: if engine == Engine::Kopf { directory.join("twin.py") } else { directory },
             kubeconfig: self.cluster.api_server().kubeconfig(),
             namespaces: vec![self.namespace.clone()],
+            options: Vec::new(),
             log: self.log_path(engine),
         }
     }
@@ -176,6 +177,7 @@ impl<'c> Scene<'c> {
             source: manifest.to_owned(),
             kubeconfig: self.cluster.api_server().kubeconfig(),
             namespaces: vec![self.namespace.clone()],
+            options: Vec::new(),
             log: self.log_path(Engine::Kopfd),
         }
     }

@@ -1,0 +1,196 @@
+//! The scenarios of the examples, as `kopfd test` runs them on the embedded server: here the binary plays them on the real one.
+//!
+//! Both judge the same files by the same code. Here `settle` waits for a quiet moment, an expectation is given time to come true, and an
+//! absence is cut short. What makes no sense without faults and virtual time is left out, each with its reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::Duration;
+
+use kopfd::scenario::{Absence, Act, Expectation, Scenario, Step, find};
+
+use super::cases;
+use super::examples::example;
+use crate::harness::{Case, Scene};
+
+mod ground;
+mod log;
+
+use ground::Ground;
+
+pub const CASES: &[Case] = cases![
+    the_scenarios_of_the_handlers_example_hold,
+    the_scenarios_of_the_database_example_hold,
+    the_scenarios_of_the_exceptions_example_hold,
+    the_scenarios_of_the_sub_handlers_example_hold,
+    the_scenarios_of_the_filtering_example_hold,
+    the_scenarios_of_the_minimal_example_hold,
+    the_scenarios_of_the_children_example_hold,
+    the_scenarios_of_the_events_example_hold,
+    what_is_left_out_of_scenarios_has_its_reason,
+];
+
+/// The examples that have a case above.
+const PLAYED: [&str; 8] =
+    ["01-minimal", "02-children", "03-exceptions", "05-handlers", "07-subhandlers", "08-events", "11-filtering", "database"];
+
+/// The longest time that a step may really take.
+const SOON: Duration = Duration::from_secs(5);
+
+/// The longest absence of an operator.
+const ABSENCE: Duration = Duration::from_secs(1);
+
+/// Why a scenario, or a part of it, cannot be played on a real cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Obstacle {
+    /// Requests are to go wrong, and nobody stands between the binary and the server.
+    Faults,
+    /// Time is to pass that nobody wants to wait for.
+    Time,
+    /// The operator is to die at a certain moment of its work, which the machine's speed decides.
+    Moment,
+    /// The requests of the binary are to be counted, and nobody counts them. All else of the scenario is played.
+    Requests,
+}
+
+/// Everything that is left out.
+const LEFT_OUT: [(&str, &str, Obstacle); 10] = [
+    ("01-minimal", "a request that fails is sent again", Obstacle::Faults),
+    ("02-children", "a job that cannot be made is tried again", Obstacle::Faults),
+    ("02-children", "an operator that dies in the middle finds its own work", Obstacle::Faults),
+    ("03-exceptions", "retries go on after a death", Obstacle::Moment),
+    ("07-subhandlers", "a death repeats only what was not done", Obstacle::Moment),
+    ("08-events", "every event of a pod is seen", Obstacle::Requests),
+    ("08-events", "only marked pods reach the second handler", Obstacle::Faults),
+    ("11-filtering", "an object that no filter lets through is not handled", Obstacle::Requests),
+    ("database", "a failed provisioning is reported", Obstacle::Faults),
+    ("database", "a server in trouble delays the provisioning and does not fail it", Obstacle::Faults),
+];
+
+fn the_scenarios_of_the_minimal_example_hold(scene: &Scene<'_>) {
+    play_all(scene, "01-minimal");
+}
+
+fn the_scenarios_of_the_children_example_hold(scene: &Scene<'_>) {
+    play_all(scene, "02-children");
+}
+
+fn the_scenarios_of_the_exceptions_example_hold(scene: &Scene<'_>) {
+    play_all(scene, "03-exceptions");
+}
+
+fn the_scenarios_of_the_handlers_example_hold(scene: &Scene<'_>) {
+    play_all(scene, "05-handlers");
+}
+
+fn the_scenarios_of_the_sub_handlers_example_hold(scene: &Scene<'_>) {
+    play_all(scene, "07-subhandlers");
+}
+
+fn the_scenarios_of_the_events_example_hold(scene: &Scene<'_>) {
+    play_all(scene, "08-events");
+}
+
+fn the_scenarios_of_the_filtering_example_hold(scene: &Scene<'_>) {
+    play_all(scene, "11-filtering");
+}
+
+fn the_scenarios_of_the_database_example_hold(scene: &Scene<'_>) {
+    play_all(scene, "database");
+}
+
+fn what_is_left_out_of_scenarios_has_its_reason(_: &Scene<'_>) {
+    let entries = fs::read_dir(example("")).expect("there are examples");
+    let names: BTreeSet<String> =
+        entries.map(|entry| entry.expect("it can be listed").file_name().to_string_lossy().into_owned()).collect();
+    assert_eq!(names, PLAYED.map(String::from).into(), "each example has a case");
+    let found: BTreeMap<(&str, String), Obstacle> = PLAYED
+        .into_iter()
+        .flat_map(|name| scenarios(name).into_iter().map(move |scenario| (name, scenario)))
+        .filter_map(|(name, scenario)| Some(((name, scenario.name.clone()), obstacle(&scenario)?)))
+        .collect();
+    let listed = LEFT_OUT.into_iter().map(|(name, title, obstacle)| ((name, title.to_owned()), obstacle)).collect();
+    assert_eq!(found, listed, "what is left out is listed, and what is listed cannot be played");
+}
+
+fn scenarios(name: &str) -> Vec<Scenario> {
+    let found = find(&[example(name).join("scenarios")]);
+    assert!(found.diagnostics.is_empty() && !found.scenarios.is_empty(), "the scenarios of {name}: {:#?}", found.diagnostics);
+    found.scenarios
+}
+
+fn play_all(scene: &Scene<'_>, name: &str) {
+    let scenarios = scenarios(name);
+    let playable = scenarios.iter().filter(|scenario| matches!(obstacle(scenario), None | Some(Obstacle::Requests)));
+    for (number, scenario) in playable.enumerate() {
+        play(&Ground::new(scene, scenario, number));
+    }
+}
+
+/// Returns the first thing that keeps a scenario from being played as a whole.
+fn obstacle(scenario: &Scenario) -> Option<Obstacle> {
+    let mut found = BTreeSet::new();
+    let mut is_at_rest = true;
+    for step in &scenario.steps {
+        found.extend(obstacle_of(step));
+        if matches!(step.act, Act::Kill(_)) && !is_at_rest {
+            found.insert(Obstacle::Moment);
+        }
+        if let Act::Restart(absence) | Act::Kill(absence) = &step.act {
+            found.extend(absence.meanwhile.iter().filter_map(obstacle_of));
+        }
+        is_at_rest = matches!(step.act, Act::Settle { .. } | Act::Expect(_));
+    }
+    found.pop_first()
+}
+
+fn obstacle_of(step: &Step) -> Option<Obstacle> {
+    match &step.act {
+        Act::Fault(_) | Act::EndFaults => Some(Obstacle::Faults),
+        Act::Advance(time) if *time > SOON => Some(Obstacle::Time),
+        Act::Expect(expectation) if !expectation.requests.is_empty() => Some(Obstacle::Requests),
+        _ => None,
+    }
+}
+
+fn play(ground: &Ground<'_, '_>) {
+    let scenario = ground.scenario;
+    ground.give();
+    ground.start();
+    for step in &scenario.steps {
+        match &step.act {
+            Act::Settle { .. } => ground.settle(step),
+            Act::Expect(expectation) => {
+                let judged = Expectation { requests: Vec::new(), ..(**expectation).clone() };
+                ground.expect(step, &judged);
+            }
+            Act::Restart(absence) => {
+                ground.stop();
+                away(ground, absence);
+            }
+            Act::Kill(absence) => {
+                ground.kill();
+                away(ground, absence);
+            }
+            _ => simple(ground, step),
+        }
+    }
+    ground.stop();
+}
+
+fn away(ground: &Ground<'_, '_>, absence: &Absence) {
+    absence.meanwhile.iter().for_each(|step| simple(ground, step));
+    std::thread::sleep(absence.downtime.min(ABSENCE));
+    ground.start();
+}
+
+/// Performs what can be done while the operator is away, too.
+fn simple(ground: &Ground<'_, '_>, step: &Step) {
+    match &step.act {
+        Act::Apply(objects) => objects.iter().for_each(|object| ground.apply(object)),
+        Act::Patch(change) => ground.patch(change),
+        Act::Delete(target, propagation) => ground.delete(target, propagation.as_deref()),
+        Act::Advance(time) => std::thread::sleep(*time),
+        _ => panic!("line {}: this cannot be done on a real cluster: {}", step.spot.line, step.title),
+    }
+}

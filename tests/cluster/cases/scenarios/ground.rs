@@ -1,0 +1,292 @@
+//! The ground that a scenario is played on: namespaces of its own in the cluster, and the binary with its log.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use kopfd::scenario::{Change, Expectation, Question, Scenario, Seen, Step, Subject, Target, Timeline, Witness, judge};
+use serde_json::{Value, json};
+
+use super::log;
+use crate::harness::{Kind, Launch, Operator, Scene};
+
+/// How long the log must be silent before a story goes on.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// How long an expectation may take to come true: the garbage collector needs its time.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// The annotations that stay when nothing is in progress.
+const RESTING: [&str; 3] = ["last-handled-configuration", "kopf-managed", "touch-dummy"];
+
+/// One scenario on the real cluster.
+pub struct Ground<'s, 'c> {
+    scene: &'s Scene<'c>,
+    /// What is played.
+    pub scenario: &'s Scenario,
+    /// What stands for the namespace `default`, and what others begin with.
+    base: String,
+    launch: Launch,
+    operator: RefCell<Option<Rc<Operator>>>,
+    /// How long the log was when the present operator started.
+    begun: Cell<usize>,
+    resources: RefCell<Vec<Resource>>,
+    /// The paths of what was applied.
+    applied: RefCell<Vec<String>>,
+}
+
+/// A kind of objects, as discovery tells it.
+#[derive(Clone)]
+struct Resource {
+    kind: Kind,
+    /// Its other names.
+    names: Vec<String>,
+}
+
+impl<'s, 'c> Ground<'s, 'c> {
+    /// Makes the ground of the n-th scenario of a case.
+    pub fn new(scene: &'s Scene<'c>, scenario: &'s Scenario, number: usize) -> Self {
+        assert!(scenario.namespaces.is_empty(), "{}: patterns of namespaces are not translated", scenario.name);
+        let base = format!("{}-{number}", scene.namespace);
+        scene.make_namespace(&base);
+        // Pods are refused until it is there.
+        let account = format!("/api/v1/namespaces/{base}/serviceaccounts/default");
+        scene.eventually("the namespace has its service account", || scene.client().get(&account));
+        let [operator] = scenario.operators.as_slice() else { panic!("{}: one operator is played", scenario.name) };
+        let launch = scene.launch_source(&operator.file);
+        let launch = Launch {
+            namespaces: vec![base.clone(), format!("{base}-*")],
+            options: vec!["--verbose", "--log-format=json"],
+            log: scene.directory().join(format!("scenario-{number}.log")),
+            ..launch
+        };
+        Self {
+            scene,
+            scenario,
+            base,
+            launch,
+            operator: RefCell::default(),
+            begun: Cell::default(),
+            resources: RefCell::default(),
+            applied: RefCell::default(),
+        }
+    }
+
+    /// Applies what is there before the operator starts.
+    pub fn give(&self) {
+        self.scenario.given.iter().for_each(|object| self.apply(object));
+    }
+
+    /// Starts the operator, and waits until it watches.
+    pub fn start(&self) {
+        self.begun.set(self.log().len());
+        let operator = self.scene.start(&self.launch);
+        self.operator.replace(Some(Rc::clone(&operator)));
+        self.scene.eventually("the operator watches", || operator.log()[self.begun.get()..].contains(" watches ").then_some(()));
+    }
+
+    /// Stops the operator as a user would.
+    pub fn stop(&self) {
+        self.scene.stop(&self.operator.take().expect("the operator runs"));
+    }
+
+    /// Ends the operator as a crash would.
+    pub fn kill(&self) {
+        self.scene.kill(&self.operator.take().expect("the operator runs"));
+    }
+
+    /// Waits until nothing is in progress on what was applied, and nothing is logged for a moment.
+    pub fn settle(&self, step: &Step) {
+        let seen = Cell::new((self.log().len(), Instant::now()));
+        self.scene.eventually_within(PATIENCE, &self.of(step), || {
+            let length = self.log().len();
+            if length != seen.get().0 || self.applied.borrow().iter().any(|path| self.is_in_progress(path)) {
+                seen.set((length, Instant::now()));
+            }
+            (seen.get().1.elapsed() >= QUIET).then_some(())
+        });
+    }
+
+    /// Waits until something is as expected.
+    pub fn expect(&self, step: &Step, expectation: &Expectation) {
+        let what = RefCell::new(String::new());
+        let started = Instant::now();
+        self.scene.eventually_within(PATIENCE + QUIET, &self.of(step), || {
+            let account = Account { ground: self, timeline: log::timeline(&self.log(), |real| self.told(real)) };
+            let differences = judge(&account, step.spot, expectation).now_or_never().expect("nothing is waited for");
+            *what.borrow_mut() = differences.iter().map(|one| format!("line {}: {}\n", one.spot.line, one.text)).collect();
+            assert!(differences.is_empty() || started.elapsed() < PATIENCE, "{}\n{}", self.of(step), what.borrow());
+            differences.is_empty().then_some(())
+        });
+    }
+
+    /// Applies an object as kubectl would.
+    pub fn apply(&self, object: &Value) {
+        let mut object = object.clone();
+        let name = object["metadata"]["name"].as_str().expect("objects of scenarios have names").to_owned();
+        let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
+        let (version, kind) = (text("apiVersion"), text("kind"));
+        let is_meant = |resource: &Resource| resource.kind.api_version() == version && resource.kind.name == kind;
+        let kind = self.scene.eventually(&format!("{version} {kind} is served"), || self.resource(is_meant)).kind;
+        let name = if kind.selector() == "namespaces" { self.real(&name) } else { name };
+        object["metadata"]["name"] = json!(name);
+        let namespace = self.real(object["metadata"]["namespace"].as_str().unwrap_or("default"));
+        if kind.namespaced {
+            object["metadata"]["namespace"] = json!(namespace);
+        }
+        let path = kind.path(&namespace, &name);
+        let query = format!("{path}?fieldManager=kubectl&force=true");
+        // A kind is not served at once by all parts of the server.
+        self.scene.eventually(&format!("{path} is applied"), || {
+            match self.scene.client().request("PATCH", &query, "application/apply-patch+yaml", Some(&object)) {
+                Ok(_) => Some(()),
+                Err(failure) if failure.status == 404 => None,
+                Err(failure) => panic!("{path} is not applied: {failure}"),
+            }
+        });
+        self.applied.borrow_mut().push(path);
+    }
+
+    /// Patches an object.
+    pub fn patch(&self, change: &Change) {
+        let below = change.subresource.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
+        let path = format!("{}{below}?fieldManager=kubectl", self.find(&change.target).expect("it is clear what is patched").0);
+        let sent = self.scene.client().request("PATCH", &path, change.media, Some(&change.patch));
+        sent.unwrap_or_else(|failure| panic!("{} is not patched: {failure}", change.target));
+    }
+
+    /// Deletes an object.
+    pub fn delete(&self, target: &Target, propagation: Option<&str>) {
+        let path = self.find(target).expect("it is clear what is deleted").0;
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.unwrap_or("Background")});
+        let sent = self.scene.client().request("DELETE", &path, "application/json", Some(&options));
+        sent.unwrap_or_else(|failure| panic!("{target} is not deleted: {failure}"));
+    }
+
+    /// Returns the path of what is meant, its kind, its namespace, and the object if it is there.
+    fn find(&self, target: &Target) -> Result<(String, Kind, String, Option<Value>), String> {
+        let wanted = target.resource.to_lowercase();
+        let kind = self.resource(|resource| resource.is_called(&wanted)).ok_or_else(|| format!("there is no resource {wanted}"))?.kind;
+        let namespaces = target.namespace.as_ref().map_or_else(|| self.namespaces(), |namespace| vec![self.real(namespace)]);
+        let mut found = namespaces.iter().filter_map(|namespace| {
+            let path = kind.path(namespace, &target.name);
+            let object = self.scene.client().get(&path)?;
+            Some((path, kind.clone(), namespace.clone(), Some(object)))
+        });
+        match (found.next(), found.next()) {
+            (Some(one), None) => Ok(one),
+            (None, _) => Ok((kind.path(&namespaces[0], &target.name), kind.clone(), namespaces[0].clone(), None)),
+            (Some(_), Some(_)) => Err(format!("{target} is ambiguous")),
+        }
+    }
+
+    fn namespaces(&self) -> Vec<String> {
+        let all = self.scene.client().list("/api/v1/namespaces");
+        let names = all.iter().filter_map(|namespace| namespace["metadata"]["name"].as_str());
+        let below = format!("{}-", self.base);
+        std::iter::once(self.base.clone()).chain(names.filter(|name| name.starts_with(&below)).map(str::to_owned)).collect()
+    }
+
+    /// Returns the namespace that stands for one of the scenario.
+    fn real(&self, told: &str) -> String {
+        if told == "default" { self.base.clone() } else { format!("{}-{told}", self.base) }
+    }
+
+    /// Returns the namespace of the scenario that one stands for.
+    fn told(&self, real: &str) -> String {
+        match real.strip_prefix(&self.base) {
+            Some("") => "default".to_owned(),
+            Some(rest) => rest.trim_start_matches('-').to_owned(),
+            None => real.to_owned(),
+        }
+    }
+
+    /// Finds a kind; what is not known is asked for.
+    fn resource(&self, is_meant: impl Fn(&Resource) -> bool) -> Option<Resource> {
+        let known = self.resources.borrow().iter().find(|resource| is_meant(resource)).cloned();
+        known.or_else(|| {
+            self.resources.replace(discover(self.scene));
+            self.resources.borrow().iter().find(|resource| is_meant(resource)).cloned()
+        })
+    }
+
+    fn is_in_progress(&self, path: &str) -> bool {
+        let Some(object) = self.scene.client().get(path) else { return false };
+        let is_record = |key: &String| key.strip_prefix("kopf.zalando.org/").is_some_and(|name| !RESTING.contains(&name));
+        let annotations = object["metadata"]["annotations"].as_object();
+        annotations.is_some_and(|annotations| annotations.keys().any(is_record)) || object["metadata"].get("deletionTimestamp").is_some()
+    }
+
+    fn log(&self) -> String {
+        std::fs::read(&self.launch.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    fn of(&self, step: &Step) -> String {
+        format!("{}: {}: line {}: {}", self.scenario.file().display(), self.scenario.name, step.spot.line, step.title)
+    }
+}
+
+impl Resource {
+    fn is_called(&self, name: &str) -> bool {
+        name == self.kind.selector() || name == self.kind.plural || self.names.iter().any(|other| other == name)
+    }
+}
+
+/// Returns all kinds of the cluster in their preferred versions.
+fn discover(scene: &Scene<'_>) -> Vec<Resource> {
+    let groups = scene.client().get("/apis").expect("groups are discovered");
+    let groups = groups["groups"].as_array().expect("groups are a list").iter();
+    let versions = groups.filter_map(|group| group["preferredVersion"]["groupVersion"].as_str()).map(str::to_owned);
+    std::iter::once("v1".to_owned()).chain(versions).flat_map(|version| resources_of(scene, &version)).collect()
+}
+
+fn resources_of(scene: &Scene<'_>, group_version: &str) -> Vec<Resource> {
+    let root = if group_version == "v1" { "/api" } else { "/apis" };
+    // A group of another case may be on its way.
+    let Some(list) = scene.client().get(&format!("{root}/{group_version}")) else { return Vec::new() };
+    let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
+    let told = list["resources"].as_array().cloned().unwrap_or_default();
+    let read = |resource: &Value| {
+        let text = |key: &str| resource[key].as_str().unwrap_or_default().to_owned();
+        let mut kind = Kind::of_group(group).named(&text("kind"), &text("name"));
+        version.clone_into(&mut kind.version);
+        kind.namespaced = resource["namespaced"] == true;
+        let short = resource["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+        let names = short.chain([text("singularName"), text("kind").to_lowercase()]).collect();
+        Resource { kind, names }
+    };
+    told.iter().filter(|resource| !resource["name"].as_str().is_some_and(|name| name.contains('/'))).map(read).collect()
+}
+
+/// What a scenario is judged by at one moment.
+struct Account<'a, 's, 'c> {
+    ground: &'a Ground<'s, 'c>,
+    timeline: Timeline,
+}
+
+impl Witness for Account<'_, '_, '_> {
+    fn seen(&self, target: &Target) -> Result<Seen, String> {
+        let (_, kind, namespace, value) = self.ground.find(target)?;
+        let namespace = if kind.namespaced { self.ground.told(&namespace) } else { String::new() };
+        let subject = Subject { group: kind.group, kind: kind.name, namespace, name: target.name.clone() };
+        Ok(Seen { subject, plural: kind.plural, value: value.map(Arc::new) })
+    }
+
+    fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    fn events(&self) -> Vec<Arc<Value>> {
+        let in_all = self.ground.namespaces().into_iter();
+        in_all
+            .flat_map(|namespace| self.ground.scene.client().list(&format!("/api/v1/namespaces/{namespace}/events")))
+            .map(Arc::new)
+            .collect()
+    }
+
+    async fn answer(&self, _: &Question) -> Result<bool, String> {
+        Err("expressions in matchers are not evaluated on the real cluster".to_owned())
+    }
+}

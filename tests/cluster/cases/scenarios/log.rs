@@ -1,0 +1,41 @@
+//! What the log of the binary tells of a story: its lines, and the calls of handlers, as events of a timeline.
+
+use std::collections::HashMap;
+
+use kopfd::kit::Clock;
+use kopfd::scenario::{Call, Event, Subject, Timeline};
+use serde_json::Value;
+
+/// Returns the timeline of a log in JSON. Names of namespaces are told by a function in the words of the scenario.
+///
+/// An attempt is announced without its number. It follows from the ends of the attempts before, which go on over all lives of the
+/// operator: the log is of all of them.
+pub fn timeline(log: &str, told: impl Fn(&str) -> String) -> Timeline {
+    let timeline = Timeline::new(Clock::system());
+    let mut attempts: HashMap<(String, String), u64> = HashMap::new();
+    // The last line may not be complete yet.
+    for line in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        let text = |pointer: &str| line.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let message = text("/message");
+        let level = if text("/severity") == "debug" { "DEBUG" } else { "INFO" };
+        if let Some((handler, end)) = message.strip_prefix("Handler '").and_then(|rest| rest.split_once("' ")) {
+            let retry = attempts.entry((text("/object/uid").to_owned(), handler.to_owned())).or_default();
+            if end == "is invoked." {
+                let call = Call { handler: handler.to_owned(), retry: Some(*retry) };
+                timeline.add(Event::Called { subject: subject(&text, &told), call, reason: "as the log says" });
+            } else {
+                *retry = if end.contains("Will retry ") { *retry + 1 } else { 0 };
+            }
+        }
+        if level != "DEBUG" {
+            timeline.add(Event::Log { level, message: message.to_owned(), printed: message.to_owned() });
+        }
+    }
+    timeline
+}
+
+fn subject<'l>(text: &impl Fn(&str) -> &'l str, told: impl Fn(&str) -> String) -> Subject {
+    let group = text("/object/apiVersion").split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default();
+    let (namespace, name) = (told(text("/object/namespace")), text("/object/name").to_owned());
+    Subject { group, kind: text("/object/kind").to_owned(), namespace, name }
+}
