@@ -26,16 +26,21 @@ pub const CASES: &[Case] = cases![
     the_scenarios_of_the_filtering_example_hold,
     the_scenarios_of_the_minimal_example_hold,
     the_scenarios_of_the_children_example_hold,
-    the_scenarios_of_the_events_example_hold,
     what_is_left_out_of_scenarios_has_its_reason,
 ];
 
-/// The examples that have a case above.
-const PLAYED: [&str; 8] =
+/// The examples, of which all but the unplayed have a case above.
+const EXAMPLES: [&str; 8] =
     ["01-minimal", "02-children", "03-exceptions", "05-handlers", "07-subhandlers", "08-events", "11-filtering", "database"];
+
+/// The examples of whose scenarios none can be played.
+const UNPLAYED: [&str; 1] = ["08-events"];
 
 /// The longest time that a step may really take.
 const SOON: Duration = Duration::from_secs(5);
+
+/// How scenarios call pods.
+const POD: [&str; 3] = ["pods", "pod", "po"];
 
 /// The longest absence of an operator.
 const ABSENCE: Duration = Duration::from_secs(1);
@@ -49,6 +54,8 @@ enum Obstacle {
     Time,
     /// The operator is to die at a certain moment of its work, which the machine's speed decides.
     Moment,
+    /// A pod is deleted: a real server marks it first, which is an event more than on the embedded one.
+    Grace,
     /// The requests of the binary are to be counted, and nobody counts them. All else of the scenario is played.
     Requests,
 }
@@ -60,7 +67,7 @@ const LEFT_OUT: [(&str, &str, Obstacle); 10] = [
     ("02-children", "an operator that dies in the middle finds its own work", Obstacle::Faults),
     ("03-exceptions", "retries go on after a death", Obstacle::Moment),
     ("07-subhandlers", "a death repeats only what was not done", Obstacle::Moment),
-    ("08-events", "every event of a pod is seen", Obstacle::Requests),
+    ("08-events", "every event of a pod is seen", Obstacle::Grace),
     ("08-events", "only marked pods reach the second handler", Obstacle::Faults),
     ("11-filtering", "an object that no filter lets through is not handled", Obstacle::Requests),
     ("database", "a failed provisioning is reported", Obstacle::Faults),
@@ -87,10 +94,6 @@ fn the_scenarios_of_the_sub_handlers_example_hold(scene: &Scene<'_>) {
     play_all(scene, "07-subhandlers");
 }
 
-fn the_scenarios_of_the_events_example_hold(scene: &Scene<'_>) {
-    play_all(scene, "08-events");
-}
-
 fn the_scenarios_of_the_filtering_example_hold(scene: &Scene<'_>) {
     play_all(scene, "11-filtering");
 }
@@ -103,14 +106,16 @@ fn what_is_left_out_of_scenarios_has_its_reason(_: &Scene<'_>) {
     let entries = fs::read_dir(example("")).expect("there are examples");
     let names: BTreeSet<String> =
         entries.map(|entry| entry.expect("it can be listed").file_name().to_string_lossy().into_owned()).collect();
-    assert_eq!(names, PLAYED.map(String::from).into(), "each example has a case");
-    let found: BTreeMap<(&str, String), Obstacle> = PLAYED
+    assert_eq!(names, EXAMPLES.map(String::from).into(), "each example is known here");
+    let found: BTreeMap<(&str, String), Obstacle> = EXAMPLES
         .into_iter()
         .flat_map(|name| scenarios(name).into_iter().map(move |scenario| (name, scenario)))
         .filter_map(|(name, scenario)| Some(((name, scenario.name.clone()), obstacle(&scenario)?)))
         .collect();
     let listed = LEFT_OUT.into_iter().map(|(name, title, obstacle)| ((name, title.to_owned()), obstacle)).collect();
     assert_eq!(found, listed, "what is left out is listed, and what is listed cannot be played");
+    let unplayed: Vec<&str> = EXAMPLES.into_iter().filter(|name| !scenarios(name).iter().any(is_playable)).collect();
+    assert_eq!(unplayed, UNPLAYED, "every example of which something can be played has a case");
 }
 
 fn scenarios(name: &str) -> Vec<Scenario> {
@@ -121,10 +126,15 @@ fn scenarios(name: &str) -> Vec<Scenario> {
 
 fn play_all(scene: &Scene<'_>, name: &str) {
     let scenarios = scenarios(name);
-    let playable = scenarios.iter().filter(|scenario| matches!(obstacle(scenario), None | Some(Obstacle::Requests)));
-    for (number, scenario) in playable.enumerate() {
+    let playable: Vec<&Scenario> = scenarios.iter().filter(|scenario| is_playable(scenario)).collect();
+    assert!(!playable.is_empty(), "something of {name} is played");
+    for (number, scenario) in playable.into_iter().enumerate() {
         play(&Ground::new(scene, scenario, number));
     }
+}
+
+fn is_playable(scenario: &Scenario) -> bool {
+    matches!(obstacle(scenario), None | Some(Obstacle::Requests))
 }
 
 /// Returns the first thing that keeps a scenario from being played as a whole.
@@ -148,6 +158,7 @@ fn obstacle_of(step: &Step) -> Option<Obstacle> {
     match &step.act {
         Act::Fault(_) | Act::EndFaults => Some(Obstacle::Faults),
         Act::Advance(time) if *time > SOON => Some(Obstacle::Time),
+        Act::Delete(target, _) if POD.contains(&target.resource.as_str()) => Some(Obstacle::Grace),
         Act::Expect(expectation) if !expectation.requests.is_empty() => Some(Obstacle::Requests),
         _ => None,
     }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
+use kopfd::handling::{Handler, On};
 use kopfd::scenario::{Change, Expectation, Question, Scenario, Seen, Step, Subject, Target, Timeline, Witness, judge};
 use serde_json::{Value, json};
 
 use super::log;
-use crate::harness::{Kind, Launch, Operator, Scene};
+use crate::harness::{Kind, Launch, Operator, Scene, last_handled};
 
 /// How long the log must be silent before a story goes on.
 const QUIET: Duration = Duration::from_secs(1);
@@ -33,8 +34,14 @@ pub struct Ground<'s, 'c> {
     /// How long the log was when the present operator started.
     begun: Cell<usize>,
     resources: RefCell<Vec<Resource>>,
-    /// The paths of what was applied.
-    applied: RefCell<Vec<String>>,
+    applied: RefCell<Vec<Applied>>,
+}
+
+/// An object that was applied.
+struct Applied {
+    path: String,
+    /// Whether it is of a kind of the example's own, which the operator handles.
+    is_handled: bool,
 }
 
 /// A kind of objects, as discovery tells it.
@@ -51,9 +58,6 @@ impl<'s, 'c> Ground<'s, 'c> {
         assert!(scenario.namespaces.is_empty(), "{}: patterns of namespaces are not translated", scenario.name);
         let base = format!("{}-{number}", scene.namespace);
         scene.make_namespace(&base);
-        // Pods are refused until it is there.
-        let account = format!("/api/v1/namespaces/{base}/serviceaccounts/default");
-        scene.eventually("the namespace has its service account", || scene.client().get(&account));
         let [operator] = scenario.operators.as_slice() else { panic!("{}: one operator is played", scenario.name) };
         let launch = scene.launch_source(&operator.file);
         let launch = Launch {
@@ -97,12 +101,12 @@ impl<'s, 'c> Ground<'s, 'c> {
         self.scene.kill(&self.operator.take().expect("the operator runs"));
     }
 
-    /// Waits until nothing is in progress on what was applied, and nothing is logged for a moment.
+    /// Waits until the operator has handled what was applied as it is now, and logs nothing for a moment.
     pub fn settle(&self, step: &Step) {
         let seen = Cell::new((self.log().len(), Instant::now()));
         self.scene.eventually_within(PATIENCE, &self.of(step), || {
             let length = self.log().len();
-            if length != seen.get().0 || self.applied.borrow().iter().any(|path| self.is_in_progress(path)) {
+            if length != seen.get().0 || self.applied.borrow().iter().any(|applied| self.is_in_progress(applied)) {
                 seen.set((length, Instant::now()));
             }
             (seen.get().1.elapsed() >= QUIET).then_some(())
@@ -146,7 +150,8 @@ impl<'s, 'c> Ground<'s, 'c> {
                 Err(failure) => panic!("{path} is not applied: {failure}"),
             }
         });
-        self.applied.borrow_mut().push(path);
+        let is_handled = kind.group.contains('.') && !kind.group.ends_with("k8s.io");
+        self.applied.borrow_mut().push(Applied { path, is_handled });
     }
 
     /// Patches an object.
@@ -212,11 +217,22 @@ impl<'s, 'c> Ground<'s, 'c> {
         })
     }
 
-    fn is_in_progress(&self, path: &str) -> bool {
-        let Some(object) = self.scene.client().get(path) else { return false };
+    fn is_in_progress(&self, applied: &Applied) -> bool {
+        let Some(object) = self.scene.client().get(&applied.path) else { return false };
+        let metadata = &object["metadata"];
         let is_record = |key: &String| key.strip_prefix("kopf.zalando.org/").is_some_and(|name| !RESTING.contains(&name));
-        let annotations = object["metadata"]["annotations"].as_object();
-        annotations.is_some_and(|annotations| annotations.keys().any(is_record)) || object["metadata"].get("deletionTimestamp").is_some()
+        let has_records = metadata["annotations"].as_object().is_some_and(|annotations| annotations.keys().any(is_record));
+        has_records || metadata.get("deletionTimestamp").is_some() || (applied.is_handled && !self.is_up_to_date(&object))
+    }
+
+    /// Tells whether this life of the operator has seen an object, and its present spec is stored as handled, if changes are.
+    fn is_up_to_date(&self, object: &Value) -> bool {
+        let uid = object["metadata"]["uid"].as_str().expect("objects of a server have unique ids");
+        let is_seen = self.log()[self.begun.get()..].contains(uid);
+        let follows = |handler: &Handler| matches!(handler.on, On::Update | On::Field);
+        let follows_changes = self.scenario.operators.iter().flat_map(|operator| &operator.handlers).any(follows);
+        let is_handled = |essence: Value| !follows_changes || essence["spec"] == object["spec"];
+        is_seen && last_handled(object).is_some_and(is_handled)
     }
 
     fn log(&self) -> String {

@@ -6,6 +6,9 @@ use kopfd::kit::Clock;
 use kopfd::scenario::{Call, Event, Subject, Timeline};
 use serde_json::Value;
 
+/// How the ends of attempts begin after which there is another one.
+const AGAIN: [&str; 3] = ["failed temporarily: ", "failed with an exception and will try again in ", "has unfinished sub-handlers."];
+
 /// Returns the timeline of a log in JSON. Names of namespaces are told by a function in the words of the scenario.
 ///
 /// An attempt is announced without its number. It follows from the ends of the attempts before, which go on over all lives of the
@@ -24,7 +27,7 @@ pub fn timeline(log: &str, told: impl Fn(&str) -> String) -> Timeline {
                 let call = Call { handler: handler.to_owned(), retry: Some(*retry) };
                 timeline.add(Event::Called { subject: subject(&text, &told), call, reason: "as the log says" });
             } else {
-                *retry = if end.contains("Will retry ") { *retry + 1 } else { 0 };
+                *retry = if AGAIN.iter().any(|words| end.starts_with(words)) { *retry + 1 } else { 0 };
             }
         }
         if level != "DEBUG" {
