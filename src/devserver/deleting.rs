@@ -106,7 +106,18 @@ pub async fn delete_one(
             let is_removal = matches!(decision, Decision::Remove(_));
             return Ok((if is_removal { Deleted::Gone(old) } else { Deleted::Leaving(old) }, warnings));
         }
-        match api.commit(served, Some(&old), decision) {
+        let outcome = match &decision {
+            Decision::Remove(value) if rules::is_marked_first(served, value) => {
+                let mut marked = value.clone();
+                rules::mark(&mut marked, api.now());
+                api.commit(served, Some(&old), Decision::Store(marked)).and_then(|stored| {
+                    old = stored.unwrap_or_else(|| Arc::clone(&old));
+                    api.commit(served, Some(&old), Decision::Remove((*old.value).clone()))
+                })
+            }
+            _ => api.commit(served, Some(&old), decision),
+        };
+        match outcome {
             Ok(Some(stored)) => return Ok((Deleted::Leaving(stored), warnings)),
             Ok(None) => return Ok((Deleted::Gone(old), warnings)),
             Err(_) => {}
@@ -117,11 +128,11 @@ pub async fn delete_one(
     Err(Failure::conflict(&served.kind.group, &served.kind.plural, &name, "the object has been modified"))
 }
 
-/// Returns an object as it was removed: at a revision of its own; pods were marked first.
+/// Returns an object as it was removed, or would be: at a revision of its own; pods are marked first.
 fn last_form(api: &Api, served: &Served, value: &Value) -> Value {
     let mut value = value.clone();
     value["metadata"]["resourceVersion"] = json!(api.with(|state| state.store.revision()).to_string());
-    if served.kind.kind == "Pod" && served.kind.group.is_empty() && !value["metadata"]["deletionTimestamp"].is_string() {
+    if rules::is_marked_first(served, &value) {
         rules::mark(&mut value, api.now());
     }
     value

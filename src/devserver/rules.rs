@@ -15,7 +15,7 @@ use super::ownership::{self, Manager, Operation};
 use super::registry::Served;
 use super::request::{FieldValidation, Options};
 use super::{builtin, definition};
-pub use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation, mark};
+pub use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation, is_marked_first, mark};
 use sameness::{generation_grows, has_generation, is_empty, is_same, needs_version, without_times};
 
 /// What a write is about, and who writes.

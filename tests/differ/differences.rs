@@ -73,7 +73,7 @@ pub const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         reason: "Pods name a service account; the real server of the tests runs without the admission that would fill it in.",
-        places: &[("*", "*/body/spec/serviceAccount*")],
+        places: &[("*", "*/body/spec/serviceAccount*"), ("*", "*/lines/*/object/spec/serviceAccount*")],
     },
     Difference {
         reason: "There are no nodes: nobody waits until a pod has ended.",

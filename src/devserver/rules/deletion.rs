@@ -113,6 +113,11 @@ impl Writer<'_> {
     }
 }
 
+/// Tells whether an object is stored as leaving before it is removed: the kinds that may get a time of grace are, even if it is none.
+pub fn is_marked_first(served: &Served, object: &Value) -> bool {
+    served.kind.kind == "Pod" && served.kind.group.is_empty() && !object["metadata"]["deletionTimestamp"].is_string()
+}
+
 /// Marks an object as leaving. Nobody here would make use of a time of grace: there are no nodes.
 pub fn mark(object: &mut Value, now: Timestamp) {
     object["metadata"]["deletionTimestamp"] = json!(time(now));
