@@ -30,6 +30,7 @@ pub mod json;
 pub mod json_patch;
 pub mod kind;
 pub mod merge_patch;
+pub mod messages;
 pub mod metadata;
 pub mod openapi;
 pub mod ownership;

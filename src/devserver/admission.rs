@@ -4,7 +4,7 @@
 
 pub mod call;
 #[cfg(feature = "cel")]
-mod conditions;
+pub mod conditions;
 mod matching;
 mod review;
 mod webhook;

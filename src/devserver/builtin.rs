@@ -3,15 +3,13 @@
 mod checks;
 mod defaults;
 pub mod events;
+mod typed;
 
 use std::sync::LazyLock;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::causes::Place;
 use super::kind::Scale;
 use super::metadata::{self, NameRule};
 use super::{Failure, Kind};
@@ -79,28 +77,13 @@ pub fn check_name(name: &str) -> Result<(), Failure> {
     metadata::path_mistake(name, false).map_or(Ok(()), |why| Err(Failure::bad_request(format!("name {name:?} {why}"))))
 }
 
-/// Returns the members that objects of a built-in kind have besides what they are and their metadata.
-pub fn fields(kind: &Kind) -> &'static [&'static str] {
-    checks::fields(&kind.kind)
-}
-
-/// Drops the fields that a built-in kind has not at the top of its objects and in their metadata, and returns their paths in order.
-pub fn prune(kind: &Kind, object: &mut Value) -> Vec<String> {
-    let mut dropped = Vec::new();
-    let Value::Object(members) = object else { return dropped };
-    let known = checks::fields(&kind.kind);
-    members.retain(|name, _| {
-        let is_known = ["apiVersion", "kind", "metadata"].contains(&name.as_str()) || known.contains(&name.as_str());
-        if !is_known {
-            dropped.push(name.clone());
-        }
-        is_known
-    });
-    if let Some(meta) = members.get_mut("metadata") {
-        dropped.extend(metadata::clean(meta, &Place::Named("metadata")));
-    }
-    dropped.sort();
-    dropped
+/// Reads an object of a built-in kind as it was sent, without its metadata, which is read apart. What it has no fields for is dropped.
+/// Returns the paths of that.
+///
+/// # Errors
+/// A bad request for values of wrong types.
+pub fn read(kind: &Kind, object: &mut Value) -> Result<Vec<String>, Failure> {
+    typed::read(kind, object).map_err(|why| refusal(kind, &why))
 }
 
 /// Makes an object of a built-in kind fit for the store: fills in its defaults and checks it. Returns warnings.
@@ -110,7 +93,10 @@ pub fn prune(kind: &Kind, object: &mut Value) -> Vec<String> {
 /// # Errors
 /// A bad request for values of wrong types, an invalid object for all its other mistakes together.
 pub fn prepare(kind: &Kind, object: &mut Value, old: Option<&Value>) -> Result<Vec<String>, Failure> {
-    decode(kind, object)?;
+    if let Some(why) = metadata::type_mistake(&object["metadata"]) {
+        return Err(refusal(kind, &why));
+    }
+    read(kind, object)?;
     object["apiVersion"] = json!(kind.api_version());
     object["kind"] = json!(kind.kind);
     defaults::fill(kind, object, old);
@@ -135,49 +121,10 @@ pub fn prepare(kind: &Kind, object: &mut Value, old: Option<&Value>) -> Result<V
     }
 }
 
-/// Refuses what Go's decoder would not take.
-fn decode(kind: &Kind, object: &Value) -> Result<(), Failure> {
-    let refuse = |why: String| {
-        let (kind, version) = (&kind.kind, &kind.version);
-        Err(Failure::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}")))
-    };
-    if !object.is_object() {
-        return refuse("json: cannot unmarshal value into Go value".to_owned());
-    }
-    if let Some(why) = metadata::type_mistake(&object["metadata"]) {
-        return refuse(why);
-    }
-    if let Some(field) = checks::misshapen(object) {
-        return refuse(format!("json: cannot unmarshal value into Go struct field {}.{field}", kind.kind));
-    }
-    for (field, is_secret) in [("data", kind.kind == "Secret"), ("stringData", false), ("binaryData", true)] {
-        if !["ConfigMap", "Secret"].contains(&kind.kind.as_str()) {
-            continue;
-        }
-        let values = &object[field];
-        if !(values.is_null() || values.is_object()) {
-            return refuse(format!("json: cannot unmarshal value into Go struct field {}.{field} of type map", kind.kind));
-        }
-        for value in values.as_object().into_iter().flatten().map(|(_, value)| value) {
-            match value {
-                Value::String(text) if is_secret && STANDARD.decode(text).is_err() => {
-                    return refuse("illegal base64 data at input byte 0".to_owned());
-                }
-                Value::String(_) | Value::Null => {}
-                other => {
-                    let given = if other.is_number() {
-                        "number"
-                    } else if other.is_boolean() {
-                        "bool"
-                    } else {
-                        "object"
-                    };
-                    return refuse(format!("json: cannot unmarshal {given} into Go struct field {}.{field} of type string", kind.kind));
-                }
-            }
-        }
-    }
-    checks::moments(kind, object).map_or(Ok(()), |text| refuse(format!("parsing time \"{text}\" as \"2006-01-02T15:04:05.000000Z07:00\"")))
+/// Returns the refusal of what Go's decoder would not take.
+fn refusal(kind: &Kind, why: &str) -> Failure {
+    let (kind, version) = (&kind.kind, &kind.version);
+    Failure::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
 }
 
 fn entry(kind: &Kind) -> Option<&'static Entry> {

@@ -6,7 +6,9 @@ use http::{HeaderMap, header};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Kind, builtin, definition};
+use super::{Kind, definition};
+
+mod parts;
 
 /// The media type in which kubectl asks for the second version of OpenAPI.
 pub const VERSION_TWO_MEDIA: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
@@ -69,7 +71,8 @@ pub fn document(group: &str, version: &str, kinds: &[Kind]) -> Value {
         add_paths(kind, &mut paths);
         let name = component(group, version, &kind.kind, kind.is_custom());
         schemas.insert(component(group, version, &kind.list_kind, kind.is_custom()), list_schema(kind, &name));
-        schemas.insert(name, schema(kind));
+        let schema = schema(kind, &mut schemas);
+        schemas.insert(name, schema);
     }
     json!({
         "openapi": "3.0.0",
@@ -154,11 +157,11 @@ fn component(group: &str, version: &str, kind: &str, is_custom: bool) -> String 
     }
 }
 
-fn schema(kind: &Kind) -> Value {
+fn schema(kind: &Kind, parts: &mut Map<String, Value>) -> Value {
     let written = kind.definition.as_ref().and_then(|one| definition::version(one, &kind.version));
     let mut schema = match written {
         Some(version) => version["schema"]["openAPIV3Schema"].clone(),
-        None => json!({"type": "object", "properties": builtin_properties(kind)}),
+        None => json!({"type": "object", "properties": parts::properties(kind, parts)}),
     };
     if !schema["properties"].is_object() {
         schema["properties"] = json!({});
@@ -174,13 +177,6 @@ fn schema(kind: &Kind) -> Value {
     });
     schema["x-kubernetes-group-version-kind"] = json!([identity(kind, &kind.kind)]);
     schema
-}
-
-fn builtin_properties(kind: &Kind) -> Map<String, Value> {
-    let object = |name: &&str| ((*name).to_owned(), json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}));
-    let any = |name: &&str| ((*name).to_owned(), json!({"x-kubernetes-preserve-unknown-fields": true}));
-    let fields = builtin::fields(kind).iter();
-    fields.map(|name| if ["spec", "status"].contains(name) { object(name) } else { any(name) }).collect()
 }
 
 fn list_schema(kind: &Kind, item: &str) -> Value {
@@ -264,7 +260,7 @@ mod tests {
 
     #[test]
     fn every_group_and_version_is_listed_with_a_hash_that_follows_its_content() {
-        let mut kinds = builtin::kinds();
+        let mut kinds = crate::devserver::builtin::kinds();
         kinds.push(widgets());
         let before = index(&kinds);
         assert!(before["paths"]["api/v1"]["serverRelativeURL"].as_str().unwrap().starts_with("/openapi/v3/api/v1?hash="));

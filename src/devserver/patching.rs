@@ -15,7 +15,7 @@ use super::registry::Served;
 use super::reply::Reply;
 use super::request::{self, Options};
 use super::rules::{self, Draft, Writer};
-use super::{json, json_patch, merge_patch, metadata, reading, strategic, writing};
+use super::{builtin, json, json_patch, merge_patch, metadata, reading, strategic, writing};
 use crate::object::yaml;
 
 /// A list of more operations is refused.
@@ -216,7 +216,12 @@ fn check_typed(served: &Served, applied: &Value, namespace: &str) -> Result<(), 
     if let Some(path) = unknown.first() {
         return refuse(format!(".{path}: field not declared in schema"));
     }
-    let Some(schema) = &served.schema else { return Ok(()) };
+    let Some(schema) = &served.schema else {
+        return match builtin::read(kind, &mut applied.clone()) {
+            Ok(unknown) => unknown.first().map_or(Ok(()), |path| refuse(format!(".{path}: field not declared in schema"))),
+            Err(failure) => refuse(failure.message),
+        };
+    };
     let unknown = schema.prune(&mut applied.clone());
     if let Some(path) = unknown.first() {
         return refuse(format!(".{path}: field not declared in schema"));

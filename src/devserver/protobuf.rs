@@ -1,11 +1,4 @@
-//! Requests in protobuf: the envelope of Kubernetes and the messages of the built-in kinds.
-//!
-//! The messages are data, in `protobuf.txt`: `message: number name type`, with `[]` for repeated fields, `map<…>` for maps with strings
-//! as keys, `?` for numbers and booleans whose zero means that the field is not there, and `~` for the name of a message whose fields
-//! stand in the one around it. Answers are never in protobuf.
-
-use std::collections::HashMap;
-use std::sync::LazyLock;
+//! Requests in protobuf: the envelope of Kubernetes and the messages of the built-in kinds. Answers are never in protobuf.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,9 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
-
-/// Stands for the name of a message whose fields stand in the one around it.
-const INLINE: &str = "~";
+use super::messages::{self, Field, Form, Message};
 
 /// What a protobuf body starts with.
 pub const MAGIC: &[u8] = b"k8s\0";
@@ -44,7 +35,8 @@ pub fn decode(body: &[u8]) -> Result<Value, Failure> {
             _ => {}
         }
     }
-    let message = message_of(&api_version, &kind).ok_or_else(|| unsupported(&api_version, &kind))?;
+    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+    let message = messages::of_kind(group, version, &kind).ok_or_else(|| unsupported(&api_version, &kind))?;
     let mut object = message.decode(raw)?;
     if let Value::Object(members) = &mut object {
         members.insert("apiVersion".to_owned(), json!(api_version));
@@ -65,62 +57,7 @@ fn unsupported(api_version: &str, kind: &str) -> Failure {
     Failure::new(415, "UnsupportedMediaType", text)
 }
 
-fn message_of(api_version: &str, kind: &str) -> Option<&'static Message> {
-    let package = match api_version.split_once('/').map_or("", |(group, _)| group) {
-        _ if kind == "DeleteOptions" => "meta",
-        "" => "core",
-        "authorization.k8s.io" => "authorization",
-        "authentication.k8s.io" => "authentication",
-        "coordination.k8s.io" => "coordination",
-        "events.k8s.io" => "events",
-        "rbac.authorization.k8s.io" => "rbac",
-        "networking.k8s.io" => "networking",
-        "scheduling.k8s.io" => "scheduling",
-        "storage.k8s.io" => "storage",
-        "discovery.k8s.io" => "discovery",
-        "node.k8s.io" => "node",
-        "admissionregistration.k8s.io" => "admissionregistration",
-        "autoscaling" if api_version.ends_with("/v2") => "autoscalingv2",
-        group @ ("apps" | "batch" | "autoscaling" | "policy") => group,
-        _ => return None,
-    };
-    // Only whole objects, and options, come on their own.
-    MESSAGES.get(format!("{package}.{kind}").as_str()).filter(|message| kind == "DeleteOptions" || message.is_object())
-}
-
-struct Message {
-    name: &'static str,
-    fields: HashMap<u64, Field>,
-}
-
-struct Field {
-    name: &'static str,
-    of: &'static str,
-    form: Form,
-    zero_is_nothing: bool,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Form {
-    One,
-    List,
-    Map,
-}
-
-static MESSAGES: LazyLock<HashMap<&'static str, Message>> =
-    LazyLock::new(|| include_str!("protobuf.txt").lines().map(|line| Message::parse(line).expect("the table is well-formed")).collect());
-
 impl Message {
-    fn parse(line: &'static str) -> Option<(&'static str, Self)> {
-        let (name, fields) = line.split_once(": ")?;
-        let fields = fields.split(", ").map(Field::parse).collect::<Option<_>>()?;
-        Some((name, Self { name, fields }))
-    }
-
-    fn is_object(&self) -> bool {
-        self.fields.get(&1).is_some_and(|field| field.of == "meta.ObjectMeta")
-    }
-
     fn decode(&self, bytes: &[u8]) -> Result<Value, Failure> {
         match self.name {
             "meta.Time" | "meta.MicroTime" => return self.time(bytes),
@@ -132,7 +69,7 @@ impl Message {
         let mut object = Map::new();
         let mut reader = Reader(bytes);
         while let Some((number, wire)) = reader.field()? {
-            if let Some(field) = self.fields.get(&number) {
+            if let Some(field) = self.fields.iter().find(|field| field.number == number) {
                 field.decode(wire, &mut object)?;
             }
         }
@@ -200,22 +137,9 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, Failure> {
 }
 
 impl Field {
-    fn parse(field: &'static str) -> Option<(u64, Self)> {
-        let mut words = field.split(' ');
-        let (number, name, of) = (words.next()?.parse().ok()?, words.next()?, words.next()?);
-        let zero_is_nothing = of.ends_with('?');
-        let of = of.trim_end_matches('?');
-        let (form, of) = match (of.strip_suffix("[]"), of.strip_prefix("map<").and_then(|of| of.strip_suffix('>'))) {
-            (Some(of), _) => (Form::List, of),
-            (_, Some(of)) => (Form::Map, of),
-            _ => (Form::One, of),
-        };
-        Some((number, Self { name, of, form, zero_is_nothing }))
-    }
-
     fn decode(&self, wire: Wire<'_>, object: &mut Map<String, Value>) -> Result<(), Failure> {
         match self.form {
-            Form::One if self.name == INLINE => {
+            Form::One if self.is_inline() => {
                 if let Value::Object(members) = self.value(wire)? {
                     object.extend(members);
                 }
@@ -264,7 +188,7 @@ impl Field {
             ("bool", Wire::Number(number)) => Ok(json!(number != 0)),
             ("int32", Wire::Number(number)) => Ok(json!(number as i32)),
             ("int64", Wire::Number(number)) => Ok(json!(number as i64)),
-            (of, Wire::Bytes(bytes)) => MESSAGES.get(of).ok_or_else(|| self.wrong())?.decode(bytes),
+            (of, Wire::Bytes(bytes)) => messages::find(of).ok_or_else(|| self.wrong())?.decode(bytes),
             _ => Err(self.wrong()),
         }
     }
@@ -435,13 +359,5 @@ mod tests {
         assert_eq!(code(&envelope("ex.dev/v1", "Widget", &[])), 415);
         assert_eq!(code(&envelope("v1", "NamespaceSpec", &[])), 415);
         assert_eq!(code(&[MAGIC, &[0x80; 20]].concat()), 400);
-    }
-
-    #[test]
-    fn every_type_of_the_table_is_known() {
-        let plain = ["string", "bytes", "bool", "int32", "int64"];
-        for field in MESSAGES.values().flat_map(|message| message.fields.values()) {
-            assert!(plain.contains(&field.of) || MESSAGES.contains_key(field.of), "{}", field.of);
-        }
     }
 }

@@ -73,7 +73,7 @@ impl Writer<'_> {
             unknown.extend(schema.prune(value));
             schema.fill_defaults(value);
         } else {
-            unknown.extend(builtin::prune(&self.served.kind, value));
+            unknown.extend(builtin::read(&self.served.kind, value)?);
         }
         unknown.sort();
         let mut remarks = remarks.to_vec();

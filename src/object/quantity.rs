@@ -68,6 +68,74 @@ impl Quantity {
     }
 }
 
+/// Returns the form in which API servers show a quantity: without a fraction, with the largest suffix of its family that leaves a whole number.
+///
+/// What is too long to be computed with stays as it is. The rules are those of `resource.Quantity` of apimachinery.
+///
+/// # Errors
+/// If the text is no quantity.
+pub fn canonical(text: &str) -> Result<String, QuantityError> {
+    Quantity::parse(text)?;
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let (number, suffix) = unsigned.split_at(unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len()));
+    let Some(nanos) = factor(suffix).and_then(|factor| nanos(number, &factor)) else { return Ok(text.to_owned()) };
+    let family = match suffix {
+        _ if suffix.ends_with('i') && nanos >= 1024 * NANOS => Family::Binary,
+        _ if suffix.len() > 1 && suffix.starts_with(['e', 'E']) && !suffix.ends_with('i') => Family::Exponent,
+        _ => Family::Decimal,
+    };
+    let sign = if text.starts_with('-') && nanos > 0 { "-" } else { "" };
+    Ok(format!("{sign}{}", family.print(nanos)))
+}
+
+/// Billionths are the smallest parts that are kept.
+const NANOS: u128 = 1_000_000_000;
+
+/// Suffixes that go together.
+enum Family {
+    Decimal,
+    Exponent,
+    Binary,
+}
+
+impl Family {
+    fn print(&self, nanos: u128) -> String {
+        if let Self::Binary = self {
+            let (mut number, mut power) = (nanos.div_ceil(NANOS), 0);
+            while number.is_multiple_of(1024) && power < 6 {
+                (number, power) = (number / 1024, power + 1);
+            }
+            return format!("{number}{}", ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][power]);
+        }
+        let (mut number, mut power) = (nanos, 0);
+        while number > 0 && number.is_multiple_of(1000) && power < 9 {
+            (number, power) = (number / 1000, power + 1);
+        }
+        match self {
+            _ if number == 0 => "0".to_owned(),
+            Self::Exponent if power != 3 => format!("{number}e{}", power as i32 * 3 - 9),
+            _ => format!("{number}{}", ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"][power]),
+        }
+    }
+}
+
+/// Returns a number without sign in billionths, rounded up, if it is not too long.
+fn nanos(number: &str, factor: &Factor) -> Option<u128> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let digits = format!("0{whole}{fraction}");
+    let (mantissa, shift) = match factor {
+        Factor::Ten(exponent) => (digits.parse::<u128>().ok()?, exponent + 9 - fraction.len() as i32),
+        Factor::Two(exponent) => (digits.parse::<u128>().ok()?.checked_mul(1 << exponent)?, 9 - fraction.len() as i32),
+    };
+    match (10_u128.checked_pow(shift.unsigned_abs()), shift) {
+        (Some(power), 0..) => mantissa.checked_mul(power),
+        (Some(power), _) => Some(mantissa.div_ceil(power)),
+        (None, _) if mantissa == 0 => Some(0),
+        (None, _) => None,
+    }
+}
+
 fn factor(suffix: &str) -> Option<Factor> {
     Some(match suffix {
         "" => Factor::Ten(0),
@@ -160,6 +228,39 @@ mod tests {
         assert_eq!(Quantity::parse("123456789012345678901").unwrap(), Fraction(123_456_789_012_345_680_000.0));
         assert_eq!(Quantity::parse("1e99999").unwrap(), Fraction(f64::INFINITY));
         assert_eq!(Quantity::parse("1e-99999").unwrap(), Fraction(0.0));
+    }
+
+    #[test]
+    fn servers_show_quantities_in_one_form() {
+        let shown = |text: &str| canonical(text).unwrap();
+        for (text, form) in [
+            ("0.1", "100m"),
+            ("1000m", "1"),
+            ("1500m", "1500m"),
+            ("1024Mi", "1Gi"),
+            ("1.5Gi", "1536Mi"),
+            ("0.5Ki", "512"),
+            ("1.1Ki", "1127"),
+            ("1000", "1k"),
+            ("1", "1"),
+            ("0", "0"),
+            ("0Gi", "0"),
+            ("-0", "0"),
+            ("+5", "5"),
+            ("-2000M", "-2G"),
+            ("1e3", "1e3"),
+            ("10e3", "10e3"),
+            ("1e2", "100"),
+            ("0.0000000001", "1n"),
+            ("5.", "5"),
+            (".5", "500m"),
+            ("1E", "1E"),
+            ("2Ei", "2Ei"),
+            ("123456789012345678901234567890123456789k", "123456789012345678901234567890123456789k"),
+        ] {
+            assert_eq!(shown(text), form, "{text}");
+        }
+        assert!(canonical("1K").is_err());
     }
 
     #[test]

@@ -42,6 +42,17 @@ pub fn hold(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<bool, Fail
     }
 }
 
+/// Tells whether an expression has the form of one.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check(expression: &str) -> Result<(), String> {
+    match catch_unwind(|| Program::compile(expression).map(drop).map_err(|error| error.to_string())) {
+        Ok(compiled) => compiled,
+        Err(_) => Err("it cannot be compiled".to_owned()),
+    }
+}
+
 fn evaluate(expression: &str, context: &Context<'_, '_>) -> Result<bool, String> {
     // The interpreter is young: its panics are its errors.
     let outcome = catch_unwind(AssertUnwindSafe(|| {

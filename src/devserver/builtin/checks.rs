@@ -1,136 +1,16 @@
 //! The light checks of built-in kinds: what operators get wrong most often.
 
-use std::sync::LazyLock;
+mod webhooks;
 
-use regex::Regex;
 use serde_json::{Value, json};
 
-use crate::devserver::causes::{forbidden, invalid, not_supported, required, too_long};
+use crate::devserver::causes::{duplicate, forbidden, invalid, not_supported, required, too_long};
 use crate::devserver::metadata;
 use crate::devserver::selector::LabelSelector;
 use crate::devserver::{Cause, Kind};
 
 /// All values of a ConfigMap or Secret together may not be longer.
 const DATA_BYTES: usize = 1_048_576;
-
-/// Returns the members that objects of a kind have besides what they are and their metadata.
-pub(super) fn fields(kind: &str) -> &'static [&'static str] {
-    match kind {
-        "ConfigMap" => &["data", "binaryData", "immutable"],
-        "Secret" => &["data", "stringData", "type", "immutable"],
-        "ServiceAccount" => &["secrets", "imagePullSecrets", "automountServiceAccountToken"],
-        "Event" => &[
-            "involvedObject",
-            "regarding",
-            "message",
-            "note",
-            "reason",
-            "type",
-            "action",
-            "related",
-            "series",
-            "source",
-            "deprecatedSource",
-            "firstTimestamp",
-            "lastTimestamp",
-            "eventTime",
-            "count",
-            "reportingComponent",
-            "reportingController",
-            "reportingInstance",
-            "deprecatedFirstTimestamp",
-            "deprecatedLastTimestamp",
-            "deprecatedCount",
-        ],
-        "Endpoints" => &["subsets"],
-        "EndpointSlice" => &["addressType", "endpoints", "ports"],
-        "PodTemplate" => &["template"],
-        "ControllerRevision" => &["data", "revision"],
-        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => &["webhooks"],
-        "Role" => &["rules"],
-        "ClusterRole" => &["rules", "aggregationRule"],
-        "RoleBinding" | "ClusterRoleBinding" => &["subjects", "roleRef"],
-        "PriorityClass" => &["value", "globalDefault", "description", "preemptionPolicy"],
-        "StorageClass" => &[
-            "provisioner",
-            "parameters",
-            "reclaimPolicy",
-            "mountOptions",
-            "allowVolumeExpansion",
-            "volumeBindingMode",
-            "allowedTopologies",
-        ],
-        "RuntimeClass" => &["handler", "overhead", "scheduling"],
-        _ => &["spec", "status"],
-    }
-}
-
-/// Where objects stand in objects of built-in kinds, if anything stands there.
-const OBJECTS: [&str; 18] = [
-    "/metadata/labels",
-    "/metadata/annotations",
-    "/spec",
-    "/status",
-    "/template",
-    "/template/metadata",
-    "/template/spec",
-    "/spec/strategy",
-    "/spec/strategy/rollingUpdate",
-    "/spec/template",
-    "/spec/template/metadata",
-    "/spec/template/metadata/labels",
-    "/spec/template/spec",
-    "/spec/jobTemplate",
-    "/spec/jobTemplate/spec",
-    "/spec/jobTemplate/spec/template",
-    "/spec/jobTemplate/spec/template/metadata",
-    "/spec/jobTemplate/spec/template/spec",
-];
-
-/// Where lists of objects stand in them.
-const LISTS: [&str; 13] = [
-    "/webhooks",
-    "/spec/ports",
-    "/spec/tolerations",
-    "/spec/containers",
-    "/spec/initContainers",
-    "/template/spec/containers",
-    "/template/spec/initContainers",
-    "/spec/template/spec/containers",
-    "/spec/template/spec/initContainers",
-    "/spec/jobTemplate/spec/template/spec/containers",
-    "/spec/jobTemplate/spec/template/spec/initContainers",
-    "/subjects",
-    "/rules",
-];
-
-/// Returns where something else stands in the place of an object or of a list of objects.
-pub(super) fn misshapen(object: &Value) -> Option<String> {
-    let is_object = |value: &Value| value.is_null() || value.is_object();
-    let is_list = |value: &Value| value.is_null() || value.as_array().is_some_and(|items| items.iter().all(Value::is_object));
-    let inside = |value: &Value, names: &[&str]| names.iter().all(|name| is_list(&value[*name]));
-    let client = |webhook: &Value| is_object(&webhook["clientConfig"]) && is_object(&webhook["clientConfig"]["service"]);
-    let object_at = OBJECTS.iter().find(|pointer| object.pointer(pointer).is_some_and(|value| !is_object(value)));
-    let list_at = LISTS.iter().find(|pointer| {
-        let items = object.pointer(pointer);
-        let deeper = |item: &Value| inside(item, &["ports"]) && (**pointer != "/webhooks" || (inside(item, &["rules"]) && client(item)));
-        items.is_some_and(|value| !is_list(value) || !value.as_array().into_iter().flatten().all(deeper))
-    });
-    object_at.or(list_at).map(|pointer| pointer.trim_start_matches('/').replace('/', "."))
-}
-
-/// Returns the first moment that has not the six digits of a fraction which moments of leases and events have.
-pub(super) fn moments(kind: &Kind, object: &Value) -> Option<String> {
-    let values: [&Value; 3] = match kind.kind.as_str() {
-        "Lease" => [&object["spec"]["renewTime"], &object["spec"]["acquireTime"], &Value::Null],
-        "Event" => [&object["eventTime"], &object["series"]["lastObservedTime"], &Value::Null],
-        _ => return None,
-    };
-    values.into_iter().filter_map(Value::as_str).find(|text| !MICRO_TIME.is_match(text)).map(str::to_owned)
-}
-
-static MICRO_TIME: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}[.]\d{6}(Z|[+-]\d{2}:\d{2})$").expect("the pattern is valid"));
 
 /// Checks an object with its defaults.
 pub(super) fn check(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
@@ -150,12 +30,12 @@ pub(super) fn check(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
             }
             new_event(object, causes);
         }
-        ("apps", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") => workload(&object["spec"], causes),
+        ("apps", name @ ("Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet")) => workload(name, &object["spec"], causes),
         ("batch", "Job") => job(&object["spec"], "spec", causes),
         ("batch", "CronJob") => cron_job(&object["spec"], causes),
         ("coordination.k8s.io", "Lease") => lease(&object["spec"], causes),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => binding(object, causes),
-        ("admissionregistration.k8s.io", _) => webhooks(object, causes),
+        ("admissionregistration.k8s.io", _) => webhooks::check(object, causes),
         _ => {}
     }
 }
@@ -164,7 +44,6 @@ pub(super) fn check(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
 fn immutable(group: &str, kind: &str) -> &'static [&'static str] {
     match (group, kind) {
         ("apps", "Deployment" | "DaemonSet" | "ReplicaSet") => &["/spec/selector"],
-        ("apps", "StatefulSet") => &["/spec/selector", "/spec/serviceName", "/spec/podManagementPolicy", "/spec/volumeClaimTemplates"],
         ("batch", "Job") => &["/spec/selector", "/spec/template", "/spec/completionMode"],
         ("", "Secret") => &["/type"],
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => &["/roleRef"],
@@ -182,8 +61,11 @@ pub(super) fn check_change(kind: &Kind, object: &Value, old: &Value, causes: &mu
             causes.push(invalid(field, now.unwrap_or(&Value::Null), "field is immutable"));
         }
     }
-    if kind.kind == "Pod" && kind.group.is_empty() {
-        pod_change(&object["spec"], &old["spec"], causes);
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Pod") => pod_change(&object["spec"], &old["spec"], causes),
+        ("apps", "StatefulSet") => set_change(&object["spec"], &old["spec"], causes),
+        ("batch", "Job") => job_change(&object["spec"], &old["spec"], causes),
+        _ => {}
     }
     if kind.kind == "Service" {
         let (now, before) = (&object["spec"]["clusterIP"], &old["spec"]["clusterIP"]);
@@ -225,6 +107,32 @@ fn pod_change(now: &Value, before: &Value, causes: &mut Vec<Cause>) {
     };
     if rest(now) != rest(before) {
         causes.push(forbidden("spec", "pod updates may not change fields other than images, tolerations and deadlines"));
+    }
+}
+
+/// Of a stateful set, what is not on this list stays.
+fn set_change(now: &Value, before: &Value, causes: &mut Vec<Cause>) {
+    const FREE: [&str; 7] = [
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    ];
+    let bound = |spec: &Value| spec.as_object().map(|spec| spec.iter().filter(|(name, _)| !FREE.contains(&name.as_str())).count());
+    let is_kept = |(name, value): (&String, &Value)| FREE.contains(&name.as_str()) || before[name.as_str()] == *value;
+    if bound(now) != bound(before) || !now.as_object().into_iter().flatten().all(is_kept) {
+        causes.push(forbidden("spec", format!("updates to statefulset spec for fields other than {} are forbidden", FREE.join(", "))));
+    }
+}
+
+/// Only an indexed job that completes and works in parallel by the same number may change that.
+fn job_change(now: &Value, before: &Value, causes: &mut Vec<Cause>) {
+    let is_elastic = now["completionMode"] == "Indexed" && now["completions"] == now["parallelism"] && !now["completions"].is_null();
+    if now["completions"] != before["completions"] && !is_elastic {
+        causes.push(invalid("spec.completions", &now["completions"], "field is immutable"));
     }
 }
 
@@ -290,13 +198,31 @@ fn service(spec: &Value, causes: &mut Vec<Cause>) {
     if ports.is_empty() && spec["type"] != "ExternalName" && spec["clusterIP"] != "None" {
         causes.push(required("spec.ports", ""));
     }
+    if spec["type"] == "ExternalName" && spec["externalName"].as_str().is_none_or(str::is_empty) {
+        causes.push(required("spec.externalName", ""));
+    }
+    let affinities = ["ClientIP", "None"];
+    if !affinities.iter().any(|affinity| spec["sessionAffinity"] == *affinity) {
+        causes.push(not_supported("spec.sessionAffinity", &spec["sessionAffinity"], affinities));
+    }
     for (index, port) in ports.iter().enumerate() {
-        if !port["port"].as_i64().is_some_and(|number| (1..=65_535).contains(&number)) {
-            let field = format!("spec.ports[{index}].port");
-            causes.push(invalid(field, &port["port"], "must be between 1 and 65535, inclusive"));
+        let field = |name: &str| format!("spec.ports[{index}].{name}");
+        let is_port = |value: &Value| value.as_i64().is_some_and(|number| (1..=65_535).contains(&number));
+        match port["name"].as_str().unwrap_or_default() {
+            "" if ports.len() > 1 => causes.push(required(field("name"), "")),
+            "" => {}
+            name if ports[..index].iter().any(|other| other["name"] == name) => causes.push(duplicate(field("name"), &port["name"])),
+            _ => {}
         }
-        if ports.len() > 1 && port["name"].as_str().is_none_or(str::is_empty) {
-            causes.push(required(format!("spec.ports[{index}].name"), ""));
+        if !is_port(&port["port"]) {
+            causes.push(invalid(field("port"), &port["port"], "must be between 1 and 65535, inclusive"));
+        }
+        let protocols = ["SCTP", "TCP", "UDP"];
+        if !protocols.iter().any(|protocol| port["protocol"] == *protocol) {
+            causes.push(not_supported(field("protocol"), &port["protocol"], protocols));
+        }
+        if port["targetPort"].is_number() && !is_port(&port["targetPort"]) {
+            causes.push(invalid(field("targetPort"), &port["targetPort"], "must be between 1 and 65535, inclusive"));
         }
     }
 }
@@ -319,27 +245,42 @@ fn containers(spec: &Value, at: &str, causes: &mut Vec<Cause>) {
     }
 }
 
-fn workload(spec: &Value, causes: &mut Vec<Cause>) {
-    let selector = &spec["selector"];
-    if selector.is_null() {
-        causes.push(required("spec.selector", ""));
-    }
-    let labels = &spec["template"]["metadata"]["labels"];
-    match LabelSelector::of_object(selector) {
-        Some(chosen) if chosen.is_empty() && !selector.is_null() => {
-            causes.push(invalid("spec.selector", selector, "empty selector is invalid for deployment"));
-        }
-        Some(chosen) if !chosen.matches_labels(labels.as_object()) => {
-            causes.push(invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`"));
-        }
-        _ => {}
-    }
+fn workload(kind: &str, spec: &Value, causes: &mut Vec<Cause>) {
+    selector(spec, causes);
     if spec["replicas"].as_i64().is_some_and(|replicas| replicas < 0) {
         causes.push(invalid("spec.replicas", &spec["replicas"], "must be greater than or equal to 0"));
     }
     containers(&spec["template"]["spec"], "spec.template.spec", causes);
     if spec["template"]["spec"].is_object() && spec["template"]["spec"]["restartPolicy"] != "Always" {
         causes.push(not_supported("spec.template.spec.restartPolicy", &spec["template"]["spec"]["restartPolicy"], ["Always"]));
+    }
+    let strategies = ["Recreate", "RollingUpdate"];
+    if kind == "Deployment" && !strategies.iter().any(|strategy| spec["strategy"]["type"] == *strategy) {
+        causes.push(not_supported("spec.strategy", &spec["strategy"], strategies));
+    }
+}
+
+/// The selector of a workload, and the labels of its pods that it must select.
+fn selector(spec: &Value, causes: &mut Vec<Cause>) {
+    let selector = &spec["selector"];
+    let labels = &spec["template"]["metadata"]["labels"];
+    let mismatch = || invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`");
+    if selector.is_null() {
+        causes.extend([required("spec.selector", ""), mismatch()]);
+        return;
+    }
+    let operators = ["In", "NotIn", "Exists", "DoesNotExist"];
+    let mut expressions = selector["matchExpressions"].as_array().into_iter().flatten().enumerate();
+    if let Some((index, odd)) = expressions.find(|(_, one)| !operators.iter().any(|operator| one["operator"] == *operator)) {
+        let field = format!("spec.selector.matchExpressions[{index}].operator");
+        causes.push(invalid(field, &odd["operator"], "not a valid selector operator"));
+        causes.push(invalid("spec.selector", selector, "invalid label selector"));
+        return;
+    }
+    match LabelSelector::of_object(selector) {
+        Some(chosen) if chosen.is_empty() => causes.push(invalid("spec.selector", selector, "empty selector is invalid for deployment")),
+        Some(chosen) if !chosen.matches_labels(labels.as_object()) => causes.push(mismatch()),
+        _ => {}
     }
 }
 
@@ -354,14 +295,24 @@ fn job(spec: &Value, at: &str, causes: &mut Vec<Cause>) {
 }
 
 fn cron_job(spec: &Value, causes: &mut Vec<Cause>) {
-    if spec["schedule"].as_str().is_none_or(str::is_empty) {
-        causes.push(required("spec.schedule", ""));
+    match spec["schedule"].as_str().unwrap_or_default() {
+        "" => causes.push(required("spec.schedule", "")),
+        schedule if !looks_like_a_schedule(schedule) => {
+            causes.push(invalid("spec.schedule", &spec["schedule"], "expected exactly 5 fields"));
+        }
+        _ => {}
     }
     let policies = ["Allow", "Forbid", "Replace"];
     if !policies.iter().any(|policy| spec["concurrencyPolicy"] == *policy) {
         causes.push(not_supported("spec.concurrencyPolicy", &spec["concurrencyPolicy"], policies));
     }
     job(&spec["jobTemplate"]["spec"], "spec.jobTemplate.spec", causes);
+}
+
+/// Five fields, or a word such as `@daily`. What the fields say is not looked at: nobody here runs by it.
+fn looks_like_a_schedule(text: &str) -> bool {
+    let is_field = |field: &str| field.chars().all(|c| c.is_ascii_alphanumeric() || "*/,-?".contains(c));
+    text.starts_with('@') || (text.split_whitespace().count() == 5 && text.split_whitespace().all(is_field))
 }
 
 fn lease(spec: &Value, causes: &mut Vec<Cause>) {
@@ -421,43 +372,5 @@ fn new_event(object: &Value, causes: &mut Vec<Cause>) {
     }
     if object["note"].as_str().is_some_and(|note| note.len() > 1024) {
         causes.push(invalid("message", &json!(""), "can have at most 1024 characters"));
-    }
-}
-
-fn webhooks(object: &Value, causes: &mut Vec<Cause>) {
-    for (index, webhook) in object["webhooks"].as_array().into_iter().flatten().enumerate() {
-        let field = |name: &str| format!("webhooks[{index}].{name}");
-        let name = webhook["name"].as_str().unwrap_or_default();
-        if name.split('.').count() < 3 || metadata::name_mistake(metadata::NameRule::Subdomain, name, false).is_some() {
-            causes.push(invalid(field("name"), &json!(name), "should be a domain with at least three segments separated by dots"));
-        }
-        match webhook["sideEffects"].as_str() {
-            Some("None" | "NoneOnDryRun") => {}
-            None => causes.push(required(field("sideEffects"), "must specify one of None, NoneOnDryRun")),
-            Some(other) => causes.push(not_supported(field("sideEffects"), &json!(other), ["None", "NoneOnDryRun"])),
-        }
-        let versions: Vec<&str> = webhook["admissionReviewVersions"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        if versions.is_empty() {
-            causes.push(required(field("admissionReviewVersions"), "must specify one of v1, v1beta1"));
-        } else if !versions.iter().any(|version| ["v1", "v1beta1"].contains(version)) {
-            causes.push(invalid(field("admissionReviewVersions"), &json!(versions), "must include at least one of v1, v1beta1"));
-        }
-        let client = &webhook["clientConfig"];
-        match (client["url"].as_str(), client["service"].is_object()) {
-            (Some(_), true) | (None, false) => causes.push(required(field("clientConfig"), "exactly one of url or service is required")),
-            (Some(url), false) if !url.starts_with("https://") => {
-                causes.push(invalid(field("clientConfig.url"), &json!(url), "'https' is the only allowed URL scheme"));
-            }
-            _ => {}
-        }
-        if webhook["timeoutSeconds"].as_i64().is_some_and(|seconds| !(1..=30).contains(&seconds)) {
-            let text = "the timeout value must be between 1 and 30 seconds";
-            causes.push(invalid(field("timeoutSeconds"), &webhook["timeoutSeconds"], text));
-        }
-        for (name, options) in [("failurePolicy", ["Fail", "Ignore"]), ("matchPolicy", ["Equivalent", "Exact"])] {
-            if !options.iter().any(|option| webhook[name] == *option) {
-                causes.push(not_supported(field(name), &webhook[name], options));
-            }
-        }
     }
 }

@@ -165,6 +165,42 @@ fn pod_spec(spec: &mut Value) {
     for list in ["containers", "initContainers"] {
         items(spec, list).for_each(container);
     }
+    items(spec, "volumes").for_each(volume);
+}
+
+/// The mode of files in volumes: all may read them.
+const FILE_MODE: i32 = 0o644;
+
+fn volume(volume: &mut Value) {
+    for name in ["configMap", "secret", "downwardAPI", "projected"] {
+        if let Some(source) = object_in(volume, name) {
+            put(source, "defaultMode", json!(FILE_MODE));
+            items(source, "items").for_each(reference);
+            for source in items(source, "sources") {
+                object_in(source, "downwardAPI").into_iter().flat_map(|source| items(source, "items")).for_each(reference);
+                if let Some(token) = object_in(source, "serviceAccountToken") {
+                    put(token, "expirationSeconds", json!(3600));
+                }
+            }
+        }
+    }
+    if let Some(host) = object_in(volume, "hostPath") {
+        put(host, "type", json!(""));
+    }
+    if let Some(template) = object_in(volume, "ephemeral").and_then(|ephemeral| object_in(ephemeral, "volumeClaimTemplate")) {
+        put(&mut template["spec"], "volumeMode", json!("Filesystem"));
+    }
+}
+
+fn object_in<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut Value> {
+    value.get_mut(name).filter(|member| member.is_object())
+}
+
+/// A reference to a field says which version of the object it means.
+fn reference(holder: &mut Value) {
+    if let Some(reference) = object_in(holder, "fieldRef") {
+        put(reference, "apiVersion", json!("v1"));
+    }
 }
 
 fn container(container: &mut Value) {
@@ -181,6 +217,7 @@ fn container(container: &mut Value) {
         ],
     );
     items(container, "ports").for_each(|port| put(port, "protocol", json!("TCP")));
+    items(container, "env").filter_map(|variable| object_in(variable, "valueFrom")).for_each(reference);
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if let Some(found) = container.get_mut(name).filter(|found| found.is_object()) {
             probe(found);
@@ -282,6 +319,10 @@ fn workload(kind: &str, object: &mut Value) {
                 ],
             );
             rolling(spec, "updateStrategy", [("partition", json!(0))]);
+            for template in items(spec, "volumeClaimTemplates") {
+                put_all(template, [("apiVersion", json!("v1")), ("kind", json!("PersistentVolumeClaim"))]);
+                claim(template);
+            }
             put_all(&mut object["status"], [("replicas", json!(0)), ("availableReplicas", json!(0))]);
         }
         "DaemonSet" => {
