@@ -81,13 +81,14 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Act> {
         return None;
     }
     let mut matching = Map::new();
+    let mut are_known = true;
     for key in MATCH {
         let Some(item) = fields.get(key) else { continue };
         let texts = if key == "verb" { item.items().unwrap_or_else(|| vec![item.clone()]) } else { vec![item.clone()] };
         for item in &texts {
             let text = &reader.text(item)?.value;
             if key == "verb" {
-                verb(reader, item, text)?;
+                are_known &= verb(reader, item, text).is_some();
             }
         }
         matching.insert(key.to_owned(), item.node.to_value());
@@ -119,7 +120,7 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Act> {
                 reader.error_with(&action_item, format!("`{code}` is no status of an answer"), "statuses are numbers from 100 to 599");
                 return None;
             }
-            Some(Act::Fault(Box::new(Fault { rule, title: title(item) })))
+            are_known.then(|| Act::Fault(Box::new(Fault { rule, title: title(item) })))
         }
         Err(error) => {
             reader.error_with(&action_item, format!("the fault `{word}` cannot be read: {error}"), forms(word));

@@ -186,8 +186,8 @@ mod tests {
         );
         assert_eq!(updated(text, list(&[Listed::Kept(1)])), "calls:\n  # first\n  # the second\n  - b\n  # third\nnext: 1\n");
         assert_eq!(
-            updated(text, list(&[new("n"), Listed::Kept(0), Listed::Kept(1), Listed::Kept(2)])),
-            "calls:\n  - n\n  - a # first\n  # the second\n  - b\n  - c # third\nnext: 1\n"
+            updated(text, list(&[new("m"), Listed::Kept(0), Listed::Kept(1), Listed::Kept(2)])),
+            "calls:\n  - m\n  - a # first\n  # the second\n  - b\n  - c # third\nnext: 1\n"
         );
         assert_eq!(updated(text, list(&[])), "calls:\n  []\n  # first\n  # the second\n  # third\nnext: 1\n");
     }
