@@ -45,6 +45,30 @@ impl Pattern {
         Self { text: text.to_owned(), matcher: Matcher::Globs(globs) }
     }
 
+    /// Returns the pattern of a text with globs that could match a name at all.
+    ///
+    /// # Errors
+    /// If a part of it is empty, or has something in it that no name of a namespace has; in words.
+    pub fn of_sound_globs(text: &str) -> Result<Self, String> {
+        let pattern = Self::of_globs(text);
+        for (part, glob) in text.split(',').map(|part| (part, Glob::of(part.trim()))) {
+            if glob.tokens.is_empty() {
+                return Err("a part of it is empty".to_owned());
+            }
+            let is_foreign = |c: &char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-');
+            let foreign = glob.tokens.iter().find_map(|token| match token {
+                Token::Char(c) => Some(*c).filter(is_foreign),
+                _ => None,
+            });
+            match foreign {
+                Some('[') => return Err(format!("the `[` in {:?} is not closed", part.trim())),
+                Some(foreign) => return Err(format!("no name of a namespace has {foreign:?} in it")),
+                None => {}
+            }
+        }
+        Ok(pattern)
+    }
+
     /// Returns the pattern of a regular expression that must match the whole name.
     ///
     /// # Errors
