@@ -53,7 +53,7 @@ fn operators_of_one_name_are_named_once() {
 #[test]
 fn warnings_do_not_count() {
     let output = kopfd(&["check", "--config", "manifests/look/operator.yaml"]);
-    assert!(text(&output.stdout).ends_with("1 warning in databases\n"));
+    assert!(text(&output.stdout).ends_with(" warnings in databases\n"));
     assert_eq!(output.status.code(), Some(0));
 }
 
@@ -70,6 +70,21 @@ fn a_command_that_is_not_understood_has_an_exit_code_of_its_own() {
     assert_eq!(kopfd(&["check", "--output", "xml"]).status.code(), Some(2));
     assert_eq!(kopfd(&[]).status.code(), Some(2));
     assert_eq!(kopfd(&["--version"]).status.code(), Some(0));
+}
+
+#[test]
+fn whoever_asks_for_nothing_is_told_what_there_is() {
+    let told = text(&kopfd(&[]).stderr);
+    for wanted in ["--config", "  init ", "  dev ", "  test ", "  check ", "  apiserver "] {
+        assert!(told.contains(wanted), "{wanted} is missing in:\n{told}");
+    }
+}
+
+#[test]
+fn a_pattern_that_matches_no_namespace_is_refused() {
+    let output = kopfd(&["--config", "../examples/01-minimal", "-n", "["]);
+    assert_eq!(text(&output.stderr), "error: \"[\" is no pattern of namespaces: the `[` in \"[\" is not closed\n");
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]

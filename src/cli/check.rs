@@ -33,7 +33,9 @@ enum Output {
 /// Checks, prints, and returns the exit code.
 pub fn run(options: &Options) -> u8 {
     let mut loaded = manifest::load(&options.config);
-    loaded.diagnostics.extend(loaded.operators.iter().flat_map(Operator::warn_of_unsupported));
+    if !loaded.has_errors() {
+        loaded.diagnostics.extend(loaded.operators.iter().flat_map(Operator::warn_of_unsupported));
+    }
     let text = match options.output {
         Output::Text => format!("{}{}\n", diagnostics::render(&loaded.diagnostics), summary(&loaded)),
         Output::Json => format!("{:#}\n", diagnostics::to_json(&loaded.diagnostics)),
