@@ -72,8 +72,13 @@ pub enum Error {
     Thread(#[source] std::io::Error),
 }
 
-/// An object that cannot be read: where, and why.
-type Unreadable = (String, serde_json::Error);
+/// A store that was opened.
+struct Opened {
+    database: Database,
+    /// The objects; or where one is that cannot be read, and why.
+    objects: Result<Vec<Value>, (String, serde_json::Error)>,
+    revision: u64,
+}
 
 impl Journal {
     /// Opens the journal in a directory, and returns what is in it with its last revision.
@@ -85,12 +90,11 @@ impl Journal {
         private::make_directory(directory).map_err(|error| Error::Directory(shown.clone(), error))?;
         let path = directory.join(FILE);
         let file = path.display().to_string();
-        let (database, objects, revision) = match load(&path) {
-            Ok((database, Ok(objects), revision)) => (database, objects, revision),
-            Ok((_, Err((place, source)), _)) => return Err(Error::Damaged { file, place, source }),
-            Err(redb::Error::DatabaseAlreadyOpen) => return Err(Error::InUse(shown)),
-            Err(error) => return Err(Error::Open(file, Box::new(error))),
-        };
+        let Opened { database, objects, revision } = load(&path).map_err(|error| match error {
+            redb::Error::DatabaseAlreadyOpen => Error::InUse(shown),
+            error => Error::Open(file.clone(), Box::new(error)),
+        })?;
+        let objects = objects.map_err(|(place, source)| Error::Damaged { file, place, source })?;
         let (records, queue) = mpsc::channel();
         let (progress, written) = watch::channel(revision);
         let work = move || keep(&database, &queue, &progress);
@@ -113,7 +117,7 @@ impl Journal {
     }
 }
 
-fn load(path: &Path) -> Result<(Database, Result<Vec<Value>, Unreadable>, u64), redb::Error> {
+fn load(path: &Path) -> Result<Opened, redb::Error> {
     private::make_file(path).map_err(redb::Error::Io)?;
     let database = Database::create(path)?;
     // The tables are created here, so that they can be read.
@@ -124,18 +128,17 @@ fn load(path: &Path) -> Result<(Database, Result<Vec<Value>, Unreadable>, u64), 
     let transaction = database.begin_read()?;
     let revision = transaction.open_table(NUMBERS)?.get(REVISION)?.map_or(0, |number| number.value());
     let table = transaction.open_table(OBJECTS)?;
-    let mut objects = Vec::new();
+    let mut objects = Ok(Vec::new());
     for entry in table.iter()? {
         let (place, text) = entry?;
-        match serde_json::from_slice(text.value()) {
-            Ok(object) => objects.push(object),
-            Err(error) => {
-                let unreadable = (place.value().to_owned(), error);
-                return Ok((database, Err(unreadable), revision));
-            }
-        }
+        let object = serde_json::from_slice(text.value()).map_err(|error| (place.value().to_owned(), error));
+        objects = objects.and_then(|mut objects: Vec<Value>| {
+            objects.push(object?);
+            Ok(objects)
+        });
     }
-    Ok((database, Ok(objects), revision))
+    drop(table);
+    Ok(Opened { database, objects, revision })
 }
 
 /// Writes what comes, all that has come meanwhile in one transaction.
