@@ -24,27 +24,47 @@ pub struct Refused {
 /// # Errors
 /// If one of them is not accepted. Those before it are there.
 pub async fn apply(api: &Api, objects: Vec<Value>) -> Result<usize, Refused> {
+    let mut count = 0;
+    for (object, is_late) in in_order(objects) {
+        wait(api, is_late).await;
+        apply_one(api, object).await?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Applies objects in the same order, also after one that is not accepted. Hands each over with what has become of it.
+pub async fn apply_each(api: &Api, objects: Vec<Value>, mut told: impl FnMut(Value, Result<(), Refused>)) {
+    for (object, is_late) in in_order(objects) {
+        wait(api, is_late).await;
+        let applied = apply_one(api, object.clone()).await;
+        told(object, applied);
+    }
+}
+
+/// Returns the objects in the order in which they can be applied, and whether one comes right after definitions.
+fn in_order(objects: Vec<Value>) -> Vec<(Value, bool)> {
     let mut objects: Vec<Value> = objects.into_iter().flat_map(items).collect();
+    let is_definition = |object: &Value| object["kind"] == "CustomResourceDefinition";
     objects.sort_by_key(|object| match object["kind"].as_str() {
         Some("CustomResourceDefinition") => 0,
         Some("Namespace") => 1,
         _ => 2,
     });
-    let count = objects.len();
-    let mut was_definition = false;
-    for object in objects {
-        let is_definition = object["kind"] == "CustomResourceDefinition";
-        if was_definition && !is_definition {
-            let pace = api.pace();
-            tokio::time::sleep(pace.unserved + pace.unready).await;
-        }
-        was_definition = is_definition;
-        apply_one(api, object).await?;
-    }
-    Ok(count)
+    let definitions = objects.iter().filter(|object| is_definition(object)).count();
+    objects.into_iter().enumerate().map(|(index, object)| (object, definitions > 0 && index == definitions)).collect()
 }
 
-fn items(object: Value) -> Vec<Value> {
+/// A new kind is served a little after its definition.
+async fn wait(api: &Api, is_late: bool) {
+    if is_late {
+        let pace = api.pace();
+        tokio::time::sleep(pace.unserved + pace.unready).await;
+    }
+}
+
+/// Takes a list apart.
+pub fn items(object: Value) -> Vec<Value> {
     match object["items"].as_array() {
         Some(items) if object["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) => items.clone(),
         _ => vec![object],

@@ -21,9 +21,10 @@ use crate::devserver::request::{Path, Place, Query, verb};
 use crate::devserver::server::Service;
 use crate::devserver::store::Key;
 use crate::devserver::{Api, hand};
+use crate::reactor::changes::changes;
 
 use super::chaos::{Chaos, OnRead, OnWrite, Reading};
-use super::compare::{self, FOREIGN_ANNOTATION};
+use super::compare::FOREIGN_ANNOTATION;
 use super::invariants::Invariants;
 use super::timeline::{Event, Request as Told, Timeline};
 use watches::Watches;
@@ -260,7 +261,7 @@ impl Wire {
             Ok((status, ..)) => status.to_string(),
             Err(error) => error.chain(),
         };
-        let lines = compare::changes(before.as_ref(), after.as_ref(), &self.0.parts.prefixes);
+        let lines = changes(before.as_ref(), after.as_ref(), &self.0.parts.prefixes);
         self.tell(Told { answer, lines, ..told(&place, verb) });
         if let Some(chaos) = &self.0.parts.chaos {
             if trouble.crashes {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rhai::{Array, Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 
 use super::options::{Options, json, placed, text};
 use super::targets::{self, Target};
@@ -88,7 +89,8 @@ impl Caller {
     fn try_send(&self, target: &Target, operation: Operation) -> Result<Result<Value, ApiError>, Thrown> {
         let api = self.context.api(&self.name)?;
         let request = ApiRequest { resource: Arc::clone(&target.resource), namespace: target.namespace.clone(), operation };
-        wait_in(&self.context, async move { api.send(request).await })
+        // Whoever tells of the request tells it about the object that is handled.
+        wait_in(&self.context, async move { api.send(request).await }.instrument(self.context.span().clone()))
     }
 
     fn send(&self, target: &Target, operation: Operation) -> Result<Value, Thrown> {
