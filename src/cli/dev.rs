@@ -100,16 +100,22 @@ fn load(paths: &[PathBuf]) -> Option<Vec<Operator>> {
 }
 
 async fn serve(operators: Vec<Operator>, options: &Options, clock: Clock) -> Result<u8, String> {
+    let mut signals = Signals::listen()?;
     let mut files = Files::watch(&options.config, &definitions(&operators), &options.apply);
     let stop = Stop::new();
     let mut server = Tasks::default();
     let (given, kubeconfig) = start_server(options, &clock, &files, &mut server, &stop).await?;
     let account = Arc::new(Account::default());
     let shared = Shared { clock, scope: Scope::Cluster, account: Some(account), seed: None };
-    let generation = Generation::start(operators, options, &shared).await?;
-    let mut trial = Trial { options, shared, given, generation, is_outdated: false };
-    let ended = trial.follow(&mut files).await;
-    trial.generation.end().await;
+    let ended = match Generation::start(operators, options, &shared).await {
+        Err(problem) => Err(problem),
+        Ok(generation) => {
+            let mut trial = Trial { options, shared, given, generation, is_outdated: false };
+            let ended = trial.follow(&mut files, &mut signals).await;
+            trial.generation.end().await;
+            ended
+        }
+    };
     stop.request("done");
     server.finish(HANDOVER).await;
     if let Err(problem) = kubeconfig.remove() {
@@ -173,8 +179,7 @@ struct End {
 
 impl Trial<'_> {
     /// Follows the operators and their files until there is an end.
-    async fn follow(&mut self, files: &mut Files) -> Result<End, String> {
-        let mut signals = Signals::listen()?;
+    async fn follow(&mut self, files: &mut Files, signals: &mut Signals) -> Result<End, String> {
         let is_once = self.options.once;
         loop {
             let account = self.account();

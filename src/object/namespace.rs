@@ -273,4 +273,14 @@ mod tests {
         assert!(!Pattern::of_globs(&"a*".repeat(30)).matches(&"a".repeat(29)));
         assert!(Pattern::of_globs(&"*a".repeat(30)).matches(&"ba".repeat(40)));
     }
+
+    #[test]
+    fn a_pattern_that_could_match_nothing_is_told() {
+        for sound in ["prod-*,!prod-test", "!kube-?", "ns[12]", "a, b", "*"] {
+            assert!(Pattern::of_sound_globs(sound).is_ok(), "{sound}");
+        }
+        for unsound in ["", "[", "a,", "My-*", "a_b", "!", "a,![x"] {
+            assert!(Pattern::of_sound_globs(unsound).is_err(), "{unsound}");
+        }
+    }
 }
