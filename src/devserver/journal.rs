@@ -12,6 +12,7 @@ use tracing::error;
 
 use super::private;
 use super::store::{Key, Resource};
+use crate::kit::tasks;
 
 /// The file in the directory of the data.
 const FILE: &str = "objects.redb";
@@ -90,7 +91,10 @@ impl Journal {
         private::make_directory(directory).map_err(|error| Error::Directory(shown.clone(), error))?;
         let path = directory.join(FILE);
         let file = path.display().to_string();
-        let Opened { database, objects, revision } = load(&path).map_err(|error| match error {
+        // The library panics at some stores that are damaged.
+        let loaded = std::panic::catch_unwind(|| load(&path));
+        let loaded = loaded.unwrap_or_else(|panic| Err(redb::Error::Corrupted(tasks::panic_text(&*panic))));
+        let Opened { database, objects, revision } = loaded.map_err(|error| match error {
             redb::Error::DatabaseAlreadyOpen => Error::InUse(shown),
             error => Error::Open(file.clone(), Box::new(error)),
         })?;
@@ -224,9 +228,14 @@ mod tests {
     #[test]
     fn a_damaged_store_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join(FILE), "nonsense ".repeat(1_000)).unwrap();
-        let refused = Journal::open(folder.path()).unwrap_err();
-        assert!(matches!(refused, Error::Open(..)), "{refused}");
-        assert!(refused.to_string().ends_with("/objects.redb"), "{refused}");
+        let file = folder.path().join(FILE);
+        drop(load(&file).unwrap());
+        let sound = std::fs::read(&file).unwrap();
+        for damaged in ["nonsense ".repeat(1_000).as_bytes(), &sound[..sound.len() / 2]] {
+            std::fs::write(&file, damaged).unwrap();
+            let refused = Journal::open(folder.path()).unwrap_err();
+            assert!(matches!(refused, Error::Open(..)), "{refused}");
+            assert!(refused.to_string().ends_with("/objects.redb"), "{refused}");
+        }
     }
 }
