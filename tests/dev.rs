@@ -142,6 +142,7 @@ fn definitions_and_objects_of_changed_files_are_applied() {
     write(objects.path(), "broken.yaml", "apiVersion: [");
     write(objects.path(), "refused.yaml", &thing("refused", "size: many"));
     write(objects.path(), "two.yaml", &thing("two", "size: 3"));
+    dev.wait_for("The Thing two is new in the files. It is applied.");
     dev.wait_for("[default/two] Handler 'greet' succeeded.");
     // Both are told whenever files change, until they are mended.
     write(objects.path(), "three.yaml", &thing("three", "size: 3"));

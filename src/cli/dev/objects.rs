@@ -29,7 +29,7 @@ impl Given {
             return Err(problem);
         }
         let mut given = Self { api, applied: BTreeMap::new() };
-        match given.apply(objects, |_| {}).await.into_iter().next() {
+        match given.apply(objects, |_, _| {}).await.into_iter().next() {
             Some(problem) => Err(problem),
             None => Ok(given),
         }
@@ -38,21 +38,24 @@ impl Given {
     /// Applies what is new or has changed. What cannot be read or is not accepted is told, and the rest goes on.
     pub async fn renew(&mut self, paths: Vec<PathBuf>) {
         let (objects, mut problems) = read(&paths);
-        let told = |place: &[String; 4]| info!(target: "kopfd", "The {} has changed in the files. It is applied.", shown(place));
+        let told = |place: &[String; 4], is_new: bool| {
+            let what = if is_new { "is new" } else { "has changed" };
+            info!(target: "kopfd", "The {} {what} in the files. It is applied.", shown(place));
+        };
         problems.extend(self.apply(objects, told).await);
         for problem in problems {
             error!(target: "kopfd", "{problem}");
         }
     }
 
-    async fn apply(&mut self, objects: Vec<Value>, told: impl Fn(&[String; 4])) -> Vec<String> {
+    async fn apply(&mut self, objects: Vec<Value>, told: impl Fn(&[String; 4], bool)) -> Vec<String> {
         let objects = objects.into_iter().flat_map(given::items);
         let changed = objects.filter(|object| self.applied.get(&place(object)) != Some(object)).collect();
         let mut problems = Vec::new();
         given::apply_each(&self.api, changed, |object, accepted| match accepted {
             Ok(()) => {
                 let place = place(&object);
-                told(&place);
+                told(&place, !self.applied.contains_key(&place));
                 self.applied.insert(place, object);
             }
             Err(refused) => problems.push(format!("{refused}")),
