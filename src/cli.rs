@@ -5,12 +5,14 @@
 //! | 0 | it is done; warnings and hints do not count. An operator was stopped on request |
 //! | 1 | there are mistakes in what was given, or the work failed |
 //! | 2 | the command was not understood |
-//! | 130 | a second signal, or the limit of an exit, has ended the process at once |
+//! | 130 | a second signal, or the limit of an exit, has ended the process at once; `dev --once` was interrupted |
+//! | 143 | `dev --once` was terminated |
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 mod apiserver;
 mod check;
@@ -28,6 +30,8 @@ pub const FAILED: u8 = 1;
 pub const MISUNDERSTOOD: u8 = 2;
 /// The process was ended at once.
 pub const ENDED_AT_ONCE: u8 = 130;
+/// The process was terminated before its work was done.
+pub const TERMINATED: u8 = 143;
 
 /// A Kubernetes operator engine: a YAML manifest and a few Rhai scripts, run with the semantics of kopf.
 ///
@@ -59,7 +63,7 @@ enum Command {
 
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = parse();
     let code = match cli.command {
         None => run::run(&cli.run),
         Some(Command::Run(options)) => run::run(&options),
@@ -72,9 +76,56 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
+/// Without a manifest there is nothing to run, and whoever asks for nothing may look for another command.
+fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| {
+        let is_bare = std::env::args_os().len() == 1 && error.kind() == ErrorKind::MissingRequiredArgument;
+        if is_bare {
+            complain(&format!("without a command, kopfd runs operators, and needs `--config FILE|DIR`.\n\n{}", commands()));
+            std::process::exit(i32::from(MISUNDERSTOOD));
+        }
+        error.exit()
+    })
+}
+
+fn commands() -> String {
+    let all = Cli::command();
+    let lines = all.get_subcommands().filter(|command| command.get_name() != "help").map(|command| {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        format!("  {:<11}{about}\n", command.get_name())
+    });
+    format!("Commands:\n{}\nMore is told by `kopfd --help`.", lines.collect::<String>())
+}
+
 /// Returns a number with its noun.
 fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Returns a list as people write it: `a`, `a and b`, `a, b and c`.
+fn enumerated(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [only] => only.clone(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+    }
+}
+
+/// Returns a text as one word of a shell.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+/// Returns an error with all its causes in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
 }
 
 /// Tells a problem of the command itself.
@@ -82,4 +133,20 @@ fn complain(problem: &str) {
     let mut stderr = anstream::stderr().lock();
     // There is nobody left to tell that the stream for telling is broken.
     drop(writeln!(stderr, "error: {problem}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_reads_like_a_sentence() {
+        let listed = |text: &str| enumerated(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!([listed("a"), listed("a b"), listed("a b c")], ["a", "a and b", "a, b and c"]);
+    }
+
+    #[test]
+    fn a_path_with_blanks_is_one_word_of_a_shell() {
+        assert_eq!([quoted("/a/b.c"), quoted("/a b"), quoted("it's")], ["/a/b.c", "'/a b'", r"'it'\''s'"]);
+    }
 }

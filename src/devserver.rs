@@ -36,6 +36,7 @@ pub mod openapi;
 pub mod ownership;
 pub mod pace;
 pub mod patching;
+pub mod private;
 pub mod protobuf;
 pub mod reading;
 pub mod registry;

@@ -3,12 +3,14 @@
 //! What should happen is decided in `handling`; here it is waited for and carried out.
 
 pub mod account;
+pub mod changes;
 pub mod cycle;
 pub mod engine;
 pub mod error;
 pub mod kind;
 pub mod mailbox;
 pub mod memory;
+pub mod narrator;
 pub mod observation;
 pub mod observer;
 pub mod operator;

@@ -3,6 +3,7 @@
 pub mod layer;
 pub mod line;
 pub mod reference;
+pub mod tone;
 
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -30,11 +31,19 @@ pub struct Options {
     pub reference_key: String,
     /// Whether lines begin with the object; by default only lines for people do.
     pub prefix: Option<bool>,
+    /// Whether lines that are told as an account have colours.
+    pub has_colours: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { format: Format::default(), verbosity: Verbosity::default(), reference_key: "object".to_owned(), prefix: None }
+        Self {
+            format: Format::default(),
+            verbosity: Verbosity::default(),
+            reference_key: "object".to_owned(),
+            prefix: None,
+            has_colours: false,
+        }
     }
 }
 

@@ -23,16 +23,37 @@ fn programs_get_one_document_with_all_diagnostics() {
 
 #[test]
 fn a_manifest_without_mistakes_is_said_to_be_fine() {
-    let output = kopfd(&["check", "--config", "manifests/everything"]);
-    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("no mistakes in everything\n", Some(0)));
-    let output = kopfd(&["check", "--config", "manifests/everything", "-o", "json"]);
+    let output = kopfd(&["check", "--config", "../examples/01-minimal"]);
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("no mistakes in minimal\n", Some(0)));
+    let output = kopfd(&["check", "--config", "../examples/01-minimal", "-o", "json"]);
     assert!(text(&output.stdout).contains("\"errors\": 0"));
+}
+
+#[test]
+fn a_part_that_is_checked_and_not_run_is_a_warning() {
+    let output = kopfd(&["check", "--config", "manifests/everything"]);
+    let told = text(&output.stdout);
+    let wanted = "warning: timers are checked, but this version does not run them: `run`, `dev` and `test` refuse them\n";
+    assert!(told.contains(wanted), "{told}");
+    assert!(told.ends_with(" warnings in everything\n") && !told.contains("error"), "{told}");
+    assert_eq!(output.status.code(), Some(0));
+    let output = kopfd(&["check", "--config", "manifests/everything", "-o", "json"]);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let is_timers = |one: &serde_json::Value| one["severity"] == "warning" && one["path"] == "spec.resources[0].timers";
+    assert!(found["diagnostics"].as_array().unwrap().iter().any(is_timers), "{found:#}");
+    assert_eq!((&found["errors"], output.status.code()), (&0.into(), Some(0)));
+}
+
+#[test]
+fn operators_of_one_name_are_named_once() {
+    let output = kopfd(&["check", "--config", "manifests/everything", "--config", "manifests/everything/operator.yaml"]);
+    assert!(text(&output.stdout).ends_with(" in everything\n"), "{}", text(&output.stdout));
 }
 
 #[test]
 fn warnings_do_not_count() {
     let output = kopfd(&["check", "--config", "manifests/look/operator.yaml"]);
-    assert!(text(&output.stdout).ends_with("1 warning in databases\n"));
+    assert!(text(&output.stdout).ends_with(" warnings in databases\n"));
     assert_eq!(output.status.code(), Some(0));
 }
 
@@ -49,6 +70,21 @@ fn a_command_that_is_not_understood_has_an_exit_code_of_its_own() {
     assert_eq!(kopfd(&["check", "--output", "xml"]).status.code(), Some(2));
     assert_eq!(kopfd(&[]).status.code(), Some(2));
     assert_eq!(kopfd(&["--version"]).status.code(), Some(0));
+}
+
+#[test]
+fn whoever_asks_for_nothing_is_told_what_there_is() {
+    let told = text(&kopfd(&[]).stderr);
+    for wanted in ["--config", "  init ", "  dev ", "  test ", "  check ", "  apiserver "] {
+        assert!(told.contains(wanted), "{wanted} is missing in:\n{told}");
+    }
+}
+
+#[test]
+fn a_pattern_that_matches_no_namespace_is_refused() {
+    let output = kopfd(&["--config", "../examples/01-minimal", "-n", "["]);
+    assert_eq!(text(&output.stderr), "error: \"[\" is no pattern of namespaces: the `[` in \"[\" is not closed\n");
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! `kopfd dev`, as its users run it: the binary alone, without any cluster.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Lines};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 fn example(name: &str, file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).join(file)
@@ -27,6 +27,9 @@ fn an_example_is_tried_once_and_ends_well() {
         .expect("the binary runs");
     let account = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{account}");
+    assert!(!account.contains('\u{1b}'), "colours are for terminals:\n{account}");
+    let begins_with_a_time = |line: &str| line.len() > 8 && line[..8].bytes().filter(u8::is_ascii_digit).count() == 6;
+    assert!(account.lines().all(begins_with_a_time), "{account}");
     for line in [
         "[default/first-steps] first-steps wants to take 1m.",
         "[default/first-steps] Handler 'on_create' succeeded.",
@@ -47,6 +50,151 @@ fn a_handler_that_fails_for_good_is_the_exit_code() {
     let account = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(1), "{account}");
     assert!(account.contains("Handler 'refuse' failed permanently: no one"), "{account}");
+    assert!(account.ends_with("error: 1 handler failed for good: 'refuse' of ConfigMap default/one\n"), "{account}");
+}
+
+#[test]
+fn a_kind_that_is_not_served_is_the_exit_code() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(folder.path(), "operator.yaml", &manifest("greet").replace("v1/configmaps", "things.ex.dev"));
+    write(folder.path(), "code.rhai", "fn greet() {}");
+    let run = kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]).output().expect("the binary runs");
+    let account = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(1), "{account}");
+    assert!(account.ends_with("error: unresolved resources cannot be served (try creating their CRDs): ex.dev/things\n"), "{account}");
+}
+
+#[test]
+fn what_scripts_write_is_told_with_what_it_changes() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = kopfd(folder.path())
+        .arg("--config")
+        .arg(example("database", "operator.yaml"))
+        .arg("--apply")
+        .arg(example("database", "obj.yaml"))
+        .arg("--once")
+        .output()
+        .expect("the binary runs");
+    let account = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{account}");
+    for line in [
+        "[production/orders-db] │ + StatefulSet production/orders-db-db created",
+        "[production/orders-db] │ ~ Database production/orders-db changed",
+        "[production/orders-db] │   + status.state: \"Provisioning\"",
+    ] {
+        assert!(account.contains(line), "{line} is missing in:\n{account}");
+    }
+    assert!(!account.contains("has changed, at version"), "what the operator has written itself is no news:\n{account}");
+    assert!(account.lines().all(|line| line.chars().count() <= 120), "{account}");
+}
+
+/// `kopfd dev` at work.
+struct Trial {
+    process: Child,
+    lines: Lines<BufReader<ChildStderr>>,
+}
+
+impl Trial {
+    fn start(command: &mut Command) -> Self {
+        let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let lines = BufReader::new(process.stderr.take().expect("its error stream is piped")).lines();
+        Self { process, lines }
+    }
+
+    /// Returns the next line with a text in it.
+    fn wait_for(&mut self, part: &str) -> String {
+        let mut before = String::new();
+        for line in self.lines.by_ref().map_while(Result::ok) {
+            if line.contains(part) {
+                return line;
+            }
+            before = format!("{before}{line}\n");
+        }
+        panic!("{part:?} is missing in:\n{before}");
+    }
+
+    fn interrupt(mut self) -> Option<i32> {
+        let sent = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+        self.process.wait().expect("it ends").code()
+    }
+}
+
+#[test]
+fn definitions_and_objects_of_changed_files_are_applied() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let objects = tempfile::tempdir().expect("a temporary folder");
+    let manifest = manifest("greet").replace("v1/configmaps", "things.ex.dev");
+    write(folder.path(), "operator.yaml", &manifest.replace("spec:\n", "spec:\n  crds: [crd.yaml]\n"));
+    write(folder.path(), "code.rhai", "fn greet(logger) { logger.info(\"greeted\"); }");
+    write(folder.path(), "crd.yaml", &definition("size: {type: integer}"));
+    write(objects.path(), "one.yaml", &thing("one", "size: 1"));
+    let mut dev = Trial::start(kopfd(folder.path()).args(["--config", "operator.yaml", "--apply"]).arg(objects.path()));
+    dev.wait_for("[default/one] Handler 'greet' succeeded.");
+
+    write(folder.path(), "crd.yaml", &definition("size: {type: integer}, from: {type: string}"));
+    dev.wait_for("The CustomResourceDefinition things.ex.dev has changed in the files. It is applied.");
+    write(objects.path(), "one.yaml", &thing("one", "size: 2, from: me"));
+    dev.wait_for("[default/one] ┌ The Thing has changed, at version");
+    assert!(dev.wait_for("│ ").ends_with("│ + spec.from: \"me\""), "the new field is known");
+    assert!(dev.wait_for("│ ").ends_with("│ ~ spec.size: 1 -> 2"));
+
+    write(objects.path(), "broken.yaml", "apiVersion: [");
+    write(objects.path(), "refused.yaml", &thing("refused", "size: many"));
+    write(objects.path(), "two.yaml", &thing("two", "size: 3"));
+    dev.wait_for("The Thing two is new in the files. It is applied.");
+    dev.wait_for("[default/two] Handler 'greet' succeeded.");
+    // Both are told whenever files change, until they are mended.
+    write(objects.path(), "three.yaml", &thing("three", "size: 3"));
+    assert!(dev.wait_for("broken.yaml").contains("line 1"));
+    dev.wait_for("Thing \"refused\": ");
+    dev.wait_for("[default/three] Handler 'greet' succeeded.");
+    assert_eq!(dev.interrupt(), Some(0));
+}
+
+#[test]
+fn a_kubeconfig_belongs_to_one_server_and_goes_with_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let kubeconfig = folder.path().join("kubeconfig");
+    write(folder.path(), "operator.yaml", &manifest("greet"));
+    write(folder.path(), "code.rhai", "fn greet() {}");
+    let mut dev = Trial::start(kopfd(folder.path()).args(["--config", "operator.yaml"]));
+    dev.wait_for("watches");
+    let written = std::fs::read(&kubeconfig).expect("the kubeconfig is there");
+    let second = kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]).output().expect("the binary runs");
+    let told = String::from_utf8_lossy(&second.stderr);
+    let hint = "hint: take another file with `--kubeconfig-out`";
+    assert_eq!(told, format!("error: {} belongs to another kopfd that is still running\n{hint}\n", kubeconfig.display()));
+    assert_eq!(second.status.code(), Some(1));
+    assert_eq!(std::fs::read(&kubeconfig).expect("the kubeconfig is there"), written);
+    assert_eq!(dev.interrupt(), Some(0));
+    assert!(!kubeconfig.exists());
+    write(folder.path(), "kubeconfig", "left by a server that was killed");
+    let third = kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]).output().expect("the binary runs");
+    assert!(third.status.success(), "{}", String::from_utf8_lossy(&third.stderr));
+}
+
+#[test]
+fn a_trial_that_is_interrupted_before_its_end_has_not_succeeded() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(folder.path(), "operator.yaml", &manifest("wait"));
+    write(folder.path(), "code.rhai", "fn wait() { throw temporary(\"not yet\", 3600); }");
+    write(folder.path(), "obj.yaml", OBJECT);
+    let mut dev = Trial::start(kopfd(folder.path()).args(["--config", "operator.yaml", "--apply", "obj.yaml", "--once"]));
+    dev.wait_for("Will retry in 3600 seconds.");
+    assert_eq!(dev.interrupt(), Some(130));
+}
+
+#[test]
+fn a_server_that_cannot_begin_says_why() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = taken.local_addr().expect("it has an address").port().to_string();
+    write(folder.path(), "operator.yaml", &manifest("greet"));
+    write(folder.path(), "code.rhai", "fn greet() {}");
+    let run = kopfd(folder.path()).args(["--config", "operator.yaml", "--once", "--port", &port]).output().expect("the binary runs");
+    let told = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(told, format!("error: cannot listen on 127.0.0.1:{port}: Address already in use (os error 98)\n"));
 }
 
 #[test]
@@ -67,23 +215,15 @@ fn changed_files_are_loaded_and_broken_ones_are_not() {
     write(folder.path(), "operator.yaml", &manifest("greet"));
     write(folder.path(), "code.rhai", "fn greet(logger) { logger.info(\"first\"); }");
     write(folder.path(), "obj.yaml", OBJECT);
-    let mut dev = kopfd(folder.path())
-        .args(["--config", "operator.yaml", "--apply", "obj.yaml"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary runs");
-    let mut lines = BufReader::new(dev.stderr.take().expect("its error stream is piped")).lines();
-    let mut wait_for = |part: &str| lines.any(|line| line.expect("its lines are texts").contains(part));
-    assert!(wait_for("first"));
+    let mut dev = Trial::start(kopfd(folder.path()).args(["--config", "operator.yaml", "--apply", "obj.yaml"]));
+    dev.wait_for("first");
     write(folder.path(), "code.rhai", "fn greet(logger) { logger.inof(\"second\"); }");
-    assert!(wait_for("no method `inof`"));
-    assert!(wait_for("The revision before them stays in service."));
+    dev.wait_for("no method `inof`");
+    dev.wait_for("The revision before them stays in service.");
     write(folder.path(), "code.rhai", "fn greet(logger) { logger.info(\"third\"); }");
-    assert!(wait_for("The operator starts anew."));
-    assert!(wait_for("Operator 'tried' watches"));
-    dev.kill().expect("it can be killed");
-    dev.wait().expect("it ends");
+    dev.wait_for("The operator starts anew.");
+    dev.wait_for("Operator 'tried' watches");
+    assert_eq!(dev.interrupt(), Some(0));
 }
 
 const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one, namespace: default}\n";
@@ -93,6 +233,19 @@ fn manifest(function: &str) -> String {
         "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {{name: tried}}\nspec:\n  resources:\n    - resource: v1/configmaps\n      \
          script: code.rhai\n      handlers:\n        - {{on: create, fn: {function}}}\n"
     )
+}
+
+fn definition(fields: &str) -> String {
+    format!(
+        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: things.ex.dev}}\nspec:\n  group: ex.dev\n  \
+         scope: Namespaced\n  names: {{plural: things, singular: thing, kind: Thing}}\n  versions:\n    - name: v1\n      served: true\n      \
+         storage: true\n      schema:\n        openAPIV3Schema:\n          type: object\n          properties:\n            \
+         spec: {{type: object, properties: {{{fields}}}}}\n"
+    )
+}
+
+fn thing(name: &str, fields: &str) -> String {
+    format!("apiVersion: ex.dev/v1\nkind: Thing\nmetadata: {{name: {name}}}\nspec: {{{fields}}}\n")
 }
 
 fn write(folder: &Path, name: &str, text: &str) {

@@ -6,11 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use clap::CommandFactory as _;
 use kopfd::manifest;
 use kopfd::scenario;
 use kopfd::script::{BindingKind, arguments, reference};
+use regex::Regex;
 
 /// A fenced block.
 struct Block {
@@ -241,6 +243,30 @@ fn the_tables_of_faults_and_options_are_those_of_the_code() {
         .get_arguments()
         .filter_map(|option| option.get_long().map(|name| format!("--{name}")));
     assert_eq!(first_words("Options"), options.collect());
+}
+
+/// Runs what stands in a block of the README after `$ cargo run -- `, and returns the block as it should be.
+fn as_it_comes(command: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder for the kubeconfig");
+    let examples = root().join("examples").display().to_string();
+    let arguments = command.split(' ').map(|word| word.replacen("examples", &examples, usize::from(word.starts_with("examples/"))));
+    let run = Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(&folder).output().expect("the binary runs");
+    let output = format!("{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    let here = folder.path().canonicalize().expect("the folder is there").display().to_string();
+    let times = Regex::new(r"(?m)^\d\d:\d\d:\d\d ").expect("the pattern is valid");
+    let output = times.replace_all(&output, "12:00:00 ").replace(&here, "/home/you/kopfd");
+    format!("$ cargo run -- {command}\n{output}")
+}
+
+#[test]
+fn what_the_readme_shows_of_a_trial_is_what_comes() {
+    let trials: Vec<Block> =
+        blocks(&text_of(&root().join("README.md"))).into_iter().filter(|block| block.text.starts_with("$ cargo run -- dev ")).collect();
+    assert_eq!(trials.len(), 1);
+    for trial in trials {
+        let command = trial.text.lines().next().and_then(|line| line.strip_prefix("$ cargo run -- ")).expect("a command");
+        assert_eq!(trial.text, as_it_comes(command));
+    }
 }
 
 /// Returns the name of a function that is written with its arguments, and how many it takes: those in brackets may be left out.

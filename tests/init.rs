@@ -32,6 +32,25 @@ fn what_is_made_can_be_checked_tried_and_tested() {
 }
 
 #[test]
+fn the_readme_shows_what_the_tests_of_a_new_operator_say() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(kopfd(folder.path(), &["init"]).status.success());
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let (_, shown) = readme.split_once("$ kopfd test\n").unwrap();
+    let (shown, _) = shown.split_once("$ ").unwrap();
+    assert_eq!(told(&kopfd(folder.path(), &["test"])), shown);
+}
+
+#[test]
+fn several_files_that_are_in_the_way_are_a_list() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(kopfd(folder.path(), &["init"]).status.success());
+    let listed = "./operator.yaml, ./greeter.rhai, ./crd.yaml, ./greeting.yaml and ./scenarios/greeting.yaml";
+    let refused = told(&kopfd(folder.path(), &["init"]));
+    assert_eq!(refused, format!("error: nothing is overwritten, and there is already {listed}\n"));
+}
+
+#[test]
 fn nothing_is_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("crd.yaml"), "mine").unwrap();

@@ -11,16 +11,16 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::devserver::access::{Authentication, MASTERS, User};
 use crate::devserver::admission::Caller;
-use crate::devserver::identity::Identity;
-use crate::devserver::journal::Journal;
+use crate::devserver::identity::{self, Identity};
+use crate::devserver::journal::{self, Journal};
 use crate::devserver::pace::Pace;
-use crate::devserver::server::Listening;
+use crate::devserver::server::{self, Kubeconfig, Listening};
 use crate::devserver::{Api, Settings, given};
 use crate::kit::{Clock, Stop, Tasks};
 use crate::object::yaml;
 use crate::telemetry::{self, Verbosity};
 
-use super::{DONE, FAILED, complain};
+use super::{DONE, FAILED, chain, complain, quoted};
 
 /// Runs the embedded API server until a signal comes.
 #[derive(Debug, Args)]
@@ -84,12 +84,7 @@ const RECORD: usize = 10_000;
 /// Runs the command.
 pub fn run(options: &Options) -> u8 {
     let clock = Clock::system();
-    let logging = telemetry::Options {
-        format: telemetry::Format::Full,
-        verbosity: Verbosity::Normal,
-        reference_key: "object".to_owned(),
-        prefix: None,
-    };
+    let logging = telemetry::Options { format: telemetry::Format::Full, verbosity: Verbosity::Normal, ..telemetry::Options::default() };
     telemetry::start(logging, clock.clone());
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("kopfd").build() {
         Ok(runtime) => runtime,
@@ -109,12 +104,15 @@ pub fn run(options: &Options) -> u8 {
 
 async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     let objects = read(&options.crds)?.into_iter().chain(read(&options.apply)?).collect();
-    let journal = options.data.as_deref().map(Journal::open).transpose().map_err(|error| chain(&error))?;
+    let journal = options.data.as_deref().map(Journal::open).transpose().map_err(|error| unopened(&error))?;
     let identity = match &options.data {
         Some(directory) => Identity::kept(directory, options.address),
         None => Identity::new(options.address),
     };
-    let identity = identity.map_err(|error| chain(&error))?;
+    let identity = identity.map_err(|error| match error {
+        identity::Error::Damaged(..) => format!("{}\nhint: remove the file: clients then need the new kubeconfig", chain(&error)),
+        error => chain(&error),
+    })?;
     let token = identity.token.clone();
     let administrator = User::new("kopfd-admin", &[MASTERS, "system:authenticated"]);
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
@@ -134,7 +132,8 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     given::apply(&api, objects).await.map_err(|refused| refused.to_string())?;
     let address = SocketAddr::new(options.address, options.port);
     let listening = Listening::open_as(address, &identity).await.map_err(|error| chain(&error))?;
-    listening.write_kubeconfig(&options.kubeconfig_out, &token).map_err(|error| chain(&error))?;
+    // It stays when the server ends: with `--data`, clients find the same server again.
+    let _kubeconfig = write_kubeconfig(&listening, &options.kubeconfig_out, &token)?;
     tell(&listening, &options.kubeconfig_out);
 
     let stop = Stop::new();
@@ -160,28 +159,58 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     Ok(())
 }
 
-fn tell(listening: &Listening, kubeconfig: &Path) {
+/// Says how to go on without the store, where it is of no use.
+fn unopened(error: &journal::Error) -> String {
+    match error {
+        journal::Error::Open(..) | journal::Error::Damaged { .. } => {
+            format!("{}\nhint: take another directory with `--data`, or remove the file, with all objects in it", chain(error))
+        }
+        journal::Error::InUse(_) => format!("{error}\nhint: take another directory with `--data`"),
+        _ => chain(error),
+    }
+}
+
+/// Writes the kubeconfig of a server, unless that would take it from another one.
+pub(super) fn write_kubeconfig(listening: &Listening, path: &Path, token: &str) -> Result<Kubeconfig, String> {
+    listening.write_kubeconfig(path, token).map_err(|error| match error {
+        server::Error::InUse(_) => format!("{error}\nhint: take another file with `--kubeconfig-out`"),
+        error => chain(&error),
+    })
+}
+
+/// Returns the line for a shell that lets clients find a kubeconfig.
+pub(super) fn export(kubeconfig: &Path) -> String {
     let path = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
+    format!("export KUBECONFIG={}", quoted(&path.display().to_string()))
+}
+
+fn tell(listening: &Listening, kubeconfig: &Path) {
     let mut stdout = anstream::stdout().lock();
     // Who does not read along does not need it.
     drop(writeln!(stdout, "The API server listens on https://{}.", listening.address()));
-    drop(writeln!(stdout, "export KUBECONFIG={}", path.display()));
+    drop(writeln!(stdout, "{}", export(kubeconfig)));
     drop(stdout.flush());
 }
 
 /// Returns the objects of files, and of the files of directories.
-pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Value>, String> {
+fn read(paths: &[PathBuf]) -> Result<Vec<Value>, String> {
     let mut objects = Vec::new();
     for path in paths {
         for file in files(path).map_err(|error| format!("cannot read {}: {error}", path.display()))? {
-            let text = std::fs::read_to_string(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-            objects.extend(yaml::parse(&text).map_err(|error| format!("{}: {error}", file.display()))?);
+            objects.extend(read_file(&file)?);
         }
     }
     Ok(objects)
 }
 
-fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
+/// Returns the objects of a file.
+pub(super) fn read_file(file: &Path) -> Result<Vec<Value>, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    yaml::parse(&text).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// Returns a file, or the files of a directory that may hold objects.
+pub(super) fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
@@ -194,16 +223,6 @@ fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! `kopfd check`: all mistakes of manifests and scripts at once.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::manifest::{self, Loaded, Severity};
+use crate::manifest::{self, Loaded, Operator, Severity};
 
 use super::diagnostics;
 
@@ -31,7 +32,10 @@ enum Output {
 
 /// Checks, prints, and returns the exit code.
 pub fn run(options: &Options) -> u8 {
-    let loaded = manifest::load(&options.config);
+    let mut loaded = manifest::load(&options.config);
+    if !loaded.has_errors() {
+        loaded.diagnostics.extend(loaded.operators.iter().flat_map(Operator::warn_of_unsupported));
+    }
     let text = match options.output {
         Output::Text => format!("{}{}\n", diagnostics::render(&loaded.diagnostics), summary(&loaded)),
         Output::Json => format!("{:#}\n", diagnostics::to_json(&loaded.diagnostics)),
@@ -49,9 +53,11 @@ fn summary(loaded: &Loaded) -> String {
         .into_iter()
         .map(|(severity, word)| (count(severity), word))
         .filter(|(number, _)| *number > 0)
-        .map(|(number, word)| format!("{number} {word}{}", if number == 1 { "" } else { "s" }))
+        .map(|(number, word)| super::counted(number, word))
         .collect();
-    let names: Vec<&str> = loaded.operators.iter().map(|operator| operator.name.as_str()).filter(|name| !name.is_empty()).collect();
+    let mut told = BTreeSet::new();
+    let named = loaded.operators.iter().map(|operator| operator.name.as_str());
+    let names: Vec<&str> = named.filter(|name| !name.is_empty() && told.insert(*name)).collect();
     match (parts.is_empty(), names.is_empty()) {
         (true, _) => format!("no mistakes in {}", names.join(", ")),
         (false, true) => parts.join(", "),

@@ -1,39 +1,41 @@
 //! `kopfd dev`: an operator at work on the embedded API server, with an account of what it does, and reloaded when its files change.
 
+mod files;
+mod objects;
+
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
 use tracing::{error, info};
 
 use crate::cluster::{Client, config};
 use crate::devserver::access::{Authentication, MASTERS, User};
 use crate::devserver::pace::Pace;
-use crate::devserver::server::Listening;
-use crate::devserver::{Api, Settings, given, ids};
+use crate::devserver::server::{Kubeconfig, Listening};
+use crate::devserver::{Api, Settings, ids};
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::{self, Diagnostic, Operator};
 use crate::reactor::operator::{self, ServeError, Shared};
 use crate::reactor::{Account, Scope};
 use crate::telemetry::{self, Format, Verbosity};
 
-use super::apiserver::{Webhooks, read};
+use super::apiserver::{Webhooks, export, write_kubeconfig};
 use super::run::tell_end;
-use super::{DONE, FAILED, complain, diagnostics};
-
-/// Changes of files that come within this time are one change: editors write in several steps.
-const DEBOUNCE: Duration = Duration::from_millis(100);
+use super::{DONE, ENDED_AT_ONCE, FAILED, TERMINATED, chain, complain, counted, diagnostics, enumerated};
+use files::{Changed, Files};
+use objects::Given;
 
 /// How long the operators of an old revision may take to end.
 const HANDOVER: Duration = Duration::from_secs(5);
+
+/// Failures that are named in the last line.
+const MOST_FAILURES: usize = 3;
 
 /// Tries an operator on the embedded API server.
 #[derive(Debug, Args)]
@@ -41,10 +43,10 @@ pub struct Options {
     /// A manifest, or a directory with manifests. May be repeated.
     #[arg(long, short = 'c', env = "KOPFD_CONFIG", value_name = "FILE|DIR", required = true, value_delimiter = ',')]
     config: Vec<PathBuf>,
-    /// Objects that are there from the beginning: a file, or a directory with files. May be repeated.
+    /// Objects that are there from the beginning, and applied again when their files change: a file, or a directory. May be repeated.
     #[arg(long, value_name = "FILE|DIR")]
     apply: Vec<PathBuf>,
-    /// End when everything has settled: 0 if all is well, 1 if a handler has failed for good.
+    /// End when everything has settled: 0 if all is well, 1 if a handler has failed for good, or a kind is not served.
     #[arg(long)]
     once: bool,
     /// The port of the API server; 0 takes a free one.
@@ -68,7 +70,11 @@ pub fn run(options: &Options) -> u8 {
     let Some(operators) = load(&options.config) else { return FAILED };
     let clock = Clock::system();
     let verbosity = if options.verbose { Verbosity::Verbose } else { Verbosity::Normal };
-    telemetry::start(telemetry::Options { format: Format::Plain, verbosity, ..telemetry::Options::default() }, clock.clone());
+    let has_colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+    telemetry::start(
+        telemetry::Options { format: Format::Account, verbosity, has_colours, ..telemetry::Options::default() },
+        clock.clone(),
+    );
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("kopfd").build() {
         Ok(runtime) => runtime,
         Err(problem) => {
@@ -93,68 +99,58 @@ fn load(paths: &[PathBuf]) -> Option<Vec<Operator>> {
     (!found.iter().any(Diagnostic::is_error)).then_some(loaded.operators)
 }
 
-/// Returns the exit code for what was done, and tells of objects that are not done though nothing is due for them.
-fn verdict(account: &Account) -> u8 {
-    let broken = account.broken();
-    for one in &broken {
-        complain(&one.to_string());
-    }
-    if account.failures() == 0 && broken.is_empty() { DONE } else { FAILED }
-}
-
 async fn serve(operators: Vec<Operator>, options: &Options, clock: Clock) -> Result<u8, String> {
-    let definitions: Vec<PathBuf> = operators.iter().flat_map(|operator| operator.crds.iter().cloned()).collect();
-    let objects = read(&definitions)?.into_iter().chain(read(&options.apply)?).collect();
+    let mut signals = Signals::listen()?;
+    let mut files = Files::watch(&options.config, &definitions(&operators), &options.apply);
     let stop = Stop::new();
     let mut server = Tasks::default();
-    start_server(options, &clock, objects, &mut server, &stop).await?;
+    let (given, kubeconfig) = start_server(options, &clock, &files, &mut server, &stop).await?;
     let account = Arc::new(Account::default());
-    let shared = Shared { clock: clock.clone(), scope: Scope::Cluster, account: Some(Arc::clone(&account)), seed: None };
-    let mut files = Files::watch(&options.config);
-    let mut generation = Generation::start(operators, options, &shared).await?;
-    let mut signals = Signals::listen()?;
-    let code = loop {
-        tokio::select! {
-            biased;
-            () = signals.next() => break DONE,
-            () = account.settled(), if options.once => break verdict(&account),
-            () = files.changed() => {
-                let Some(operators) = load(&options.config) else {
-                    error!(target: "kopfd", "The files have mistakes. The revision before them stays in service.");
-                    continue;
-                };
-                info!(target: "kopfd", "The files have changed. The operator starts anew.");
-                generation.end().await;
-                generation = Generation::start(operators, options, &shared).await?;
-            }
+    let shared = Shared { clock, scope: Scope::Cluster, account: Some(account), seed: None };
+    let ended = match Generation::start(operators, options, &shared).await {
+        Err(problem) => Err(problem),
+        Ok(generation) => {
+            let mut trial = Trial { options, shared, given, generation, is_outdated: false };
+            let ended = trial.follow(&mut files, &mut signals).await;
+            trial.generation.end().await;
+            ended
         }
     };
-    generation.end().await;
     stop.request("done");
     server.finish(HANDOVER).await;
-    Ok(code)
+    if let Err(problem) = kubeconfig.remove() {
+        complain(&format!("cannot remove {}: {problem}", options.kubeconfig_out.display()));
+    }
+    let end = ended?;
+    if let Some(why) = end.why {
+        complain(&why);
+    }
+    Ok(end.code)
+}
+
+fn definitions(operators: &[Operator]) -> Vec<PathBuf> {
+    operators.iter().flat_map(|operator| operator.crds.iter().cloned()).collect()
 }
 
 async fn start_server(
     options: &Options,
     clock: &Clock,
-    objects: Vec<serde_json::Value>,
+    files: &Files,
     tasks: &mut Tasks<()>,
     stop: &Stop,
-) -> Result<(), String> {
+) -> Result<(Given, Kubeconfig), String> {
     let token = ids::Ids::random().uid();
     let administrator = User::new("kopfd-admin", &[MASTERS, "system:authenticated"]);
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
     let pace = if options.realistic { Pace::realistic() } else { Pace::default() };
     let api = Api::new(Settings { authentication, pace, webhooks: options.webhooks.caller(), ..Settings::default() }, clock.clone());
-    given::apply(&api, objects).await.map_err(|refused| refused.to_string())?;
+    let given = Given::begin(api.clone(), files.of_objects()).await?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
-    let listening = Listening::open(address).await.map_err(|problem| problem.to_string())?;
-    listening.write_kubeconfig(&options.kubeconfig_out, &token).map_err(|problem| problem.to_string())?;
-    let path = std::path::absolute(&options.kubeconfig_out).unwrap_or_else(|_| options.kubeconfig_out.clone());
+    let listening = Listening::open(address).await.map_err(|problem| chain(&problem))?;
+    let kubeconfig = write_kubeconfig(&listening, &options.kubeconfig_out, &token)?;
     let mut stdout = anstream::stdout().lock();
     // Who does not read along does not need it.
-    drop(writeln!(stdout, "export KUBECONFIG={}", path.display()));
+    drop(writeln!(stdout, "{}", export(&options.kubeconfig_out)));
     drop(stdout.flush());
     drop(stdout);
     tasks.spawn("controllers", {
@@ -162,25 +158,116 @@ async fn start_server(
         async move { api.attend(stop).await }
     });
     tasks.spawn("server", listening.serve(api, stop.clone()));
-    Ok(())
+    Ok((given, kubeconfig))
+}
+
+/// Operators that are tried: what they are given, and what their files have become.
+struct Trial<'a> {
+    options: &'a Options,
+    shared: Shared,
+    given: Given,
+    generation: Generation,
+    /// Whether the files of the operators have changed since they were loaded.
+    is_outdated: bool,
+}
+
+/// How the command ends.
+struct End {
+    code: u8,
+    why: Option<String>,
+}
+
+impl Trial<'_> {
+    /// Follows the operators and their files until there is an end.
+    async fn follow(&mut self, files: &mut Files, signals: &mut Signals) -> Result<End, String> {
+        let is_once = self.options.once;
+        loop {
+            let account = self.account();
+            let operators = self.generation.count;
+            let settled = async {
+                account.ready(operators).await;
+                account.settled().await;
+            };
+            tokio::select! {
+                biased;
+                code = signals.next() => return Ok(if is_once { interrupted(code) } else { End { code: DONE, why: None } }),
+                Some(ended) = self.generation.tasks.next_ended() => {
+                    if tell_end(&ended) && is_once {
+                        return Ok(End { code: FAILED, why: Some(format!("the operator '{}' cannot run", ended.name)) });
+                    }
+                }
+                () = settled, if is_once => return Ok(conclude(&account)),
+                changed = files.changed() => self.renew(files, changed).await?,
+            }
+        }
+    }
+
+    fn account(&self) -> Arc<Account> {
+        Arc::clone(self.shared.account.as_ref().expect("a trial has an account"))
+    }
+
+    /// Takes over what has changed in the files: first the objects, then the operators.
+    async fn renew(&mut self, files: &mut Files, changed: Changed) -> Result<(), String> {
+        self.is_outdated |= changed.of_operators;
+        let loaded = load(&self.options.config);
+        match &loaded {
+            None => error!(target: "kopfd", "The files have mistakes. The revision before them stays in service."),
+            Some(operators) => files.follow(&definitions(operators)),
+        }
+        self.given.renew(files.of_objects()).await;
+        if let Some(operators) = loaded.filter(|_| self.is_outdated) {
+            info!(target: "kopfd", "The files have changed. The operator starts anew.");
+            self.is_outdated = false;
+            self.generation.end().await;
+            self.account().begin_anew();
+            self.generation = Generation::start(operators, self.options, &self.shared).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Whoever waits for the end of a trial must not take an interruption for one.
+fn interrupted(code: u8) -> End {
+    End { code, why: Some("interrupted before everything has settled".to_owned()) }
+}
+
+/// Returns the end of a trial in which nothing is left to do.
+fn conclude(account: &Account) -> End {
+    let (failures, unserved) = (account.failures(), account.unserved());
+    let mut reasons: Vec<String> = unserved.into_iter().map(lowered).collect();
+    if !failures.is_empty() {
+        let told = failures.iter().take(MOST_FAILURES).map(|one| format!("'{}' of {}", one.handler, one.object));
+        let more = failures.len().checked_sub(MOST_FAILURES).filter(|more| *more > 0).map(|more| format!("{more} more"));
+        let told: Vec<String> = told.chain(more).collect();
+        reasons.push(format!("{} failed for good: {}", counted(failures.len(), "handler"), enumerated(&told)));
+    }
+    reasons.extend(account.broken().iter().map(ToString::to_string));
+    if reasons.is_empty() { End { code: DONE, why: None } } else { End { code: FAILED, why: Some(reasons.join("; ")) } }
+}
+
+fn lowered(sentence: String) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 /// The operators of one revision of the files.
 struct Generation {
     tasks: Tasks<Result<(), ServeError>>,
+    /// How many operators there are.
+    count: usize,
     stop: Stop,
 }
 
 impl Generation {
     async fn start(operators: Vec<Operator>, options: &Options, shared: &Shared) -> Result<Self, String> {
-        let (mut tasks, stop) = (Tasks::default(), Stop::new());
+        let (mut tasks, stop, count) = (Tasks::default(), Stop::new(), operators.len());
         for operator in operators {
             let (networking, watching) = operator::connection(&operator.settings);
             let places = config::Options { kubeconfig: Some(options.kubeconfig_out.clone()), context: None, networking, watching };
             let client = Client::connect(places, shared.clock.clone()).await.map_err(|problem| problem.chain())?;
             tasks.spawn(operator.name.clone(), operator::serve(operator, client, shared.clone(), stop.child()));
         }
-        Ok(Self { tasks, stop })
+        Ok(Self { tasks, count, stop })
     }
 
     async fn end(&mut self) {
@@ -208,84 +295,11 @@ impl Signals {
         Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
     }
 
-    async fn next(&mut self) {
+    /// Returns the exit code of the next signal.
+    async fn next(&mut self) -> u8 {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
-}
-
-/// The files of the manifests and scripts. Only a change of what is in them counts.
-struct Files {
-    directories: Vec<PathBuf>,
-    hash: u64,
-    hints: mpsc::Receiver<()>,
-    /// Hints come as long as it lives.
-    _watcher: Option<RecommendedWatcher>,
-}
-
-impl Files {
-    fn watch(paths: &[PathBuf]) -> Self {
-        let directory = |path: &PathBuf| if path.is_dir() { path.clone() } else { parent(path) };
-        let directories: Vec<PathBuf> = paths.iter().map(directory).collect();
-        let (sender, hints) = mpsc::channel(1);
-        // A hint that finds no room is not lost: the one before it has not been taken yet.
-        let watcher = notify::recommended_watcher(move |_| {
-            let _ = sender.try_send(());
-        });
-        let watcher = watcher.and_then(|mut watcher| {
-            for directory in &directories {
-                watcher.watch(directory, RecursiveMode::Recursive)?;
-            }
-            Ok(watcher)
-        });
-        if let Err(problem) = &watcher {
-            error!(target: "kopfd", "Changes of files are not noticed: {problem}");
-        }
-        let hash = hash_of(&directories);
-        Self { directories, hash, hints, _watcher: watcher.ok() }
-    }
-
-    async fn changed(&mut self) {
-        loop {
-            if self.hints.recv().await.is_none() {
-                std::future::pending::<()>().await;
-            }
-            tokio::time::sleep(DEBOUNCE).await;
-            let hash = hash_of(&self.directories);
-            if hash != self.hash {
-                self.hash = hash;
-                return;
-            }
-        }
-    }
-}
-
-fn parent(path: &Path) -> PathBuf {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), Path::to_owned)
-}
-
-/// Returns a hash over the names and contents of everything that an operator may be made of.
-fn hash_of(directories: &[PathBuf]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for directory in directories {
-        hash_directory(directory, &mut hasher);
-    }
-    hasher.finish()
-}
-
-fn hash_directory(directory: &Path, hasher: &mut DefaultHasher) {
-    let Ok(entries) = std::fs::read_dir(directory) else { return };
-    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.sort();
-    for path in paths {
-        let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        let is_part = path.extension().is_some_and(|extension| ["yaml", "yml", "rhai", "j2"].iter().any(|known| extension == *known));
-        if path.is_dir() && !is_hidden {
-            hash_directory(&path, hasher);
-        } else if is_part && let Ok(content) = std::fs::read(&path) {
-            (path, content).hash(hasher);
+            _ = self.interrupt.recv() => ENDED_AT_ONCE,
+            _ = self.terminate.recv() => TERMINATED,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{DONE, FAILED, complain};
+use super::{DONE, FAILED, complain, enumerated};
 
 /// The files, by their names in the directory.
 const FILES: [(&str, &str); 5] = [
@@ -29,7 +29,7 @@ pub fn run(options: &Options) -> u8 {
     let directory = &options.directory;
     let taken: Vec<String> = FILES.iter().map(|(name, _)| directory.join(name)).filter(|path| path.exists()).map(shown).collect();
     if !taken.is_empty() {
-        complain(&format!("nothing is overwritten, and there is already {}", taken.join(" and ")));
+        complain(&format!("nothing is overwritten, and there is already {}", enumerated(&taken)));
         return FAILED;
     }
     for (name, text) in FILES {

@@ -16,7 +16,7 @@ use crate::reactor::operator::{self, ServeError, Shared};
 use crate::script::Problem;
 use crate::telemetry::{self, Verbosity};
 
-use super::{DONE, ENDED_AT_ONCE, FAILED, MISUNDERSTOOD, diagnostics};
+use super::{DONE, ENDED_AT_ONCE, FAILED, MISUNDERSTOOD, chain, diagnostics};
 
 /// How long the last tasks may take after everything was told to stop.
 const LAST_TASKS: Duration = Duration::from_secs(5);
@@ -100,23 +100,28 @@ impl LoggingOptions {
             },
             reference_key: self.log_refkey.clone(),
             prefix: if self.no_log_prefix { Some(false) } else { self.log_prefix },
+            has_colours: false,
         }
     }
 }
 
 impl Options {
-    fn scope(&self) -> Result<Scope, &'static str> {
+    fn scope(&self) -> Result<Scope, String> {
         let named = std::env::var("KOPFD_NAMESPACES").unwrap_or_default();
         let mut patterns = self.namespaces.clone();
         if patterns.is_empty() {
             patterns = named.split_whitespace().map(str::to_owned).collect();
         }
         match (self.all_namespaces, patterns.is_empty()) {
-            (true, false) => Err("either all namespaces are served, or some: -A and KOPFD_NAMESPACES exclude each other"),
+            (true, false) => Err("either all namespaces are served, or some: -A and KOPFD_NAMESPACES exclude each other".to_owned()),
             (_, true) => Ok(Scope::Cluster),
-            (_, false) => Ok(Scope::Namespaces(patterns.iter().map(|pattern| Pattern::of_globs(pattern)).collect())),
+            (_, false) => patterns.iter().map(|pattern| sound(pattern)).collect::<Result<_, _>>().map(Scope::Namespaces),
         }
     }
+}
+
+fn sound(pattern: &str) -> Result<Pattern, String> {
+    Pattern::of_sound_globs(pattern).map_err(|problem| format!("{pattern:?} is no pattern of namespaces: {problem}"))
 }
 
 /// Runs the command.
@@ -124,7 +129,7 @@ pub fn run(options: &Options) -> u8 {
     let scope = match options.scope() {
         Ok(scope) => scope,
         Err(problem) => {
-            super::complain(problem);
+            super::complain(&problem);
             return MISUNDERSTOOD;
         }
     };
@@ -219,16 +224,6 @@ async fn connect(options: &Options, operator: &Operator, clock: &Clock) -> Resul
 fn told(problem: &Problem) -> String {
     let hint = problem.hint.as_ref().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
     format!("{}:{}:{}: {}{hint}", problem.file.display(), problem.line, problem.column, problem.message)
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 /// The first signal asks everything to stop; the second one, or too long a wait, ends the process at once.

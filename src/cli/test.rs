@@ -21,7 +21,7 @@ use crate::manifest::Diagnostic;
 use crate::manifest::source::Source;
 use crate::scenario::{self, Outcome, Scenario};
 
-use super::{DONE, FAILED, complain, diagnostics};
+use super::{DONE, FAILED, complain, diagnostics, quoted};
 
 /// Runs scenarios.
 #[derive(Debug, Args)]
@@ -179,10 +179,4 @@ fn repetition(outcome: &Outcome, report: &Report<'_>) -> String {
         None if report.seed != 0 => format!("kopfd test {path} --filter {name} --seed {}", report.seed),
         None => format!("kopfd test {path} --filter {name}"),
     }
-}
-
-/// Returns a text as one word of a shell.
-fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
-    if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{HeaderValue, header};
-use kube::config::Kubeconfig;
+use kube::config::{Kubeconfig, KubeconfigError};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
@@ -173,7 +173,7 @@ impl BuiltIn {
     }
 
     fn of_kubeconfigs(&self, files: &[PathBuf]) -> Result<kube::Config, LoginError> {
-        let failed = |error: kube::config::KubeconfigError| LoginError::Kubeconfig(error.to_string());
+        let failed = |error| LoginError::Kubeconfig(told(error));
         if files.is_empty() {
             return Err(LoginError::Nothing);
         }
@@ -181,8 +181,9 @@ impl BuiltIn {
         for file in files {
             merged = merged.merge(Kubeconfig::read_from(file).map_err(failed)?).map_err(failed)?;
         }
-        if self.options.context.is_some() {
-            merged.current_context.clone_from(&self.options.context);
+        if let Some(context) = &self.options.context {
+            check_context(&merged, context)?;
+            merged.current_context = Some(context.clone());
         }
         let own_proxy = proxy(&merged);
         let mut config = kube::Config::try_from(merged).map_err(failed)?;
@@ -249,6 +250,23 @@ fn setup(problem: &str) -> LoginError {
 
 fn user_agent() -> HeaderValue {
     HeaderValue::from_static(concat!("kopfd/", env!("CARGO_PKG_VERSION")))
+}
+
+fn told(error: KubeconfigError) -> String {
+    match error {
+        KubeconfigError::ReadConfig(error, path) => format!("cannot read {}: {error}", path.display()),
+        error => error.to_string(),
+    }
+}
+
+/// Whoever misspells a context wants to know which ones there are.
+fn check_context(kubeconfig: &Kubeconfig, wanted: &str) -> Result<(), LoginError> {
+    let names: Vec<&str> = kubeconfig.contexts.iter().map(|named| named.name.as_str()).collect();
+    if names.contains(&wanted) {
+        return Ok(());
+    }
+    let known = if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
+    Err(LoginError::Kubeconfig(format!("there is no context {wanted:?}: {known}")))
 }
 
 /// Returns the proxy that the kubeconfig itself names for the current context.
@@ -330,7 +348,12 @@ mod tests {
         let options = Options { kubeconfig: Some(file), ..Options::default() };
         assert!(config(options, places(&directory)).unwrap_err().to_string().contains("current context"));
         let options = Options { kubeconfig: Some("/nowhere".into()), ..Options::default() };
-        assert!(config(options, places(&directory)).unwrap_err().to_string().contains("/nowhere"));
+        let told = config(options, places(&directory)).unwrap_err().to_string();
+        assert_eq!(told, "failed to use the kubeconfig: cannot read /nowhere: No such file or directory (os error 2)");
+        let file = kubeconfig(&directory, "two", "two", "https://two");
+        let options = Options { kubeconfig: Some(file), context: Some("zz".into()), ..Options::default() };
+        let told = config(options, places(&directory)).unwrap_err().to_string();
+        assert_eq!(told, "failed to use the kubeconfig: there is no context \"zz\": it has two");
     }
 
     #[test]

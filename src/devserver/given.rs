@@ -28,29 +28,59 @@ pub struct Refused {
 /// # Errors
 /// If one of them is not accepted. Those before it are there.
 pub async fn apply(api: &Api, objects: Vec<Value>) -> Result<usize, Refused> {
-    let given = objects.into_iter().enumerate();
-    let mut objects: Vec<(usize, Value)> =
-        given.flat_map(|(position, object)| items(object).into_iter().map(move |item| (position, item))).collect();
-    objects.sort_by_key(|(_, object)| match object["kind"].as_str() {
-        Some("CustomResourceDefinition") => 0,
-        Some("Namespace") => 1,
-        _ => 2,
-    });
-    let count = objects.len();
-    let mut was_definition = false;
-    for (position, object) in objects {
-        let is_definition = object["kind"] == "CustomResourceDefinition";
-        if was_definition && !is_definition {
-            let pace = api.pace();
-            tokio::time::sleep(pace.unserved + pace.unready).await;
-        }
-        was_definition = is_definition;
+    let mut count = 0;
+    for Given { position, object, is_late } in in_order(objects) {
+        wait(api, is_late).await;
         apply_one(api, object).await.map_err(|refused| Refused { position, ..refused })?;
+        count += 1;
     }
     Ok(count)
 }
 
-fn items(object: Value) -> Vec<Value> {
+/// Applies objects in the same order, also after one that is not accepted. Hands each over with what has become of it.
+pub async fn apply_each(api: &Api, objects: Vec<Value>, mut told: impl FnMut(Value, Result<(), Refused>)) {
+    for Given { position, object, is_late } in in_order(objects) {
+        wait(api, is_late).await;
+        let applied = apply_one(api, object.clone()).await.map_err(|refused| Refused { position, ..refused });
+        told(object, applied);
+    }
+}
+
+/// An object that is to be applied.
+struct Given {
+    /// The place of what it came from in what was given.
+    position: usize,
+    object: Value,
+    /// Whether it comes right after definitions.
+    is_late: bool,
+}
+
+/// Returns the objects in the order in which they can be applied.
+fn in_order(objects: Vec<Value>) -> Vec<Given> {
+    let parts = |(position, object)| items(object).into_iter().map(move |object| Given { position, object, is_late: false });
+    let mut all: Vec<Given> = objects.into_iter().enumerate().flat_map(parts).collect();
+    all.sort_by_key(|given| match given.object["kind"].as_str() {
+        Some("CustomResourceDefinition") => 0,
+        Some("Namespace") => 1,
+        _ => 2,
+    });
+    let definitions = all.iter().filter(|given| given.object["kind"] == "CustomResourceDefinition").count();
+    if let Some(given) = all.get_mut(definitions).filter(|_| definitions > 0) {
+        given.is_late = true;
+    }
+    all
+}
+
+/// A new kind is served a little after its definition.
+async fn wait(api: &Api, is_late: bool) {
+    if is_late {
+        let pace = api.pace();
+        tokio::time::sleep(pace.unserved + pace.unready).await;
+    }
+}
+
+/// Takes a list apart.
+pub fn items(object: Value) -> Vec<Value> {
     match object["items"].as_array() {
         Some(items) if object["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) => items.clone(),
         _ => vec![object],

@@ -11,6 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde::{Deserialize, Serialize};
 
 use super::ids::Ids;
+use super::private;
 
 /// The file in the directory of the data.
 const FILE: &str = "identity.json";
@@ -102,7 +103,7 @@ impl Identity {
 
     /// Half a file is never there: it is written beside, and moved into place.
     fn keep(&self, directory: &Path, path: &Path) -> std::io::Result<()> {
-        std::fs::create_dir_all(directory)?;
+        private::make_directory(directory)?;
         let temporary = path.with_extension(format!("{}.new", std::process::id()));
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(&serde_json::to_vec(self)?)?;

@@ -10,7 +10,9 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tracing::error;
 
+use super::private;
 use super::store::{Key, Resource};
+use crate::kit::tasks;
 
 /// The file in the directory of the data.
 const FILE: &str = "objects.redb";
@@ -50,18 +52,33 @@ pub enum Error {
     #[error("cannot create the directory {0}")]
     Directory(String, #[source] std::io::Error),
     /// The file cannot be opened or read.
-    #[error("cannot open the store of objects")]
-    Open(#[source] Box<redb::Error>),
+    #[error("cannot open the store of objects {0}")]
+    Open(String, #[source] Box<redb::Error>),
+    /// Another process has it open.
+    #[error("the directory {0} is in use by another kopfd")]
+    InUse(String),
     /// An object in the file cannot be read.
-    #[error("the store of objects is damaged at {0}")]
-    Damaged(String, #[source] serde_json::Error),
+    #[error("the store of objects {file} is damaged at {place}")]
+    Damaged {
+        /// The file.
+        file: String,
+        /// The object.
+        place: String,
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
     /// There is no thread for it.
     #[error("cannot start the thread that writes the store of objects")]
     Thread(#[source] std::io::Error),
 }
 
-fn open_error(error: impl Into<redb::Error>) -> Error {
-    Error::Open(Box::new(error.into()))
+/// A store that was opened.
+struct Opened {
+    database: Database,
+    /// The objects; or where one is that cannot be read, and why.
+    objects: Result<Vec<Value>, (String, serde_json::Error)>,
+    revision: u64,
 }
 
 impl Journal {
@@ -70,9 +87,18 @@ impl Journal {
     /// # Errors
     /// If it cannot be opened, or is damaged.
     pub fn open(directory: &Path) -> Result<(Self, Vec<Value>, u64), Error> {
-        std::fs::create_dir_all(directory).map_err(|error| Error::Directory(directory.display().to_string(), error))?;
-        let database = Database::create(directory.join(FILE)).map_err(open_error)?;
-        let (objects, revision) = read(&database)?;
+        let shown = directory.display().to_string();
+        private::make_directory(directory).map_err(|error| Error::Directory(shown.clone(), error))?;
+        let path = directory.join(FILE);
+        let file = path.display().to_string();
+        // The library panics at some stores that are damaged.
+        let loaded = std::panic::catch_unwind(|| load(&path));
+        let loaded = loaded.unwrap_or_else(|panic| Err(redb::Error::Corrupted(tasks::panic_text(&*panic))));
+        let Opened { database, objects, revision } = loaded.map_err(|error| match error {
+            redb::Error::DatabaseAlreadyOpen => Error::InUse(shown),
+            error => Error::Open(file.clone(), Box::new(error)),
+        })?;
+        let objects = objects.map_err(|(place, source)| Error::Damaged { file, place, source })?;
         let (records, queue) = mpsc::channel();
         let (progress, written) = watch::channel(revision);
         let work = move || keep(&database, &queue, &progress);
@@ -95,22 +121,28 @@ impl Journal {
     }
 }
 
-fn read(database: &Database) -> Result<(Vec<Value>, u64), Error> {
+fn load(path: &Path) -> Result<Opened, redb::Error> {
+    private::make_file(path).map_err(redb::Error::Io)?;
+    let database = Database::create(path)?;
     // The tables are created here, so that they can be read.
-    let transaction = database.begin_write().map_err(open_error)?;
-    transaction.open_table(OBJECTS).map_err(open_error)?;
-    transaction.open_table(NUMBERS).map_err(open_error)?;
-    transaction.commit().map_err(open_error)?;
-    let transaction = database.begin_read().map_err(open_error)?;
-    let numbers = transaction.open_table(NUMBERS).map_err(open_error)?;
-    let revision = numbers.get(REVISION).map_err(open_error)?.map_or(0, |number| number.value());
-    let table = transaction.open_table(OBJECTS).map_err(open_error)?;
-    let mut objects = Vec::new();
-    for entry in table.iter().map_err(open_error)? {
-        let (place, text) = entry.map_err(open_error)?;
-        objects.push(serde_json::from_slice(text.value()).map_err(|error| Error::Damaged(place.value().to_owned(), error))?);
+    let transaction = database.begin_write()?;
+    transaction.open_table(OBJECTS)?;
+    transaction.open_table(NUMBERS)?;
+    transaction.commit()?;
+    let transaction = database.begin_read()?;
+    let revision = transaction.open_table(NUMBERS)?.get(REVISION)?.map_or(0, |number| number.value());
+    let table = transaction.open_table(OBJECTS)?;
+    let mut objects = Ok(Vec::new());
+    for entry in table.iter()? {
+        let (place, text) = entry?;
+        let object = serde_json::from_slice(text.value()).map_err(|error| (place.value().to_owned(), error));
+        objects = objects.and_then(|mut objects: Vec<Value>| {
+            objects.push(object?);
+            Ok(objects)
+        });
     }
-    Ok((objects, revision))
+    drop(table);
+    Ok(Opened { database, objects, revision })
 }
 
 /// Writes what comes, all that has come meanwhile in one transaction.
@@ -153,6 +185,7 @@ fn store(database: &Database, records: &[Record]) -> Result<u64, redb::Error> {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[tokio::test]
     async fn what_was_written_is_there_after_a_restart() {
@@ -178,5 +211,31 @@ mod tests {
             }
         };
         assert_eq!((objects, revision), (vec![json!({"b": 1})], 7));
+    }
+
+    #[test]
+    fn nobody_else_reads_the_objects_and_nobody_else_writes_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("data");
+        let opened = Journal::open(&directory).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&directory), mode(&directory.join(FILE))), (0o700, 0o600));
+        let refused = Journal::open(&directory).unwrap_err().to_string();
+        assert_eq!(refused, format!("the directory {} is in use by another kopfd", directory.display()));
+        drop(opened);
+    }
+
+    #[test]
+    fn a_damaged_store_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        drop(load(&file).unwrap());
+        let sound = std::fs::read(&file).unwrap();
+        for damaged in ["nonsense ".repeat(1_000).as_bytes(), &sound[..sound.len() / 2]] {
+            std::fs::write(&file, damaged).unwrap();
+            let refused = Journal::open(folder.path()).unwrap_err();
+            assert!(matches!(refused, Error::Open(..)), "{refused}");
+            assert!(refused.to_string().ends_with("/objects.redb"), "{refused}");
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! The server on a socket, with TLS; and as a service for clients in the same process.
 
+use std::fs::{File, TryLockError};
 use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -83,6 +84,38 @@ pub enum Error {
     /// The kubeconfig cannot be written.
     #[error("cannot write {0}")]
     Kubeconfig(String, #[source] std::io::Error),
+    /// Clients of another server use the kubeconfig.
+    #[error("{0} belongs to another kopfd that is still running")]
+    InUse(String),
+}
+
+/// A kubeconfig that was written. While it lives, no other server takes its place.
+#[derive(Debug)]
+pub struct Kubeconfig {
+    path: PathBuf,
+    /// Has the lock.
+    file: File,
+}
+
+impl Kubeconfig {
+    /// Removes the file, if it is still the one that was written.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn remove(self) -> io::Result<()> {
+        let written = self.file.metadata()?;
+        let found = match std::fs::metadata(&self.path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if (found.dev(), found.ino()) == (written.dev(), written.ino()) { std::fs::remove_file(&self.path) } else { Ok(()) }
+    }
+}
+
+/// Tells whether a living process has written a kubeconfig.
+fn is_in_use(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// A socket that is ready to be served.
@@ -139,14 +172,20 @@ impl Listening {
     /// Writes the kubeconfig, readable by its owner only.
     ///
     /// # Errors
-    /// If the file cannot be written.
-    pub fn write_kubeconfig(&self, path: &Path, token: &str) -> Result<(), Error> {
+    /// If the file cannot be written, or is that of a server that is still running.
+    pub fn write_kubeconfig(&self, path: &Path, token: &str) -> Result<Kubeconfig, Error> {
+        if is_in_use(path) {
+            return Err(Error::InUse(path.display().to_string()));
+        }
         let fail = |error| Error::Kubeconfig(path.display().to_string(), error);
         // A file of somebody else's mode is replaced, never filled.
         let temporary = path.with_extension(format!("{}.new", std::process::id()));
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).map_err(fail)?;
         file.write_all(self.kubeconfig(token).as_bytes()).map_err(fail)?;
-        std::fs::rename(&temporary, path).map_err(fail)
+        // The lock goes with the file to its place, and ends with the process, however that ends.
+        file.lock().map_err(fail)?;
+        std::fs::rename(&temporary, path).map_err(fail)?;
+        Ok(Kubeconfig { path: path.to_owned(), file })
     }
 
     /// Serves clients until the stop.

@@ -62,6 +62,25 @@ pub struct Unsupported {
     pub place: Diagnostic,
 }
 
+impl Unsupported {
+    fn refusal(&self) -> Diagnostic {
+        let message = if self.place.severity == Severity::Error {
+            format!("{} are not supported by this version", self.what)
+        } else {
+            format!("{} are not supported by this version and have no effect", self.what)
+        };
+        Diagnostic { message, ..self.place.clone() }
+    }
+
+    fn warning(&self) -> Diagnostic {
+        if self.place.severity != Severity::Error {
+            return self.refusal();
+        }
+        let message = format!("{} are checked, but this version does not run them: `run`, `dev` and `test` refuse them", self.what);
+        Diagnostic { message, severity: Severity::Warning, ..self.place.clone() }
+    }
+}
+
 /// A function that is called at intervals for an object.
 #[derive(Debug, Clone)]
 pub struct Timer {
@@ -265,17 +284,12 @@ pub struct Schedule {
 impl Operator {
     /// Returns what keeps this version from running the operator: an error for each part that it cannot run.
     pub fn refuse_unsupported(&self) -> Vec<Diagnostic> {
-        self.unsupported
-            .iter()
-            .map(|part| {
-                let message = if part.place.severity == Severity::Error {
-                    format!("{} are not supported by this version", part.what)
-                } else {
-                    format!("{} are not supported by this version and have no effect", part.what)
-                };
-                Diagnostic { message, ..part.place.clone() }
-            })
-            .collect()
+        self.unsupported.iter().map(Unsupported::refusal).collect()
+    }
+
+    /// Returns a warning for each part that is checked, and that this version does not run.
+    pub fn warn_of_unsupported(&self) -> Vec<Diagnostic> {
+        self.unsupported.iter().map(Unsupported::warning).collect()
     }
 
     /// Tells whether it keeps anything on objects.

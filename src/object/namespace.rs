@@ -45,6 +45,30 @@ impl Pattern {
         Self { text: text.to_owned(), matcher: Matcher::Globs(globs) }
     }
 
+    /// Returns the pattern of a text with globs that could match a name at all.
+    ///
+    /// # Errors
+    /// If a part of it is empty, or has something in it that no name of a namespace has; in words.
+    pub fn of_sound_globs(text: &str) -> Result<Self, String> {
+        let pattern = Self::of_globs(text);
+        for (part, glob) in text.split(',').map(|part| (part, Glob::of(part.trim()))) {
+            if glob.tokens.is_empty() {
+                return Err("a part of it is empty".to_owned());
+            }
+            let is_foreign = |c: &char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-');
+            let foreign = glob.tokens.iter().find_map(|token| match token {
+                Token::Char(c) => Some(*c).filter(is_foreign),
+                _ => None,
+            });
+            match foreign {
+                Some('[') => return Err(format!("the `[` in {:?} is not closed", part.trim())),
+                Some(foreign) => return Err(format!("no name of a namespace has {foreign:?} in it")),
+                None => {}
+            }
+        }
+        Ok(pattern)
+    }
+
     /// Returns the pattern of a regular expression that must match the whole name.
     ///
     /// # Errors
@@ -248,5 +272,15 @@ mod tests {
     fn many_stars_are_matched_without_an_explosion() {
         assert!(!Pattern::of_globs(&"a*".repeat(30)).matches(&"a".repeat(29)));
         assert!(Pattern::of_globs(&"*a".repeat(30)).matches(&"ba".repeat(40)));
+    }
+
+    #[test]
+    fn a_pattern_that_could_match_nothing_is_told() {
+        for sound in ["prod-*,!prod-test", "!kube-?", "ns[12]", "a, b", "*"] {
+            assert!(Pattern::of_sound_globs(sound).is_ok(), "{sound}");
+        }
+        for unsound in ["", "[", "a,", "My-*", "a_b", "!", "a,![x"] {
+            assert!(Pattern::of_sound_globs(unsound).is_err(), "{unsound}");
+        }
     }
 }

@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::sync::Notify;
-use tracing::info;
 
 use crate::handling::{Handler, Outcome, Reason};
-use crate::object::{Body, Patch, Sighting, path};
+use crate::object::{Body, ObjectKey, Sighting};
 use crate::script::Returned;
 
 /// How long nothing may happen before everything counts as settled: events of own patches are on their way.
@@ -72,6 +71,15 @@ pub trait Follower: Send + Sync {
     fn happened(&self, happening: Happening<'_>);
 }
 
+/// A handler that has failed for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The handler's id.
+    pub handler: String,
+    /// The kind, the namespace and the name of the object.
+    pub object: String,
+}
+
 /// What is known of the operators that are followed.
 #[derive(Default)]
 pub struct Account {
@@ -86,9 +94,11 @@ pub struct Account {
     /// Watches that have not listed everything yet.
     unlisted: AtomicUsize,
     /// Handlers that have failed for good.
-    failures: AtomicUsize,
+    failures: Mutex<Vec<Failure>>,
     /// Objects whose last cycles have failed, by their unique ids.
     broken: Mutex<BTreeMap<String, Broken>>,
+    /// What operators are told of their kinds that are not served.
+    unserved: Mutex<BTreeMap<String, Vec<String>>>,
     changed: Notify,
 }
 
@@ -111,10 +121,10 @@ impl std::fmt::Display for Broken {
 
 impl std::fmt::Debug for Account {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { observers, looks, workers, unlisted, failures, .. } = self;
+        let Self { observers, looks, workers, unlisted, failures, unserved, .. } = self;
         let mut all = formatter.debug_struct("Account");
         all.field("observers", observers).field("looks", looks).field("workers", workers).field("unlisted", unlisted);
-        all.field("failures", failures).finish_non_exhaustive()
+        all.field("failures", failures).field("unserved", unserved).finish_non_exhaustive()
     }
 }
 
@@ -178,13 +188,37 @@ impl Account {
     }
 
     /// Notes that a handler has failed for good.
-    pub fn failed(&self) {
-        self.failures.fetch_add(1, Ordering::SeqCst);
+    pub fn failed(&self, handler: &Handler, body: &Body) {
+        self.failures.lock().push(Failure { handler: handler.id.clone(), object: named(body) });
     }
 
-    /// Returns how many handlers have failed for good.
-    pub fn failures(&self) -> usize {
-        self.failures.load(Ordering::SeqCst)
+    /// Returns the handlers that have failed for good.
+    pub fn failures(&self) -> Vec<Failure> {
+        self.failures.lock().clone()
+    }
+
+    /// Notes which of an operator's kinds are not served, and why, as far as is known.
+    pub fn not_served(&self, operator: &str, reasons: impl IntoIterator<Item = String>) {
+        self.unserved.lock().insert(operator.to_owned(), reasons.into_iter().collect());
+    }
+
+    /// Returns why kinds are not served.
+    pub fn unserved(&self) -> Vec<String> {
+        self.unserved.lock().values().flatten().cloned().collect()
+    }
+
+    /// Forgets what is known of the kinds of operators that are replaced by others.
+    pub fn begin_anew(&self) {
+        self.observers.store(0, Ordering::SeqCst);
+        self.unserved.lock().clear();
+    }
+
+    /// Waits until so many operators watch.
+    pub async fn ready(&self, operators: usize) {
+        while !self.is_ready(operators) {
+            // The time is only for what might happen between the look and the wait.
+            let _ = tokio::time::timeout(CALM, self.changed()).await;
+        }
     }
 
     /// Notes how a cycle of an object has ended.
@@ -194,10 +228,7 @@ impl Account {
             broken.remove(uid);
             return;
         };
-        let metadata = |key: &str| body.pointer(&format!("/metadata/{key}")).and_then(Value::as_str).unwrap_or_default();
-        let separator = if metadata("namespace").is_empty() { "" } else { "/" };
-        let kind = body.get("kind").and_then(Value::as_str).unwrap_or("object");
-        let object = format!("{kind} {}{separator}{}", metadata("namespace"), metadata("name"));
+        let object = named(body);
         broken.insert(uid.to_owned(), Broken { object, error: error.to_owned() });
     }
 
@@ -228,97 +259,21 @@ impl Account {
     }
 }
 
-/// Tells that an object has come.
-pub fn tell_sighting(sighting: Sighting, body: &Body) {
-    let what = match sighting {
-        Sighting::Listed => "was there",
-        Sighting::Added => "was added",
-        Sighting::Modified => "has changed",
-        Sighting::Deleted => "is gone",
-    };
-    let kind = body.get("kind").and_then(Value::as_str).unwrap_or("object");
-    info!(target: "kopfd::objects", "┌ The {kind} {what}, at version {}.", body.resource_version().unwrap_or("unknown"));
-}
-
-/// Tells what is written to an object, as a small difference.
-pub fn tell_patch(body: &Body, patch: &Patch, prefix: &str) {
-    for line in differences(body, patch, prefix) {
-        info!(target: "kopfd::objects", "│ {line}");
-    }
-}
-
-/// Returns the lines of the difference that a patch makes.
-pub fn differences(body: &Body, patch: &Patch, prefix: &str) -> Vec<String> {
-    let mut leaves = Vec::new();
-    collect(&patch.merge, &mut Vec::new(), &mut leaves);
-    let is_own = |keys: &[String]| keys.len() == 3 && keys[1] == "annotations" && keys[2].starts_with(prefix);
-    let mut lines: Vec<String> =
-        leaves.iter().filter(|(keys, _)| !is_own(keys)).filter_map(|(keys, new)| difference(body, keys, new)).collect();
-    let (purged, kept): (Vec<_>, Vec<_>) = leaves.iter().filter(|(keys, _)| is_own(keys)).partition(|(_, value)| value.is_null());
-    if !kept.is_empty() || !purged.is_empty() {
-        let names = |leaves: &[&(Vec<String>, Value)]| -> String {
-            let names: Vec<&str> = leaves.iter().filter_map(|(keys, _)| keys[2].split_once('/').map(|(_, name)| name)).collect();
-            names.join(", ")
-        };
-        let kept = if kept.is_empty() { String::new() } else { format!(" kept {}", names(&kept)) };
-        let purged = if purged.is_empty() { String::new() } else { format!(" purged {}", names(&purged)) };
-        lines.push(format!("= annotations:{kept}{}{purged}", if kept.is_empty() || purged.is_empty() { "" } else { ";" }));
-    }
-    lines.extend(patch.transforms.iter().map(|transform| match transform {
-        crate::object::Transform::AddFinalizer(name) => format!("+ metadata.finalizers: {name}"),
-        crate::object::Transform::RemoveFinalizer(name) => format!("- metadata.finalizers: {name}"),
-        crate::object::Transform::Function(_) => "~ a function over the whole object".to_owned(),
-    }));
-    lines
-}
-
-fn collect(map: &Map<String, Value>, keys: &mut Vec<String>, leaves: &mut Vec<(Vec<String>, Value)>) {
-    for (key, value) in map {
-        keys.push(key.clone());
-        match value {
-            Value::Object(child) if !child.is_empty() => collect(child, keys, leaves),
-            _ => leaves.push((keys.clone(), value.clone())),
-        }
-        keys.pop();
-    }
-}
-
-fn difference(body: &Body, keys: &[String], new: &Value) -> Option<String> {
-    let old = path::resolve(body, keys).filter(|old| !old.is_null());
-    let place = keys.join(".");
-    match (old, new) {
-        (None, Value::Null) => None,
-        (None, new) => Some(format!("+ {place}: {}", shown(new))),
-        (Some(old), Value::Null) => Some(format!("- {place}: {}", shown(old))),
-        (Some(old), new) if old == new => None,
-        (Some(old), new) => Some(format!("~ {place}: {} -> {}", shown(old), shown(new))),
-    }
-}
-
 /// Returns a value in one line, cut if it is long.
 pub fn shown(value: &Value) -> String {
     let text = value.to_string();
     if text.chars().count() <= SHOWN { text } else { format!("{}…", text.chars().take(SHOWN).collect::<String>()) }
 }
 
+/// Returns what an object is called: its kind, its namespace and its name.
+fn named(body: &Body) -> String {
+    format!("{} {}", body.get("kind").and_then(Value::as_str).unwrap_or("object"), ObjectKey::of(body))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn a_patch_is_told_by_what_it_changes() {
-        let body = Body::from(json!({"metadata": {"annotations": {"kopf.zalando.org/f": "{}"}}, "status": {"old": 1, "same": 2}}));
-        let mut patch = Patch::default();
-        patch.set(&["status", "old"], json!(3)).unwrap();
-        patch.set(&["status", "same"], json!(2)).unwrap();
-        patch.set(&["status", "new", "deep"], json!("x")).unwrap();
-        patch.set(&["metadata", "annotations", "kopf.zalando.org/f"], Value::Null).unwrap();
-        patch.set(&["metadata", "annotations", "kopf.zalando.org/last-handled-configuration"], json!("{}")).unwrap();
-        let lines = differences(&body, &patch, "kopf.zalando.org/");
-        let expected = ["+ status.new.deep: \"x\"", "~ status.old: 1 -> 3", "= annotations: kept last-handled-configuration; purged f"];
-        assert_eq!(lines, expected);
-    }
 
     #[test]
     fn an_object_is_broken_from_a_failed_cycle_to_the_next_good_one() {

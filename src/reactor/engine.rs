@@ -16,8 +16,9 @@ use crate::kit::Clock;
 use crate::object::{Body, Patch, Resource, Sighting};
 use crate::script::{Arguments, Call, Evaluation, Host, Installed, Returned};
 
-use super::account::{self, Account, Happening};
+use super::account::{Account, Happening};
 use super::error::Error;
+use super::narrator::Narrator;
 use super::world::World;
 
 /// The world of one running operator.
@@ -29,19 +30,19 @@ pub struct Engine {
     account: Option<Arc<Account>>,
     /// A source of chance that repeats itself, in simulations.
     chance: Option<Mutex<StdRng>>,
-    /// What begins the names of the operator's own annotations.
-    prefix: String,
+    /// Who tells the account, if that is the log.
+    narrator: Option<Arc<Narrator>>,
 }
 
 impl Engine {
     /// Returns the world of an operator whose scripts are installed.
     pub fn new(host: Host, scripts: Installed, client: Client, clock: Clock) -> Self {
-        Self { host, scripts, client, clock, account: None, chance: None, prefix: String::new() }
+        Self { host, scripts, client, clock, account: None, chance: None, narrator: None }
     }
 
-    /// Returns the world with an account of what happens in it; annotations with the prefix are the operator's own.
-    pub fn with_account(self, account: Option<Arc<Account>>, prefix: &str) -> Self {
-        Self { account, prefix: format!("{prefix}/"), ..self }
+    /// Returns the world with an account of what happens in it, and who tells it in the log.
+    pub fn with_account(self, account: Option<Arc<Account>>, narrator: Option<Arc<Narrator>>) -> Self {
+        Self { account, narrator, ..self }
     }
 
     /// Returns the world with a chance that depends on the seed alone, if there is one.
@@ -70,10 +71,17 @@ impl World for Engine {
     }
 
     fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>> {
-        if self.account.as_ref().is_some_and(|account| account.follower().is_none()) {
-            account::tell_patch(body, patch, &self.prefix);
+        if let Some(narrator) = &self.narrator {
+            narrator.tell_patch(body, patch);
         }
-        async move { Ok(cluster::apply::apply(&self.client, resource, body, patch).await?) }.boxed()
+        async move {
+            let applied = cluster::apply::apply(&self.client, resource, body, patch).await?;
+            if let Some(narrator) = &self.narrator {
+                narrator.patched(body, applied.version.as_deref());
+            }
+            Ok(applied)
+        }
+        .boxed()
     }
 
     /// Nothing runs along with objects: manifests with daemons or timers are refused at the start.
@@ -106,10 +114,11 @@ impl World for Engine {
     }
 
     fn taken_up(&self, sighting: Sighting, body: &Body, _consistency_in: Option<f64>) {
-        let Some(account) = &self.account else { return };
-        match account.follower() {
-            Some(follower) => follower.happened(Happening::Sighted { body, sighting }),
-            None => account::tell_sighting(sighting, body),
+        if let Some(follower) = self.account.as_ref().and_then(|account| account.follower()) {
+            follower.happened(Happening::Sighted { body, sighting });
+        }
+        if let Some(narrator) = &self.narrator {
+            narrator.tell_sighting(sighting, body);
         }
     }
 
@@ -122,7 +131,7 @@ impl World for Engine {
     fn concluded(&self, body: &Body, handler: &Handler, retry: u64, outcome: &Outcome) {
         let Some(account) = &self.account else { return };
         if outcome.is_final && outcome.error.is_some() {
-            account.failed();
+            account.failed(handler, body);
         }
         if let Some(follower) = account.follower() {
             follower.happened(Happening::Concluded { body, handler, retry, outcome });

@@ -232,6 +232,9 @@ impl<W: World + 'static> Observer<W> {
         for warning in warnings.difference(&self.warnings) {
             warn!(target: "kopfd::reactor", operator = &*self.declared.name, "{warning}");
         }
+        if let Some(account) = &self.declared.account {
+            account.not_served(&self.declared.name, warnings.iter().cloned());
+        }
         self.warnings = warnings;
     }
 

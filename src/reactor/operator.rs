@@ -12,6 +12,7 @@ use crate::script::{Host, Problem, Program};
 
 use super::account::Account;
 use super::engine::Engine;
+use super::narrator::Narrator;
 use super::observer::{Declared, Observer, Scope};
 use super::script_api::ScriptApi;
 use super::worker::Pace;
@@ -54,7 +55,10 @@ pub enum ServeError {
 /// If its scripts cannot be installed, or the cluster does not tell its kinds at the start.
 pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Stop) -> Result<(), ServeError> {
     let kinds = Arc::new(Kinds::new(client.clone()));
-    let api = ScriptApi::new(Calls::new(client.clone(), &operator.name), Arc::clone(&kinds));
+    // Where nobody else keeps an account, the log does.
+    let is_told = shared.account.as_ref().is_some_and(|account| account.follower().is_none());
+    let narrator = is_told.then(|| Arc::new(Narrator::new(operator.settings.persistence.storages.prefix())));
+    let api = ScriptApi::new(Calls::new(client.clone(), &operator.name), Arc::clone(&kinds)).told_by(narrator.clone());
     let Operator { name, handlers, declaration, settings, defaults, .. } = operator;
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
     let program = Program::load(declaration).map_err(failed)?;
@@ -63,8 +67,7 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
     let options = host::Options { clock: shared.clock.clone(), api: Some(Arc::new(api)), seed: shared.seed, threads, ..usual };
     let host = Host::start(options).map_err(ServeError::Threads)?;
     let scripts = host.install(Arc::new(program)).await.map_err(failed)?;
-    let prefix = settings.persistence.storages.prefix();
-    let world = Engine::new(host, scripts, client.clone(), shared.clock).with_account(shared.account.clone(), prefix);
+    let world = Engine::new(host, scripts, client.clone(), shared.clock).with_account(shared.account.clone(), narrator);
     let world = Arc::new(world.with_seed(shared.seed));
     let declared = Declared { sub_defaults: defaults, account: shared.account, ..declare(&name, handlers, &settings, shared.scope) };
     Observer::new(declared, world, client, kinds).run(stop).await.map_err(ServeError::Discovery)

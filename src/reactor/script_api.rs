@@ -11,16 +11,56 @@ use crate::cluster::{self, Kinds};
 use crate::object::{Resource, Selector};
 use crate::script::api::{Api, ApiError, ApiRequest, Operation};
 
+use super::narrator::{Narrator, Write};
+
 /// The cluster as the scripts of one operator see it.
 pub struct ScriptApi {
     calls: Calls,
     kinds: Arc<Kinds>,
+    narrator: Option<Arc<Narrator>>,
 }
 
 impl ScriptApi {
     /// Returns the bridge; the operator's name is in the calls.
     pub fn new(calls: Calls, kinds: Arc<Kinds>) -> Self {
-        Self { calls, kinds }
+        Self { calls, kinds, narrator: None }
+    }
+
+    /// Returns the bridge with somebody who tells what is written.
+    pub fn told_by(self, narrator: Option<Arc<Narrator>>) -> Self {
+        Self { narrator, ..self }
+    }
+
+    /// Sends a request, and tells what it has changed.
+    async fn answer_telling(&self, request: ApiRequest, narrator: &Narrator) -> Result<Value, cluster::Error> {
+        let Some((write, name)) = written(&request.operation) else { return self.answer(request).await };
+        let (resource, namespace) = (Arc::clone(&request.resource), request.namespace.clone().filter(|_| request.resource.namespaced));
+        let is_whole = !matches!(&request.operation, Operation::Patch { subresource: Some(name), .. } if name != "status");
+        let find = async |name: &str| {
+            let place = Place { resource: &resource, namespace: namespace.as_deref(), name };
+            // What cannot be read can hardly be written, and that is told.
+            self.calls.get(place).await.unwrap_or_default()
+        };
+        let before = match (&request.operation, &name) {
+            (Operation::Create { .. }, _) | (_, None) => None,
+            (_, Some(name)) => find(name).await,
+        };
+        let answered = self.answer(request).await;
+        let given = answered.as_ref().ok().and_then(|object| object.pointer("/metadata/name")?.as_str().map(str::to_owned));
+        let name = given.or(name).unwrap_or_default();
+        let object = match &namespace {
+            Some(namespace) => format!("{} {namespace}/{name}", resource.kind),
+            None => format!("{} {name}", resource.kind),
+        };
+        match &answered {
+            Err(error) => narrator.tell_failure(&object, &error.chain()),
+            Ok(after) if write == Write::Stored && is_whole => narrator.tell_write(write, &object, before.as_ref(), Some(after)),
+            Ok(_) => {
+                let after = find(&name).await;
+                narrator.tell_write(write, &object, before.as_ref(), after.as_ref());
+            }
+        }
+        answered
     }
 
     async fn answer(&self, request: ApiRequest) -> Result<Value, cluster::Error> {
@@ -51,7 +91,25 @@ impl Api for ScriptApi {
     }
 
     fn send(&self, request: ApiRequest) -> BoxFuture<'_, Result<Value, ApiError>> {
-        async move { self.answer(request).await.map_err(told) }.boxed()
+        async move {
+            match &self.narrator {
+                Some(narrator) => self.answer_telling(request, narrator).await.map_err(told),
+                None => self.answer(request).await.map_err(told),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// Returns what an operation writes, and the name of its object, if it has one yet.
+fn written(operation: &Operation) -> Option<(Write, Option<String>)> {
+    match operation {
+        Operation::Get { .. } | Operation::List { .. } => None,
+        Operation::Create { object } => Some((Write::Stored, object.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned))),
+        Operation::Update { name, .. } | Operation::Apply { name, .. } | Operation::Patch { name, .. } => {
+            Some((Write::Stored, Some(name.clone())))
+        }
+        Operation::Delete { name, .. } => Some((Write::Deleted, Some(name.clone()))),
     }
 }
 

@@ -112,6 +112,8 @@ pub struct Request {
     pub group: String,
     /// The plural name.
     pub plural: String,
+    /// The kind; empty if it is not served.
+    pub kind: String,
     /// The namespace; empty for none.
     pub namespace: String,
     /// The object's name.
@@ -216,11 +218,10 @@ impl Request {
         format!("{plural}{dot}{group}/{name}{place}")
     }
 
-    /// Tells whether it is about an object, as far as that can be told from its kind.
+    /// Tells whether it is about an object.
     pub fn is_about(&self, subject: &Subject) -> bool {
-        let stem: String = subject.kind.to_lowercase().chars().take(3).collect();
-        let is_kind = self.group == subject.group && self.plural.starts_with(&stem);
-        is_kind && self.namespace == subject.namespace && self.name == subject.name
+        let Subject { group, kind, namespace, name } = subject;
+        self.group == *group && self.kind == *kind && self.namespace == *namespace && self.name == *name
     }
 }
 

@@ -21,9 +21,10 @@ use crate::devserver::request::{Path, Place, Query, verb};
 use crate::devserver::server::Service;
 use crate::devserver::store::Key;
 use crate::devserver::{Api, hand};
+use crate::reactor::changes::changes;
 
 use super::chaos::{Chaos, OnRead, OnWrite, Reading};
-use super::compare::{self, FOREIGN_ANNOTATION};
+use super::compare::FOREIGN_ANNOTATION;
 use super::faults::words;
 use super::invariants::Invariants;
 use super::timeline::{Event, Request as Told, Timeline};
@@ -215,7 +216,7 @@ impl Wire {
         let answered = self.0.server.send(request).await;
         if let Some(place) = place.filter(|place| place.name.is_some()) {
             let answer = answered.as_ref().map_or_else(Error::chain, |answer| answer.status.to_string());
-            self.tell(Told { answer, is_quiet: true, ..told(&place, verb) });
+            self.tell(Told { answer, is_quiet: true, ..self.told(&place, verb) });
         }
         answered
     }
@@ -253,8 +254,8 @@ impl Wire {
             Ok((status, ..)) => status.to_string(),
             Err(error) => error.chain(),
         };
-        let lines = compare::changes(before.as_ref(), after.as_ref(), &self.0.parts.prefixes);
-        self.tell(Told { answer, lines, ..told(&place, verb) });
+        let lines = changes(before.as_ref(), after.as_ref(), &self.0.parts.prefixes);
+        self.tell(Told { answer, lines, ..self.told(&place, verb) });
         if let Some(chaos) = &self.0.parts.chaos {
             if trouble.crashes {
                 chaos.tell("the operators die after the request, before its answer".to_owned());
@@ -274,7 +275,7 @@ impl Wire {
         let mut trouble = Trouble::default();
         let Some(chaos) = &self.0.parts.chaos else { return Ok(trouble) };
         chaos.shuffle().await;
-        let request = told(place, verb);
+        let request = self.told(place, verb);
         match chaos.on_write() {
             OnWrite::Nothing => {}
             OnWrite::CrashBefore => {
@@ -318,6 +319,21 @@ impl Wire {
 
     fn tell(&self, request: Told) {
         self.0.parts.timeline.add(Event::Request(request));
+    }
+
+    fn told(&self, place: &Place, verb: &'static str) -> Told {
+        let registry = self.0.parts.api.registry();
+        let kind = registry.find(&place.group, &place.version, &place.plural).map(|served| served.kind.kind.clone());
+        Told {
+            verb,
+            group: place.group.clone(),
+            plural: place.plural.clone(),
+            kind: kind.unwrap_or_default(),
+            namespace: place.namespace.clone().unwrap_or_default(),
+            name: place.name.clone().unwrap_or_default(),
+            subresource: place.subresource.clone().unwrap_or_default(),
+            ..Told::default()
+        }
     }
 
     /// Tells the faults that have fired since the last look.
@@ -372,16 +388,4 @@ struct Trouble {
     refusal: Option<u16>,
     crashes: bool,
     loses_answer: bool,
-}
-
-fn told(place: &Place, verb: &'static str) -> Told {
-    Told {
-        verb,
-        group: place.group.clone(),
-        plural: place.plural.clone(),
-        namespace: place.namespace.clone().unwrap_or_default(),
-        name: place.name.clone().unwrap_or_default(),
-        subresource: place.subresource.clone().unwrap_or_default(),
-        ..Told::default()
-    }
 }

@@ -89,7 +89,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let line = line_of(event, &context, &self.clock);
         let has_prefix = self.options.prefix.unwrap_or(self.options.format != Format::Json);
-        let mut printed = line.print(self.options.format, &self.options.reference_key, has_prefix);
+        let mut printed = if self.options.format == Format::Account && self.options.has_colours {
+            line.account(&line.prefix(has_prefix), true)
+        } else {
+            line.print(self.options.format, &self.options.reference_key, has_prefix)
+        };
         printed.push('\n');
         // There is nobody left to tell that the stream for telling is broken.
         let _ = std::io::stderr().lock().write_all(printed.as_bytes());

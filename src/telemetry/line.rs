@@ -6,12 +6,18 @@ use serde_json::{Map, Value};
 use tracing::Level;
 
 use super::reference::ObjectReference;
+use super::tone::{self, Tone};
+
+/// The columns that lines of an account have at most.
+const WIDTH: usize = 120;
 
 /// The form of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
     /// The message alone.
     Plain,
+    /// The time of the day and the message, for people who follow step by step.
+    Account,
     /// Time, logger, level, message.
     #[default]
     Full,
@@ -39,9 +45,10 @@ pub struct Line {
 impl Line {
     /// Returns the line in a form, without a line break at the end.
     pub fn print(&self, format: Format, reference_key: &str, has_prefix: bool) -> String {
-        let prefix = self.object.as_ref().filter(|_| has_prefix).map(ObjectReference::prefix).unwrap_or_default();
+        let prefix = self.prefix(has_prefix);
         match format {
             Format::Plain => format!("{prefix}{}{}", self.message, self.printed_fields()),
+            Format::Account => self.account(&prefix, false),
             Format::Full => {
                 let time = TimeZone::system().to_datetime(self.at);
                 let (date, milliseconds) = (time.date(), time.millisecond());
@@ -54,6 +61,28 @@ impl Line {
             }
             Format::Json => self.json(reference_key, &prefix),
         }
+    }
+
+    /// Returns what stands before the message, if that is wanted.
+    pub fn prefix(&self, is_wanted: bool) -> String {
+        self.object.as_ref().filter(|_| is_wanted).map(ObjectReference::prefix).unwrap_or_default()
+    }
+
+    /// Returns the line as a part of an account, in colours if they are wanted. Lines of the account itself are cut to a width.
+    pub fn account(&self, prefix: &str, has_colours: bool) -> String {
+        let time = TimeZone::system().to_datetime(self.at);
+        let time = format!("{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second());
+        let mut text = format!("{}{}", self.message, self.printed_fields());
+        if tone::is_account(&text) {
+            let room = WIDTH.saturating_sub(time.len() + 1 + prefix.chars().count());
+            if text.chars().count() > room {
+                text = text.chars().take(room.saturating_sub(1)).chain(['…']).collect();
+            }
+        }
+        if !has_colours {
+            return format!("{time} {prefix}{text}");
+        }
+        format!("{} {}{}", tone::QUIET.paint(&time), tone::QUIET.paint(prefix), Tone::of(self.level, &self.message).paint(&text))
     }
 
     fn printed_fields(&self) -> String {
@@ -127,6 +156,16 @@ mod tests {
         let printed = line(Some(reference())).print(Format::Json, "k8s", false);
         let expected = r#"{"k8s":{"apiVersion":"v1","kind":"Pod","name":"p","namespace":"ns","uid":null},"message":"Handler 'f' failed.","severity":"warn","timestamp":"2024-02-29T12:34:56.789012+00:00"}"#;
         assert_eq!(printed, expected);
+    }
+
+    #[test]
+    fn lines_of_an_account_have_the_time_of_the_day_and_a_width() {
+        let printed = line(Some(reference())).account("[ns/p] ", false);
+        assert!(printed.ends_with(":56 [ns/p] Handler 'f' failed."), "{printed}");
+        let long = Line { message: format!("│ + x: {}", "y".repeat(200)), ..line(None) };
+        assert_eq!(long.print(Format::Account, "object", true).chars().count(), WIDTH);
+        let coloured = line(Some(reference())).account("[ns/p] ", true);
+        assert!(coloured.ends_with("\u{1b}[2m[ns/p] \u{1b}[0m\u{1b}[33mHandler 'f' failed.\u{1b}[0m"), "{coloured:?}");
     }
 
     #[test]

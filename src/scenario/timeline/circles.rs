@@ -148,6 +148,7 @@ mod tests {
             verb: "patch",
             group: "acme.io".to_owned(),
             plural: "backups".to_owned(),
+            kind: "Backup".to_owned(),
             namespace: "default".to_owned(),
             name: "x".to_owned(),
             lines: vec![r#"~ spec.a: "1" -> "2""#.to_owned(), "= annotations: kept f".to_owned()],

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rhai::{Array, Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 
 use super::options::{Options, json, placed, text};
 use super::targets::{self, Target};
@@ -88,7 +89,9 @@ impl Caller {
     fn send(&self, target: &Target, operation: Operation) -> Result<Value, Thrown> {
         let api = self.context.api(&self.name)?;
         let request = ApiRequest { resource: Arc::clone(&target.resource), namespace: target.namespace.clone(), operation };
-        wait_in(&self.context, async move { api.send(request).await })?.map_err(|error| self.failed(target, error))
+        // Whoever tells of the request tells it about the object that is handled.
+        let sent = async move { api.send(request).await }.instrument(self.context.span().clone());
+        wait_in(&self.context, sent)?.map_err(|error| self.failed(target, error))
     }
 
     /// Says in the error what was attempted.

@@ -1,0 +1,171 @@
+//! The files of operators and of the objects that they are given. Only a change of what is in them counts.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::mpsc;
+use tracing::error;
+
+use crate::cli::apiserver;
+
+/// Changes of files that come within this time are one change: editors write in several steps.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+
+/// What an operator may be made of, by the ends of the names.
+const PARTS: [&str; 4] = ["yaml", "yml", "rhai", "j2"];
+
+/// The files that are followed.
+pub struct Files {
+    /// The directories of the manifests, with all below them.
+    operators: Vec<PathBuf>,
+    /// The files of definitions that the manifests name.
+    definitions: Vec<PathBuf>,
+    /// Files and directories of further objects.
+    apply: Vec<PathBuf>,
+    hashes: Hashes,
+    watched: BTreeSet<PathBuf>,
+    hints: mpsc::Receiver<()>,
+    /// Hints come as long as it lives.
+    watcher: Option<RecommendedWatcher>,
+}
+
+/// What has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Changed {
+    /// Manifests, scripts or templates.
+    pub of_operators: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Hashes {
+    operators: u64,
+    objects: u64,
+}
+
+impl Files {
+    /// Follows manifests with all that lies beside and below them, the definitions that they name, and further objects.
+    pub fn watch(manifests: &[PathBuf], definitions: &[PathBuf], apply: &[PathBuf]) -> Self {
+        let (sender, hints) = mpsc::channel(1);
+        // A hint that finds no room is not lost: the one before it has not been taken yet.
+        let watcher = notify::recommended_watcher(move |_| {
+            let _ = sender.try_send(());
+        });
+        let mut files = Self {
+            operators: manifests.iter().map(|path| directory(path)).collect(),
+            definitions: definitions.to_vec(),
+            apply: apply.to_vec(),
+            hashes: Hashes { operators: 0, objects: 0 },
+            watched: BTreeSet::new(),
+            hints,
+            watcher: watcher.inspect_err(complain).ok(),
+        };
+        for path in files.operators.clone() {
+            files.add(path, RecursiveMode::Recursive);
+        }
+        files.add_objects();
+        files.hashes = files.hash();
+        files
+    }
+
+    /// Returns the files and directories of objects, the definitions first.
+    pub fn of_objects(&self) -> Vec<PathBuf> {
+        self.definitions.iter().chain(&self.apply).cloned().collect()
+    }
+
+    /// Follows other definitions than before. What is in them counts as known.
+    pub fn follow(&mut self, definitions: &[PathBuf]) {
+        if self.definitions != definitions {
+            self.definitions = definitions.to_vec();
+            self.add_objects();
+            self.hashes = self.hash();
+        }
+    }
+
+    /// Waits until something else is in the files.
+    pub async fn changed(&mut self) -> Changed {
+        loop {
+            if self.hints.recv().await.is_none() {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(DEBOUNCE).await;
+            let now = self.hash();
+            let before = std::mem::replace(&mut self.hashes, now);
+            if self.hashes != before {
+                return Changed { of_operators: self.hashes.operators != before.operators };
+            }
+        }
+    }
+
+    fn add_objects(&mut self) {
+        for path in self.of_objects() {
+            self.add(directory(&path), RecursiveMode::NonRecursive);
+        }
+    }
+
+    /// A directory is watched, not the file in it: editors put new files into the place of old ones.
+    fn add(&mut self, directory: PathBuf, mode: RecursiveMode) {
+        let is_below = |known: &PathBuf| self.watched.contains(known) && directory.starts_with(known);
+        if self.watched.contains(&directory) || self.operators.iter().any(is_below) {
+            return;
+        }
+        if let Some(watcher) = &mut self.watcher {
+            let _ = watcher.watch(&directory, mode).inspect_err(complain);
+        }
+        self.watched.insert(directory);
+    }
+
+    fn hash(&self) -> Hashes {
+        let objects = self.files_of_objects();
+        let known: BTreeSet<PathBuf> = objects.iter().filter_map(|file| file.canonicalize().ok()).collect();
+        let mut hasher = DefaultHasher::new();
+        for directory in &self.operators {
+            hash_directory(directory, &known, &mut hasher);
+        }
+        let operators = hasher.finish();
+        let mut hasher = DefaultHasher::new();
+        for file in objects {
+            let content = std::fs::read(&file).ok();
+            (file, content).hash(&mut hasher);
+        }
+        Hashes { operators, objects: hasher.finish() }
+    }
+
+    fn files_of_objects(&self) -> Vec<PathBuf> {
+        // What cannot be read is told when it is.
+        self.of_objects().iter().flat_map(|path| apiserver::files(path).unwrap_or_default()).collect()
+    }
+}
+
+fn complain(problem: &notify::Error) {
+    error!(target: "kopfd", "Changes of files are not noticed: {problem}");
+}
+
+fn directory(path: &Path) -> PathBuf {
+    if path.is_dir() {
+        return path.to_owned();
+    }
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), Path::to_owned)
+}
+
+/// Hashes the names and contents of everything that an operator may be made of, except what belongs to the objects.
+fn hash_directory(directory: &Path, objects: &BTreeSet<PathBuf>, hasher: &mut DefaultHasher) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    for path in paths {
+        let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        let is_part = path.extension().is_some_and(|extension| PARTS.iter().any(|known| extension == *known));
+        let is_object = || path.canonicalize().is_ok_and(|path| objects.contains(&path));
+        if path.is_dir() && !is_hidden {
+            hash_directory(&path, objects, hasher);
+        } else if is_part
+            && !is_object()
+            && let Ok(content) = std::fs::read(&path)
+        {
+            (path, content).hash(hasher);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The objects that operators are given: those of files, applied at the beginning, and again when the files have changed.
+//!
+//! What vanishes from the files stays: whoever wants it to go deletes it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use tracing::{error, info};
+
+use crate::cli::apiserver;
+use crate::devserver::{Api, given};
+
+/// The objects of files.
+pub struct Given {
+    api: Api,
+    /// What was accepted, by what it is.
+    applied: BTreeMap<[String; 4], Value>,
+}
+
+impl Given {
+    /// Applies the objects of files and directories for the first time.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or an object is not accepted.
+    pub async fn begin(api: Api, paths: Vec<PathBuf>) -> Result<Self, String> {
+        let (objects, problems) = read(&paths);
+        if let Some(problem) = problems.into_iter().next() {
+            return Err(problem);
+        }
+        let mut given = Self { api, applied: BTreeMap::new() };
+        match given.apply(objects, |_, _| {}).await.into_iter().next() {
+            Some(problem) => Err(problem),
+            None => Ok(given),
+        }
+    }
+
+    /// Applies what is new or has changed. What cannot be read or is not accepted is told, and the rest goes on.
+    pub async fn renew(&mut self, paths: Vec<PathBuf>) {
+        let (objects, mut problems) = read(&paths);
+        let told = |place: &[String; 4], is_new: bool| {
+            let what = if is_new { "is new" } else { "has changed" };
+            info!(target: "kopfd", "The {} {what} in the files. It is applied.", shown(place));
+        };
+        problems.extend(self.apply(objects, told).await);
+        for problem in problems {
+            error!(target: "kopfd", "{problem}");
+        }
+    }
+
+    async fn apply(&mut self, objects: Vec<Value>, told: impl Fn(&[String; 4], bool)) -> Vec<String> {
+        let objects = objects.into_iter().flat_map(given::items);
+        let changed = objects.filter(|object| self.applied.get(&place(object)) != Some(object)).collect();
+        let mut problems = Vec::new();
+        given::apply_each(&self.api, changed, |object, accepted| match accepted {
+            Ok(()) => {
+                let place = place(&object);
+                told(&place, !self.applied.contains_key(&place));
+                self.applied.insert(place, object);
+            }
+            Err(refused) => problems.push(format!("{refused}")),
+        })
+        .await;
+        problems
+    }
+}
+
+/// Returns the objects of all files that can be read, and what is wrong with the others.
+fn read(paths: &[PathBuf]) -> (Vec<Value>, Vec<String>) {
+    let (mut objects, mut problems) = (Vec::new(), Vec::new());
+    for path in paths {
+        match apiserver::files(path) {
+            Err(error) => problems.push(format!("cannot read {}: {error}", path.display())),
+            Ok(files) => {
+                for file in files {
+                    apiserver::read_file(&file).map_or_else(|problem| problems.push(problem), |found| objects.extend(found));
+                }
+            }
+        }
+    }
+    (objects, problems)
+}
+
+/// Returns what tells an object from others: version, kind, namespace, name.
+fn place(object: &Value) -> [String; 4] {
+    ["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"]
+        .map(|pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned())
+}
+
+fn shown([_, kind, namespace, name]: &[String; 4]) -> String {
+    if namespace.is_empty() { format!("{kind} {name}") } else { format!("{kind} {namespace}/{name}") }
+}

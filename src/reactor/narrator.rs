@@ -1,0 +1,367 @@
+//! The account of one operator in the log: what has come, what the operator writes to its objects, and what its scripts write to others.
+//!
+//! It remembers the objects that it has told of, so that a change can be told by what is different.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+use tracing::{debug, info};
+
+use crate::object::diff::{self, Item, Op};
+use crate::object::{Body, Patch, Scope, Sighting, Transform, path};
+
+use super::account::shown;
+use super::changes::lines;
+
+/// The lines that are shown of one change.
+const MOST_LINES: usize = 12;
+
+/// The characters of names of annotations that go into one line.
+const LONG_NAMES: usize = 60;
+
+/// What `kubectl apply` notes: the object once more, as a text.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Tells what happens to objects.
+#[derive(Debug)]
+pub struct Narrator {
+    /// What begins the names of the operator's own annotations, without the slash.
+    prefix: String,
+    /// The objects that were told of, by their unique ids.
+    sights: Mutex<HashMap<String, Sight>>,
+}
+
+/// What was seen of an object, and what the operator has written since.
+#[derive(Debug)]
+struct Sight {
+    body: Body,
+    own: Vec<(Vec<String>, Value)>,
+    /// The version that shows all that was written; none until it is known.
+    complete_at: Option<u64>,
+}
+
+/// What a script has asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Write {
+    /// An object was created, replaced, applied or patched.
+    Stored,
+    /// An object was deleted.
+    Deleted,
+}
+
+impl Narrator {
+    /// Returns the narrator of an operator whose own annotations begin with the prefix and a slash.
+    pub fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned(), sights: Mutex::default() }
+    }
+
+    /// Tells that an object has come, and what others have changed in it. What the operator itself has written was told before.
+    pub fn tell_sighting(&self, sighting: Sighting, body: &Body) {
+        let uid = body.uid().unwrap_or_default().to_owned();
+        let before = {
+            let mut sights = self.sights.lock();
+            let before = sights.remove(&uid);
+            if sighting != Sighting::Deleted {
+                sights.insert(uid, Sight::after(before.as_ref(), body));
+            }
+            before
+        };
+        let kind = kind(body);
+        let version = body.resource_version().unwrap_or("unknown");
+        let what = match (sighting, &before) {
+            (Sighting::Deleted, _) => "is gone",
+            (Sighting::Listed, None) => "was there",
+            (_, None) => "was added",
+            (_, Some(before)) if body.is_deleting() && !before.body.is_deleting() => "is to be deleted",
+            (_, Some(_)) => "has changed",
+        };
+        let told = before.map(|before| self.foreign(&before, body)).unwrap_or_default();
+        if what == "has changed" && told.is_empty() {
+            debug!(target: "kopfd::objects", "┌ The {kind} shows what was written, at version {version}.");
+            return;
+        }
+        info!(target: "kopfd::objects", "┌ The {kind} {what}, at version {version}.");
+        tell(&told, "│ ");
+    }
+
+    /// Tells what is written to an object, as a small difference.
+    pub fn tell_patch(&self, body: &Body, patch: &Patch) {
+        tell(&differences(body, patch, &format!("{}/", self.prefix)), "│ ");
+        if let Some(sight) = self.sights.lock().get_mut(body.uid().unwrap_or_default()) {
+            collect(&patch.merge, &mut Vec::new(), &mut sight.own);
+            let is_finalizers = |one: &Transform| matches!(one, Transform::AddFinalizer(_) | Transform::RemoveFinalizer(_));
+            if patch.transforms.iter().any(is_finalizers) {
+                sight.own.push((vec!["metadata".to_owned(), "finalizers".to_owned()], Value::Null));
+            }
+            sight.complete_at = None;
+        }
+    }
+
+    /// Notes the version that shows what was written to an object.
+    pub fn patched(&self, body: &Body, version: Option<&str>) {
+        if let Some(sight) = self.sights.lock().get_mut(body.uid().unwrap_or_default()) {
+            sight.complete_at = version.and_then(number);
+        }
+    }
+
+    /// Tells what a script has written to any object.
+    pub fn tell_write(&self, write: Write, object: &str, before: Option<&Value>, after: Option<&Value>) {
+        let mut told = Vec::new();
+        let line = match (write, before, after) {
+            (Write::Stored, None, _) => format!("+ {object} created"),
+            (Write::Stored, Some(before), after) => {
+                let items = diff::diff(before, after.unwrap_or(&Value::Null), Scope::Full);
+                let parts: Vec<Item> = items.iter().flat_map(leaves).collect();
+                told = lines(&parts, std::slice::from_ref(&self.prefix));
+                if told.is_empty() { format!("= {object} unchanged") } else { format!("~ {object} changed") }
+            }
+            (Write::Deleted, None, _) => format!("= {object} was not there"),
+            (Write::Deleted, Some(_), None) => format!("- {object} deleted"),
+            (Write::Deleted, Some(_), Some(_)) => format!("- {object} is to be deleted"),
+        };
+        tell(&[line], "│ ");
+        tell(&told, "│   ");
+        if let (Some(before), Some(after)) = (before, after) {
+            self.note(before, after);
+        }
+    }
+
+    /// Tells that a script has asked for something in vain.
+    pub fn tell_failure(&self, object: &str, error: &str) {
+        info!(target: "kopfd::objects", "│ ! {object}: {error}");
+    }
+
+    /// What a script has written to an object that was seen is no news when the object is seen again.
+    fn note(&self, before: &Value, after: &Value) {
+        let text = |pointer: &str| after.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        if let Some(sight) = self.sights.lock().get_mut(text("/metadata/uid")) {
+            let items = diff::diff(before, after, Scope::Full);
+            sight.own.extend(items.iter().flat_map(leaves).map(|leaf| (leaf.path, leaf.new)));
+            sight.complete_at = number(text("/metadata/resourceVersion"));
+        }
+    }
+
+    /// Returns the lines of what others have changed.
+    fn foreign(&self, before: &Sight, body: &Body) -> Vec<String> {
+        let mut found = Vec::new();
+        for item in diff::diff(&before.body, body, Scope::Full) {
+            let parts = leaves(&item);
+            if !parts.iter().any(|leaf| before.has_written(leaf) || is_noise(leaf)) {
+                found.push(item);
+                continue;
+            }
+            found.extend(parts.into_iter().filter(|leaf| !before.has_written(leaf) && !is_noise(leaf)));
+        }
+        lines(&found, std::slice::from_ref(&self.prefix))
+    }
+}
+
+impl Sight {
+    /// Returns what is known after an object was seen. What was written is kept until the object shows all of it.
+    fn after(before: Option<&Self>, body: &Body) -> Self {
+        let complete_at = before.and_then(|before| before.complete_at);
+        let is_behind = complete_at.zip(body.resource_version().and_then(number)).is_some_and(|(complete, seen)| seen < complete);
+        let own = before.filter(|_| is_behind).map(|before| before.own.clone()).unwrap_or_default();
+        Self { body: body.clone(), own, complete_at: complete_at.filter(|_| is_behind) }
+    }
+
+    fn has_written(&self, leaf: &Item) -> bool {
+        let is_finalizers = leaf.path == ["metadata", "finalizers"];
+        self.own.iter().any(|(keys, value)| leaf.path.starts_with(keys) && (is_finalizers || leaf.new == *value))
+    }
+}
+
+/// The marks of a deletion are told in words.
+fn is_noise(leaf: &Item) -> bool {
+    let keys: Vec<&str> = leaf.path.iter().map(String::as_str).collect();
+    matches!(keys.as_slice(), ["metadata", "deletionTimestamp" | "deletionGracePeriodSeconds"] | ["metadata", "annotations", LAST_APPLIED])
+}
+
+/// Returns a difference in its smallest parts: what is in a mapping that has come or gone.
+fn leaves(item: &Item) -> Vec<Item> {
+    let map = match item.op {
+        Op::Add => &item.new,
+        Op::Remove => &item.old,
+        Op::Change => return vec![item.clone()],
+    };
+    let Some(map) = map.as_object().filter(|map| !map.is_empty()) else { return vec![item.clone()] };
+    let mut found = Vec::new();
+    collect(map, &mut item.path.clone(), &mut found);
+    let part = |(path, value)| match item.op {
+        Op::Remove => Item { op: Op::Remove, path, old: value, new: Value::Null },
+        op => Item { op, path, old: Value::Null, new: value },
+    };
+    found.into_iter().map(part).collect()
+}
+
+/// Returns the number of a version. The embedded server numbers them; what follows the number says that no event will have it.
+fn number(version: &str) -> Option<u64> {
+    version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn kind(body: &Body) -> &str {
+    body.get("kind").and_then(Value::as_str).unwrap_or("object")
+}
+
+fn tell(told: &[String], before: &str) {
+    for line in told.iter().take(MOST_LINES) {
+        info!(target: "kopfd::objects", "{before}{line}");
+    }
+    if let Some(more) = told.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {
+        info!(target: "kopfd::objects", "{before}… and {more} more");
+    }
+}
+
+/// Returns the lines of the difference that a patch makes.
+fn differences(body: &Body, patch: &Patch, prefix: &str) -> Vec<String> {
+    let mut leaves = Vec::new();
+    collect(&patch.merge, &mut Vec::new(), &mut leaves);
+    let is_own = |keys: &[String]| keys.len() == 3 && keys[1] == "annotations" && keys[2].starts_with(prefix);
+    let mut lines: Vec<String> =
+        leaves.iter().filter(|(keys, _)| !is_own(keys)).filter_map(|(keys, new)| difference(body, keys, new)).collect();
+    let (purged, kept): (Vec<_>, Vec<_>) = leaves.iter().filter(|(keys, _)| is_own(keys)).partition(|(_, value)| value.is_null());
+    let names = |word: &str, leaves: &[&(Vec<String>, Value)]| {
+        let names: Vec<&str> = leaves.iter().filter_map(|(keys, _)| keys[2].split_once('/').map(|(_, name)| name)).collect();
+        (!names.is_empty()).then(|| format!("{word} {}", names.join(", ")))
+    };
+    let told: Vec<String> = [names("kept", &kept), names("purged", &purged)].into_iter().flatten().collect();
+    if told.iter().map(String::len).sum::<usize>() > LONG_NAMES {
+        lines.extend(told.iter().map(|told| format!("= annotations: {told}")));
+    } else if !told.is_empty() {
+        lines.push(format!("= annotations: {}", told.join("; ")));
+    }
+    lines.extend(patch.transforms.iter().map(|transform| match transform {
+        Transform::AddFinalizer(name) => format!("+ metadata.finalizers: {name}"),
+        Transform::RemoveFinalizer(name) => format!("- metadata.finalizers: {name}"),
+        Transform::Function(_) => "~ a function over the whole object".to_owned(),
+    }));
+    lines
+}
+
+fn collect(map: &Map<String, Value>, keys: &mut Vec<String>, leaves: &mut Vec<(Vec<String>, Value)>) {
+    for (key, value) in map {
+        keys.push(key.clone());
+        match value {
+            Value::Object(child) if !child.is_empty() => collect(child, keys, leaves),
+            _ => leaves.push((keys.clone(), value.clone())),
+        }
+        keys.pop();
+    }
+}
+
+fn difference(body: &Body, keys: &[String], new: &Value) -> Option<String> {
+    let old = path::resolve(body, keys).filter(|old| !old.is_null());
+    let place = keys.join(".");
+    match (old, new) {
+        (None, Value::Null) => None,
+        (None, new) => Some(format!("+ {place}: {}", shown(new))),
+        (Some(old), Value::Null) => Some(format!("- {place}: {}", shown(old))),
+        (Some(old), new) if old == new => None,
+        (Some(old), new) => Some(format!("~ {place}: {} -> {}", shown(old), shown(new))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::Clock;
+    use crate::telemetry;
+    use serde_json::json;
+    use std::sync::Arc;
+    use tracing::Level;
+
+    /// Returns what is told meanwhile.
+    fn told(act: impl FnOnce(&Narrator)) -> Vec<String> {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let ear = Arc::clone(&heard);
+        let guard = telemetry::listen(Level::INFO, Clock::system(), move |line| ear.lock().push(line.message));
+        act(&Narrator::new("kopf.zalando.org"));
+        drop(guard);
+        heard.lock().clone()
+    }
+
+    fn body(version: &str, rest: Value) -> Body {
+        let mut object = json!({"kind": "Thing", "metadata": {"name": "a", "uid": "u", "resourceVersion": version}});
+        for (key, value) in rest.as_object().unwrap() {
+            match value.as_object().filter(|_| key == "metadata") {
+                Some(metadata) => metadata.iter().for_each(|(key, value)| object["metadata"][key] = value.clone()),
+                None => object[key] = value.clone(),
+            }
+        }
+        Body::from(object)
+    }
+
+    #[test]
+    fn a_patch_is_told_by_what_it_changes() {
+        let body = Body::from(json!({"metadata": {"annotations": {"kopf.zalando.org/f": "{}"}}, "status": {"old": 1, "same": 2}}));
+        let mut patch = Patch::default();
+        patch.set(&["status", "old"], json!(3)).unwrap();
+        patch.set(&["status", "same"], json!(2)).unwrap();
+        patch.set(&["status", "new", "deep"], json!("x")).unwrap();
+        patch.set(&["metadata", "annotations", "kopf.zalando.org/f"], Value::Null).unwrap();
+        patch.set(&["metadata", "annotations", "kopf.zalando.org/last-handled-configuration"], json!("{}")).unwrap();
+        let lines = differences(&body, &patch, "kopf.zalando.org/");
+        let expected = ["+ status.new.deep: \"x\"", "~ status.old: 1 -> 3", "= annotations: kept last-handled-configuration; purged f"];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_change_from_outside_is_told_by_what_is_different() {
+        let lines = told(|narrator| {
+            narrator.tell_sighting(Sighting::Listed, &body("1", json!({"spec": {"size": 1}})));
+            narrator.tell_sighting(Sighting::Modified, &body("2", json!({"spec": {"size": 2}, "metadata": {"managedFields": []}})));
+            narrator.tell_sighting(Sighting::Modified, &body("3", json!({"spec": {"size": 2}, "metadata": {"deletionTimestamp": "now"}})));
+        });
+        let expected = ["┌ The Thing was there, at version 1.", "┌ The Thing has changed, at version 2.", "│ ~ spec.size: 1 -> 2"];
+        assert_eq!(lines[..3], expected);
+        assert_eq!(lines[3..], ["┌ The Thing is to be deleted, at version 3."]);
+    }
+
+    #[test]
+    fn what_the_operator_has_written_is_no_news() {
+        let first = body("1", json!({"spec": {"size": 1}}));
+        let mut patch = Patch::default();
+        patch.set(&["status", "create", "port"], json!(80)).unwrap();
+        let lines = told(|narrator| {
+            narrator.tell_sighting(Sighting::Listed, &first);
+            narrator.tell_patch(&first, &patch);
+            narrator.patched(&first, Some("3"));
+            // The first of two requests, then the second, with what somebody else has written in between.
+            narrator.tell_sighting(Sighting::Modified, &body("2", json!({"spec": {"size": 1}})));
+            let status = json!({"create": {"port": 80}, "other": 1});
+            narrator.tell_sighting(Sighting::Modified, &body("4", json!({"spec": {"size": 1}, "status": status})));
+            narrator.tell_sighting(Sighting::Modified, &body("5", json!({"spec": {"size": 1}})));
+        });
+        let expected = [
+            "┌ The Thing was there, at version 1.",
+            "│ + status.create.port: 80",
+            "┌ The Thing has changed, at version 4.",
+            "│ + status.other: 1",
+            "┌ The Thing has changed, at version 5.",
+            "│ - status: {\"create\":{\"port\":80},\"other\":1}",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn what_scripts_write_is_told_in_a_line_each() {
+        let (before, after) = (json!({"data": {"a": 1}}), json!({"data": {"a": 2}}));
+        let lines = told(|narrator| {
+            narrator.tell_write(Write::Stored, "Pod x", None, Some(&after));
+            narrator.tell_write(Write::Stored, "Pod x", Some(&before), Some(&after));
+            narrator.tell_write(Write::Stored, "Pod x", Some(&after), Some(&after));
+            narrator.tell_write(Write::Deleted, "Pod x", Some(&after), None);
+            narrator.tell_failure("Pod x", "HTTP 403");
+        });
+        let expected = [
+            "│ + Pod x created",
+            "│ ~ Pod x changed",
+            "│   ~ data.a: 1 -> 2",
+            "│ = Pod x unchanged",
+            "│ - Pod x deleted",
+            "│ ! Pod x: HTTP 403",
+        ];
+        assert_eq!(lines, expected);
+    }
+}
