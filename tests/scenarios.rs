@@ -214,7 +214,7 @@ fn what_never_settles_with_disturbances_is_told_once_and_with_its_bound() {
     std::fs::write(folder.path().join("operator.yaml"), OPERATOR.replace("fn: count", "fn: claim, backoff: 1h")).unwrap();
     std::fs::write(folder.path().join("code.rhai"), CLAIM).unwrap();
     std::fs::write(folder.path().join("claiming.yaml"), CLAIMING).unwrap();
-    let output = kopfd(folder.path(), &["--seeds", "40"]);
+    let output = kopfd(folder.path(), &["--seeds", "12"]);
     let all = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{all}");
     let failed: Vec<&str> = all.split("FAIL  ").skip(1).collect();
