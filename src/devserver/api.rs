@@ -13,14 +13,16 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::access::{self, Attributes, Authentication, User};
+use super::access::{self, Authentication, User};
 use super::admission::Caller;
 use super::call::Call;
 use super::chores::Chore;
+use super::deadline::{self, Deadline};
 use super::definition::{self, conditions};
 use super::failure::Failure;
 use super::faults::Fault;
 use super::ids::Ids;
+use super::impersonation::{Refusal, impersonated};
 use super::injection::Injection;
 use super::journal::{Journal, Record};
 use super::pace::Pace;
@@ -211,19 +213,30 @@ impl Api {
     /// Returns for whom a request is answered: who asks, or who is to be impersonated.
     ///
     /// # Errors
-    /// If there is a token that is not known, or no right to impersonate.
-    pub fn authenticate(&self, headers: &http::HeaderMap) -> Result<User, Failure> {
+    /// If there is a token that is not known, nobody to be impersonated, or no right to it.
+    pub fn authenticate(&self, question: &Question) -> Result<User, Failure> {
         let unknown = |_| Failure::new(401, "Unauthorized", "Unauthorized");
         self.with(|state| {
-            let user = self.0.authentication.user(headers, &state.issued).map_err(unknown)?;
-            access::impersonated(&state.store, user, headers).map_err(|(user, missing)| access::refusal(&user, &missing))
+            let user = self.0.authentication.user(&question.headers, &state.issued).map_err(unknown)?;
+            impersonated(&state.store, user, &question.headers).map_err(|refusal| match refusal {
+                Refusal::Nobody => Failure::bad_request("requested groups, a uid or more of a user, without a user to impersonate"),
+                // It is the request that is refused.
+                Refusal::Right(user, missing) => {
+                    Failure { details: access::refusal(&user, &question.wanted()).details, ..access::refusal(&user, &missing) }
+                }
+            })
         })
     }
 
     /// Answers a request, without faults and without a record.
     pub async fn answer(&self, request: Request<Bytes>) -> Response<Body> {
-        match self.authenticate(request.headers()) {
-            Ok(user) => self.answer_as(user, request).await,
+        let question = Question::read(request);
+        let deadline = match Deadline::of(&question) {
+            Ok(deadline) => deadline,
+            Err(failure) => return reply::refuse(failure),
+        };
+        match self.authenticate(&question) {
+            Ok(user) => deadline.wait(Box::pin(self.carry_out(user, question, None))).await.unwrap_or_else(deadline::passed),
             Err(failure) => reply::refuse(failure),
         }
     }
@@ -235,8 +248,8 @@ impl Api {
 
     /// Carries out a request. The fault is for those who read, watch, or call webhooks on the way.
     pub async fn carry_out(&self, user: User, question: Question, fault: Option<Fault>) -> Response<Body> {
+        let wanted = question.wanted();
         let Question { method, path, text, query, headers, body, .. } = question;
-        let wanted = Attributes::of(&method, &path, &text, &query);
         if !self.with(|state| access::is_allowed(&state.store, &user, &wanted)) {
             return reply::refuse(access::refusal(&user, &wanted));
         }
@@ -257,7 +270,7 @@ impl Api {
                 handlers::answer(self, call).await
             }
             path if matches!(method, Method::GET | Method::HEAD) => Ok(discovery::answer(&self.registry(), &path, &query, &text)),
-            Path::Other(_) => Ok(Reply::no_page()),
+            Path::Other(other) if other != "/version" => Ok(Reply::no_page()),
             _ => Err(Failure::no_method()),
         };
         match answered {
