@@ -101,15 +101,7 @@ impl Wire {
 
 impl Login for Wire {
     fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>> {
-        let transport: Arc<dyn Transport> = Arc::new(self.clone());
-        let connection = Connection {
-            calls: Arc::clone(&transport),
-            watches: transport,
-            expires_at: None,
-            default_namespace: "default".to_owned(),
-            server: "the scenario".to_owned(),
-            fingerprint: 1,
-        };
+        let connection = Connection::over(self.clone(), "the scenario");
         Box::pin(async { Ok(connection) })
     }
 }
