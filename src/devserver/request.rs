@@ -136,6 +136,10 @@ impl Place {
 
 /// Decodes what is written with percent signs.
 pub fn decode(text: &str) -> Option<String> {
+    String::from_utf8(bytes(text)?).ok()
+}
+
+fn bytes(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -146,7 +150,7 @@ pub fn decode(text: &str) -> Option<String> {
             bytes.push(byte);
         }
     }
-    String::from_utf8(bytes).ok()
+    Some(bytes)
 }
 
 /// The parameters of a request.
@@ -156,7 +160,7 @@ pub struct Query(Vec<(String, String)>);
 impl Query {
     /// Reads a query. What cannot be decoded is left out.
     pub fn parse(query: &str) -> Self {
-        let plain = |text: &str| decode(&text.replace('+', " "));
+        let plain = |text: &str| bytes(&text.replace('+', " ")).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         Self(pairs.filter_map(|(key, value)| Some((plain(key)?, plain(value)?))).collect())
     }
