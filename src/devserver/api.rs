@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -33,6 +33,11 @@ use super::rules::Decision;
 use super::store::{Expected, Key, Limits, Raced, Resource, Store, Stored};
 use super::{controllers, discovery, handlers, openapi, rules};
 use crate::kit::Clock;
+
+/// The header with the id of a request, in requests and answers.
+pub const AUDIT_ID: &str = "audit-id";
+/// Ids of clients that are longer are not taken.
+const LONGEST_AUDIT_ID: usize = 64;
 
 /// How the server behaves.
 #[derive(Debug, Clone)]
@@ -89,6 +94,8 @@ struct Inner {
     pace: Pace,
     /// By how many milliseconds the server's time is ahead of the clock.
     offset: AtomicI64,
+    /// Where the ids of requests come from: apart, so that they change none of those of objects.
+    audit: Mutex<Ids>,
 }
 
 /// What the server knows. It is locked for moments only.
@@ -118,6 +125,7 @@ impl Api {
             journal
         });
         let ids = settings.seed.map_or_else(Ids::random, Ids::seeded);
+        let audit = settings.seed.map_or_else(Ids::random, |seed| Ids::seeded(!seed));
         let state = State { store, registry: Arc::new(registry), ids, issued: BTreeMap::new() };
         let inner = Inner {
             state: Mutex::new(state),
@@ -133,6 +141,7 @@ impl Api {
             webhooks: settings.webhooks,
             pace: settings.pace,
             offset: AtomicI64::new(0),
+            audit: Mutex::new(audit),
         };
         let api = Self(Arc::new(inner));
         controllers::begin(&api);
@@ -226,6 +235,12 @@ impl Api {
                 }
             })
         })
+    }
+
+    /// Returns the id of a request: that which the client has given it, or a new one.
+    pub fn audit_id(&self, headers: &HeaderMap) -> HeaderValue {
+        let given = headers.get(AUDIT_ID).filter(|id| (1..=LONGEST_AUDIT_ID).contains(&id.len()));
+        given.cloned().unwrap_or_else(|| HeaderValue::try_from(self.0.audit.lock().uid()).expect("an id fits into a header"))
     }
 
     /// Answers a request, without faults and without a record.

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::access::{self, User};
-use super::api::Api;
+use super::api::{AUDIT_ID, Api};
 use super::control;
 use super::deadline::{self, Deadline};
 use super::failure::Failure;
@@ -126,6 +126,13 @@ impl Api {
             return Err(Broken);
         }
         let question = Question::read(request);
+        let id = self.audit_id(&question.headers);
+        let mut response = self.respond_in_time(question).await?;
+        response.headers_mut().insert(AUDIT_ID, id);
+        Ok(response)
+    }
+
+    async fn respond_in_time(&self, question: Question) -> Result<Response<Body>, Broken> {
         let user = self.authenticate(&question);
         if self.has_control() && control::is_about(&question) {
             return Ok(control::answer(self, user, &question).await);
