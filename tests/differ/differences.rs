@@ -185,7 +185,7 @@ pub const DIFFERENCES: &[Difference] = &[
         ],
     },
     Difference {
-        reason: "Paths and parameters that no client sends are refused in other words, or taken for what they probably mean.",
+        reason: "The list of OpenAPI documents is told as JSON, which it is, and what is not on it as a page that is not there.",
         places: &[
             ("paths: health, version and other paths", "10/body"),
             ("paths: health, version and other paths", "10/type"),
