@@ -24,6 +24,7 @@ use crate::devserver::{Api, hand};
 
 use super::chaos::{Chaos, OnRead, OnWrite, Reading};
 use super::compare::{self, FOREIGN_ANNOTATION};
+use super::faults::words;
 use super::invariants::Invariants;
 use super::timeline::{Event, Request as Told, Timeline};
 use watches::Watches;
@@ -325,9 +326,7 @@ impl Wire {
         let mut told = self.0.told.lock();
         for firing in faults.firings().skip(*told) {
             let rule = faults.rules().find(|(id, _)| *id == firing.rule);
-            let action = rule.map_or_else(|| "a fault".to_owned(), |(_, rule)| serde_json::to_string(&rule.action).unwrap_or_default());
-            let place = if firing.namespace.is_empty() { String::new() } else { format!(" in {}", firing.namespace) };
-            let what = format!("{action} for {} {}/{}{place}", firing.verb, firing.resource, firing.name);
+            let what = words::firing(rule.map(|(_, rule)| &rule.action), firing);
             self.0.parts.timeline.add(Event::Fault(what));
             *told += 1;
         }
