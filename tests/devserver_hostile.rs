@@ -2,16 +2,20 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+use std::convert::Infallible;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Empty};
+use futures::StreamExt as _;
+use http_body_util::{BodyExt as _, Empty, StreamBody};
+use hyper::body::Frame;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -179,6 +183,34 @@ async fn bodies_that_are_large_deep_or_broken_are_refused() {
     for media in ["text/plain", "application/xml", "application/cbor", "nonsense", ";;;", "multipart/form-data; boundary=x"] {
         assert_eq!(server.ask("POST", MAPS, media, one).await, 415, "{media}");
         assert_eq!(server.ask("PATCH", &format!("{MAPS}/one"), media, b"{}").await, 415, "{media}");
+    }
+    server.is_well().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_over_http2_when_it_has_come() {
+    let server = Server::start();
+    for megabytes in [4, 12, 40] {
+        let stream = TokioIo::new(server.connect(b"h2").await);
+        let (mut client, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        let mut tasks = kopfd::kit::Tasks::<()>::default();
+        tasks.spawn("connection", async move { drop(connection.await) });
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&sent);
+        let pieces = futures::stream::iter(0..megabytes).map(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, Infallible>(Frame::data(Bytes::from(vec![b' '; 1 << 20])))
+        });
+        let request = http::Request::post(format!("https://localhost{MAPS}"))
+            .header("authorization", format!("Bearer {}", server.token))
+            .header("content-type", "application/json");
+        let request = request.body(StreamBody::new(pieces)).unwrap();
+        let answer = client.send_request(request).await.unwrap_or_else(|error| panic!("{megabytes} MiB: {error:?}"));
+        assert_eq!(answer.status(), 413, "{megabytes} MiB");
+        let status = answer.into_body().collect().await.unwrap_or_else(|error| panic!("{megabytes} MiB: {error:?}")).to_bytes();
+        assert!(String::from_utf8_lossy(&status).contains("RequestEntityTooLarge"), "{status:?}");
+        // Clients that are cut off while they send may take it for a broken stream, and not read. Who has too much is cut off all the same.
+        assert_eq!(sent.load(Ordering::SeqCst) == megabytes, megabytes < 20, "{megabytes} MiB");
     }
     server.is_well().await;
 }

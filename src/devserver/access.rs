@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::request::{Path, Query, verb};
+use super::selector::selected_name;
 use super::store::{Resource, Store};
 
 /// The group whose members may do everything.
@@ -21,6 +22,8 @@ pub struct User {
     pub uid: String,
     /// The groups.
     pub groups: Vec<String>,
+    /// What else is known.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 /// How users are told apart.
@@ -58,12 +61,16 @@ impl Attributes {
         let resource = place.subresource.as_ref().map_or_else(|| place.plural.clone(), |sub| format!("{}/{sub}", place.plural));
         let is_namespace = place.group.is_empty() && place.plural == "namespaces";
         let namespace = if is_namespace { place.name.clone() } else { place.namespace.clone() };
+        let verb = verb(method, place, query);
+        // Who may see one object may list and watch it by its name.
+        let selects = matches!(verb, "list" | "watch") && !place.is_watch;
+        let selected = || query.text("fieldSelector").filter(|_| selects).and_then(selected_name);
         Self {
-            verb: verb(method, place, query).to_owned(),
+            verb: verb.to_owned(),
             group: place.group.clone(),
             resource,
             namespace: namespace.unwrap_or_default(),
-            name: place.name.clone().unwrap_or_default(),
+            name: place.name.clone().or_else(selected).unwrap_or_default(),
             path: None,
         }
     }
@@ -81,7 +88,7 @@ impl User {
 
     /// Returns a user.
     pub fn new(name: &str, groups: &[&str]) -> Self {
-        Self { name: name.to_owned(), uid: String::new(), groups: groups.iter().map(|group| (*group).to_owned()).collect() }
+        Self { name: name.to_owned(), groups: groups.iter().map(|group| (*group).to_owned()).collect(), ..Self::default() }
     }
 
     /// Returns the user as reviews tell it.
@@ -89,6 +96,9 @@ impl User {
         let mut user = json!({"username": self.name, "groups": self.groups});
         if !self.uid.is_empty() {
             user["uid"] = json!(self.uid);
+        }
+        if !self.extra.is_empty() {
+            user["extra"] = json!(self.extra);
         }
         user
     }
@@ -111,42 +121,6 @@ impl Authentication {
         }
         Ok(user)
     }
-}
-
-/// Returns for whom a request is to be answered: who asks, or who the headers of impersonation name.
-///
-/// # Errors
-/// What is missing of the rights to impersonate.
-pub fn impersonated(store: &Store, user: User, headers: &HeaderMap) -> Result<User, (User, Attributes)> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty()).map(str::to_owned);
-    let Some(name) = text("impersonate-user") else { return Ok(user) };
-    let all = headers.get_all("impersonate-group").iter().filter_map(|value| value.to_str().ok());
-    let mut groups: Vec<String> = all.map(str::to_owned).collect();
-    let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
-    let (resource, namespace, plain) = match account {
-        Some((namespace, account)) => ("serviceaccounts", namespace.to_owned(), account.to_owned()),
-        None => ("users", String::new(), name.clone()),
-    };
-    let wanted = |resource: &str, namespace: &str, name: &str| Attributes {
-        verb: "impersonate".into(),
-        resource: resource.into(),
-        namespace: namespace.into(),
-        name: name.into(),
-        ..Attributes::default()
-    };
-    let mut rights = vec![wanted(resource, &namespace, &plain)];
-    rights.extend(groups.iter().map(|group| wanted("groups", "", group)));
-    if let Some(missing) = rights.into_iter().find(|right| !is_allowed(store, &user, right)) {
-        return Err((user, missing));
-    }
-    if let (true, Some((namespace, _))) = (groups.is_empty(), account) {
-        groups.extend(["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]);
-    }
-    let kind = if name == "system:anonymous" { "system:unauthenticated" } else { "system:authenticated" };
-    if !groups.iter().any(|group| group == kind) {
-        groups.push(kind.to_owned());
-    }
-    Ok(User { name, uid: text("impersonate-uid").unwrap_or_default(), groups })
 }
 
 /// Returns the bearer token of a request.
@@ -260,23 +234,6 @@ mod tests {
     use jiff::Timestamp;
 
     #[test]
-    fn somebody_else_may_be_played_by_those_who_have_the_right() {
-        let store = Store::new(Limits::default());
-        let headers = |pairs: &[(&'static str, &str)]| -> HeaderMap {
-            pairs.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap())).collect()
-        };
-        let bob = headers(&[("impersonate-user", "bob"), ("impersonate-group", "crew")]);
-        let played = impersonated(&store, User::administrator(), &bob).unwrap();
-        assert_eq!((played.name.as_str(), played.groups.as_slice()), ("bob", &["crew".to_owned(), "system:authenticated".to_owned()][..]));
-        let robot = headers(&[("impersonate-user", "system:serviceaccount:one:robot")]);
-        let played = impersonated(&store, User::administrator(), &robot).unwrap();
-        assert!(played.groups.contains(&"system:serviceaccounts:one".to_owned()), "{played:?}");
-        assert_eq!(impersonated(&store, User::new("eve", &[]), &HeaderMap::new()).unwrap().name, "eve");
-        let (eve, missing) = impersonated(&store, User::new("eve", &[]), &bob).unwrap_err();
-        assert_eq!((eve.name.as_str(), missing.verb.as_str(), missing.resource.as_str()), ("eve", "impersonate", "users"));
-    }
-
-    #[test]
     fn roles_and_bindings_allow_what_they_name() {
         let mut store = Store::new(Limits::default());
         let role = json!({"metadata": {"name": "reader"}, "rules": [{"verbs": ["get"], "apiGroups": ["ex.dev"], "resources": ["things", "*/status"]}]});
@@ -296,5 +253,17 @@ mod tests {
         assert!(is_allowed(&store, &robot, &wanted("get", "one", "others/status")));
         assert!(!is_allowed(&store, &robot, &wanted("get", "two", "things")));
         assert!(!is_allowed(&store, &robot, &wanted("delete", "one", "things")));
+    }
+
+    #[test]
+    fn a_list_of_one_name_is_about_that_name() {
+        let name = |method: Method, uri: &str| {
+            let (path, query) = uri.split_once('?').unwrap();
+            Attributes::of(&method, &Path::parse(path), path, &Query::parse(query)).name
+        };
+        assert_eq!(name(Method::GET, "/api/v1/namespaces/x/pods?fieldSelector=metadata.name%3Da"), "a");
+        assert_eq!(name(Method::GET, "/api/v1/namespaces/x/pods?watch=1&fieldSelector=metadata.name%3Da"), "a");
+        assert_eq!(name(Method::GET, "/api/v1/watch/namespaces/x/pods?fieldSelector=metadata.name%3Da"), "");
+        assert_eq!(name(Method::DELETE, "/api/v1/namespaces/x/pods?fieldSelector=metadata.name%3Da"), "");
     }
 }

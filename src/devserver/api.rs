@@ -6,21 +6,23 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::access::{self, Attributes, Authentication, User};
+use super::access::{self, Authentication, User};
 use super::admission::Caller;
 use super::call::Call;
 use super::chores::Chore;
+use super::deadline::{self, Deadline};
 use super::definition::{self, conditions};
 use super::failure::Failure;
 use super::faults::Fault;
 use super::ids::Ids;
+use super::impersonation::{Refusal, impersonated};
 use super::injection::Injection;
 use super::journal::{Journal, Record};
 use super::pace::Pace;
@@ -31,6 +33,11 @@ use super::rules::Decision;
 use super::store::{Expected, Key, Limits, Raced, Resource, Store, Stored};
 use super::{controllers, discovery, handlers, openapi, rules};
 use crate::kit::Clock;
+
+/// The header with the id of a request, in requests and answers.
+pub const AUDIT_ID: &str = "audit-id";
+/// Ids of clients that are longer are not taken.
+const LONGEST_AUDIT_ID: usize = 64;
 
 /// How the server behaves.
 #[derive(Debug, Clone)]
@@ -87,6 +94,8 @@ struct Inner {
     pace: Pace,
     /// By how many milliseconds the server's time is ahead of the clock.
     offset: AtomicI64,
+    /// Where the ids of requests come from: apart, so that they change none of those of objects.
+    audit: Mutex<Ids>,
 }
 
 /// What the server knows. It is locked for moments only.
@@ -116,6 +125,7 @@ impl Api {
             journal
         });
         let ids = settings.seed.map_or_else(Ids::random, Ids::seeded);
+        let audit = settings.seed.map_or_else(Ids::random, |seed| Ids::seeded(!seed));
         let state = State { store, registry: Arc::new(registry), ids, issued: BTreeMap::new() };
         let inner = Inner {
             state: Mutex::new(state),
@@ -131,6 +141,7 @@ impl Api {
             webhooks: settings.webhooks,
             pace: settings.pace,
             offset: AtomicI64::new(0),
+            audit: Mutex::new(audit),
         };
         let api = Self(Arc::new(inner));
         controllers::begin(&api);
@@ -211,19 +222,36 @@ impl Api {
     /// Returns for whom a request is answered: who asks, or who is to be impersonated.
     ///
     /// # Errors
-    /// If there is a token that is not known, or no right to impersonate.
-    pub fn authenticate(&self, headers: &http::HeaderMap) -> Result<User, Failure> {
+    /// If there is a token that is not known, nobody to be impersonated, or no right to it.
+    pub fn authenticate(&self, question: &Question) -> Result<User, Failure> {
         let unknown = |_| Failure::new(401, "Unauthorized", "Unauthorized");
         self.with(|state| {
-            let user = self.0.authentication.user(headers, &state.issued).map_err(unknown)?;
-            access::impersonated(&state.store, user, headers).map_err(|(user, missing)| access::refusal(&user, &missing))
+            let user = self.0.authentication.user(&question.headers, &state.issued).map_err(unknown)?;
+            impersonated(&state.store, user, &question.headers).map_err(|refusal| match refusal {
+                Refusal::Nobody => Failure::bad_request("requested groups, a uid or more of a user, without a user to impersonate"),
+                // It is the request that is refused.
+                Refusal::Right(user, missing) => {
+                    Failure { details: access::refusal(&user, &question.wanted()).details, ..access::refusal(&user, &missing) }
+                }
+            })
         })
+    }
+
+    /// Returns the id of a request: that which the client has given it, or a new one.
+    pub fn audit_id(&self, headers: &HeaderMap) -> HeaderValue {
+        let given = headers.get(AUDIT_ID).filter(|id| (1..=LONGEST_AUDIT_ID).contains(&id.len()));
+        given.cloned().unwrap_or_else(|| HeaderValue::try_from(self.0.audit.lock().uid()).expect("an id fits into a header"))
     }
 
     /// Answers a request, without faults and without a record.
     pub async fn answer(&self, request: Request<Bytes>) -> Response<Body> {
-        match self.authenticate(request.headers()) {
-            Ok(user) => self.answer_as(user, request).await,
+        let question = Question::read(request);
+        let deadline = match Deadline::of(&question) {
+            Ok(deadline) => deadline,
+            Err(failure) => return reply::refuse(failure),
+        };
+        match self.authenticate(&question) {
+            Ok(user) => deadline.wait(Box::pin(self.carry_out(user, question, None))).await.unwrap_or_else(deadline::passed),
             Err(failure) => reply::refuse(failure),
         }
     }
@@ -235,8 +263,8 @@ impl Api {
 
     /// Carries out a request. The fault is for those who read, watch, or call webhooks on the way.
     pub async fn carry_out(&self, user: User, question: Question, fault: Option<Fault>) -> Response<Body> {
+        let wanted = question.wanted();
         let Question { method, path, text, query, headers, body, .. } = question;
-        let wanted = Attributes::of(&method, &path, &text, &query);
         if !self.with(|state| access::is_allowed(&state.store, &user, &wanted)) {
             return reply::refuse(access::refusal(&user, &wanted));
         }
@@ -257,7 +285,7 @@ impl Api {
                 handlers::answer(self, call).await
             }
             path if matches!(method, Method::GET | Method::HEAD) => Ok(discovery::answer(&self.registry(), &path, &query, &text)),
-            Path::Other(_) => Ok(Reply::no_page()),
+            Path::Other(other) if other != "/version" => Ok(Reply::no_page()),
             _ => Err(Failure::no_method()),
         };
         match answered {

@@ -103,8 +103,7 @@ pub async fn delete_one(
         }
         let decision = writer.delete(&old.value, deletion)?;
         if deletion.is_dry_run {
-            let is_removal = matches!(decision, Decision::Remove(_));
-            return Ok((if is_removal { Deleted::Gone(old) } else { Deleted::Leaving(old) }, warnings));
+            return Ok((would_be(old, decision), warnings));
         }
         let outcome = match &decision {
             Decision::Remove(value) if rules::is_marked_first(served, value) => {
@@ -126,6 +125,15 @@ pub async fn delete_one(
         old = api.read(&served.resource, &key).ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))?;
     }
     Err(Failure::conflict(&served.kind.group, &served.kind.plural, &name, "the object has been modified"))
+}
+
+/// Returns what a deletion would come to that is not carried out.
+fn would_be(old: Arc<Stored>, decision: Decision) -> Deleted {
+    match decision {
+        Decision::Remove(_) => Deleted::Gone(old),
+        Decision::Unchanged => Deleted::Leaving(old),
+        Decision::Store(value) => Deleted::Leaving(Arc::new(Stored { revision: old.revision, value: Arc::new(value) })),
+    }
 }
 
 /// Returns an object as it was removed, or would be: at a revision of its own; pods are marked first.
@@ -150,7 +158,8 @@ fn read_deletion(served: &Served, call: &Call) -> Result<(Deletion, Options), Fa
     let body = if body["kind"] == "Eviction" { body["deleteOptions"].clone() } else { body };
     call.query.number("gracePeriodSeconds")?;
     let seconds = &body["gracePeriodSeconds"];
-    if !(body.is_null() || body.is_object()) || !(seconds.is_null() || seconds.is_i64()) {
+    let is_other = body["kind"].as_str().is_some_and(|kind| !matches!(kind, "" | "DeleteOptions"));
+    if !(body.is_null() || body.is_object()) || !(seconds.is_null() || seconds.is_i64()) || is_other {
         return Err(Failure::bad_request("DeleteOptions cannot be handled: json: cannot unmarshal into Go value of type v1.DeleteOptions"));
     }
     let text = |field: &str| body[field].as_str().or_else(|| call.query.text(field)).map(str::to_owned);
@@ -174,7 +183,7 @@ fn read_deletion(served: &Served, call: &Call) -> Result<(Deletion, Options), Fa
         }
         propagation = Some(if orphans { Propagation::Orphan } else { Propagation::Background });
     }
-    let dry_run = body["dryRun"].as_array().and_then(|all| all.first()).and_then(Value::as_str).or_else(|| call.query.text("dryRun"));
+    let dry_run = body["dryRun"].as_array().and_then(|all| all.first()).and_then(Value::as_str).or_else(|| call.query.given("dryRun"));
     match dry_run {
         None | Some("All") => {}
         Some(other) => {

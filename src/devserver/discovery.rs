@@ -44,7 +44,7 @@ fn other(registry: &Registry, query: &Query, path: &str) -> Reply {
             let lines: Vec<String> = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
             Reply::text(200, &format!("{}{} check passed\n", lines.concat(), path.trim_start_matches('/')))
         }
-        "/healthz" | "/livez" | "/readyz" => Reply::text(200, "ok"),
+        "/healthz" | "/livez" | "/readyz" | "/healthz/ping" | "/livez/ping" | "/readyz/ping" => Reply::text(200, "ok"),
         "/openapi/v3" => Reply::object(openapi_index(registry)),
         path if path.starts_with("/api/") => Reply::from(Failure::no_resource()),
         path => path.strip_prefix("/openapi/v3/").map_or_else(Reply::no_page, |below| openapi_of(registry, below)),

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
-use super::access::User;
+use super::access::{self, User};
 use super::admission::{self, Admitted, Attributes, Faulty, Operation};
 use super::api::Api;
 use super::failure::Failure;
@@ -80,6 +80,26 @@ impl<'a> Gate<'a> {
             gate.versions = others.map(|other| other.kind.version.clone()).filter(|version| *version != served.kind.version).collect();
         }
         gate
+    }
+
+    /// Checks that who writes may create, by whichever verb the request has begun.
+    ///
+    /// # Errors
+    /// If they may not.
+    pub fn check_creation(&self, namespace: &str, name: &str) -> Result<(), Failure> {
+        let kind = &self.served.kind;
+        let is_namespace = kind.group.is_empty() && kind.plural == "namespaces";
+        let wanted = access::Attributes {
+            verb: "create".to_owned(),
+            group: kind.group.clone(),
+            resource: kind.plural.clone(),
+            namespace: if is_namespace { name } else { namespace }.to_owned(),
+            name: name.to_owned(),
+            path: None,
+        };
+        let user = self.by.user;
+        let is_allowed = self.api.with(|state| access::is_allowed(&state.store, user, &wanted));
+        if is_allowed { Ok(()) } else { Err(access::refusal(user, &wanted)) }
     }
 
     /// Tells whether there are any webhooks.

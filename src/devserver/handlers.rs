@@ -81,8 +81,19 @@ async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
             deleting::delete_all(api, served, call).await
         }
         ("PUT" | "PATCH", false) if is_custom => Err(Failure::bad_request("name must be provided")),
+        _ if is_custom => Err(not_supported(served, call)),
         _ => Err(Failure::no_method()),
     }
+}
+
+/// Returns the failure of a verb that custom objects do not know.
+fn not_supported(served: &Served, call: &Call) -> Failure {
+    let verb = request::verb(&call.method, &call.place, &call.query);
+    let mut failure =
+        Failure::new(405, "MethodNotAllowed", format!("{verb} is not supported on resources of kind {:?}", served.full_name()));
+    failure.details.group.clone_from(&served.kind.group);
+    failure.details.kind.clone_from(&served.kind.plural);
+    failure
 }
 
 /// Refuses a request for what is not there in a built-in kind.
@@ -124,17 +135,7 @@ async fn below(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) 
         (_, "GET") => reading::get(api, served, call).await,
         (_, "PUT") => writing::update(api, served, call, subresource).await,
         (_, "PATCH") => patching::patch(api, served, call, subresource).await,
-        _ if kind.is_custom() => {
-            let text = format!(
-                "{} is not supported on resources of kind {:?}",
-                request::verb(&call.method, &call.place, &call.query),
-                served.full_name()
-            );
-            let mut failure = Failure::new(405, "MethodNotAllowed", text);
-            failure.details.group.clone_from(&kind.group);
-            failure.details.kind.clone_from(&kind.plural);
-            Err(failure)
-        }
+        _ if kind.is_custom() => Err(not_supported(served, call)),
         _ => Err(Failure::no_method()),
     }
 }
@@ -178,15 +179,22 @@ pub fn read_body(served: &Served, call: &Call) -> Result<Body, Failure> {
         }),
         "application/yaml" => {
             let text = std::str::from_utf8(&call.body).map_err(|error| Failure::bad_request(error.to_string()))?;
-            let mut documents = yaml::parse(text).map_err(|error| Failure::bad_request(error.to_string()))?;
-            let value = if documents.is_empty() { Value::Null } else { documents.swap_remove(0) };
-            Ok(Body { value, duplicates: Vec::new() })
+            read_yaml(text).map_err(|error| Failure::bad_request(error.to_string()))
         }
-        "application/vnd.kubernetes.protobuf" if !served.kind.is_custom() => {
-            protobuf::decode(&call.body).map(|value| Body { value, duplicates: Vec::new() })
-        }
+        "application/vnd.kubernetes.protobuf" if !served.kind.is_custom() => protobuf::decode(&call.body).map(Body::from),
         _ => Err(unsupported_media("application/json, application/yaml, application/vnd.kubernetes.protobuf")),
     }
+}
+
+/// Reads YAML, of which the first document counts.
+///
+/// # Errors
+/// If it is none.
+pub fn read_yaml(text: &str) -> Result<Body, yaml::Error> {
+    let Some(mut read) = yaml::parse_leniently(text)? else { return Ok(Body::from(Value::Null)) };
+    read.repeated.sort();
+    let remarks = read.repeated.iter().map(|(line, key)| format!("line {line}: key {key:?} already set in map")).collect();
+    Ok(Body { value: read.value, remarks })
 }
 
 /// Returns the failure of a body that nobody here can read.

@@ -15,8 +15,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::access::{self, User};
-use super::api::Api;
+use super::api::{AUDIT_ID, Api};
 use super::control;
+use super::deadline::{self, Deadline};
 use super::failure::Failure;
 use super::faults::{self, Action, AnswerBody, Expiry, Fault, Faults, Firing, Phase, Rule};
 use super::reply;
@@ -125,10 +126,25 @@ impl Api {
             return Err(Broken);
         }
         let question = Question::read(request);
-        let user = self.authenticate(&question.headers);
+        let id = self.audit_id(&question.headers);
+        let mut response = self.respond_in_time(question).await?;
+        response.headers_mut().insert(AUDIT_ID, id);
+        Ok(response)
+    }
+
+    async fn respond_in_time(&self, question: Question) -> Result<Response<Body>, Broken> {
+        let user = self.authenticate(&question);
         if self.has_control() && control::is_about(&question) {
             return Ok(control::answer(self, user, &question).await);
         }
+        let deadline = match Deadline::of(&question) {
+            Ok(deadline) => deadline,
+            Err(failure) => return Ok(reply::refuse(failure)),
+        };
+        deadline.wait(Box::pin(self.respond_to(user, question))).await.unwrap_or_else(|| Ok(deadline::passed()))
+    }
+
+    async fn respond_to(&self, user: Result<User, Failure>, question: Question) -> Result<Response<Body>, Broken> {
         if self.injection().is_idle() {
             return Ok(self.plain(user, question, None).await);
         }

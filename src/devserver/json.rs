@@ -51,7 +51,8 @@ fn read(text: &[u8], is_as_written: bool) -> Result<Body, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let value = Node { path: String::new(), depth: 0, is_as_written, duplicates: &mut duplicates }.deserialize(&mut deserializer)?;
     deserializer.end()?;
-    Ok(Body { value, duplicates })
+    let remarks = duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
+    Ok(Body { value, remarks })
 }
 
 /// A number that is whole is an integer however it was written.
@@ -155,7 +156,7 @@ mod tests {
     #[test]
     fn fields_that_stand_twice_are_told_and_the_last_one_wins() {
         let body = parse(br#"{"spec": {"a": 1, "list": [{"x": 1, "x": 2}], "a": 3.0}}"#).unwrap();
-        assert_eq!(body.duplicates, ["spec.list[0].x", "spec.a"]);
+        assert_eq!(body.remarks, [r#"duplicate field "spec.list[0].x""#, r#"duplicate field "spec.a""#]);
         assert_eq!(body.value["spec"]["a"], serde_json::json!(3));
     }
 

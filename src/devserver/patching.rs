@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::api::Api;
 use super::call::Call;
@@ -15,8 +15,7 @@ use super::registry::Served;
 use super::reply::Reply;
 use super::request::{self, Options};
 use super::rules::{self, Draft, Writer};
-use super::{builtin, json, json_patch, merge_patch, metadata, reading, strategic, writing};
-use crate::object::yaml;
+use super::{builtin, json, json_patch, merge_patch, metadata, reading, strategic, view, writing};
 
 /// A list of more operations is refused.
 const MAX_OPERATIONS: usize = 10_000;
@@ -41,7 +40,7 @@ pub async fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &s
     let options = Options::read(&call.query, "PatchOptions")?;
     let patch = read(served, call)?;
     if let Form::Apply = patch.form {
-        return apply(api, served, call, subresource, &options, patch.value).await;
+        return apply(api, served, call, subresource, &options, patch).await;
     }
     if options.is_forced {
         return Err(options_mistake("FieldValueForbidden", "force", "Forbidden: may not be specified for non-apply patch"));
@@ -49,7 +48,7 @@ pub async fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &s
     let manager = call.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource, options: &options, manager: &manager, now: api.now(), is_patch: true };
     if subresource == "scale" {
-        return writing::write_scale(api, &writer, call, &|scale| patched(served, scale, &patch)).await;
+        return writing::write_scale(api, &writer, call, &patch.remarks, &|scale| patched(served, scale, &patch)).await;
     }
     let change = |old: &Value| {
         let mut new = patched(served, old, &patch)?;
@@ -82,8 +81,7 @@ fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
     };
     let parse = |form: Form| {
         let body = json::parse(&call.body).map_err(undecodable)?;
-        let remarks = body.remarks();
-        Ok(Patch { form, value: object(body.value)?, remarks })
+        Ok(Patch { form, value: object(body.value)?, remarks: body.remarks })
     };
     match request::media_type(&call.headers).unwrap_or_default() {
         "application/json-patch+json" => {
@@ -98,12 +96,15 @@ fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
             Ok(Patch { form: Form::Json, value: operations, remarks })
         }
         "application/merge-patch+json" => parse(Form::Merge),
+        // Nothing changes nothing.
+        "application/strategic-merge-patch+json" if !served.kind.is_custom() && call.body.trim_ascii() == b"null" => {
+            Ok(Patch { form: Form::Strategic, value: json!({}), remarks: Vec::new() })
+        }
         "application/strategic-merge-patch+json" if !served.kind.is_custom() => parse(Form::Strategic),
         "application/apply-patch+yaml" => {
             let text = std::str::from_utf8(&call.body).map_err(|error| Failure::bad_request(error.to_string()))?;
-            let mut documents = yaml::parse(text).map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))?;
-            let value = if documents.is_empty() { Value::Null } else { documents.swap_remove(0) };
-            Ok(Patch { form: Form::Apply, value: object(value)?, remarks: Vec::new() })
+            let body = handlers::read_yaml(text).map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))?;
+            Ok(Patch { form: Form::Apply, value: object(body.value)?, remarks: body.remarks })
         }
         _ if served.kind.is_custom() => {
             Err(unsupported_media("application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"))
@@ -121,27 +122,23 @@ fn options_mistake(reason: &str, field: &str, text: &str) -> Failure {
     Failure::invalid("meta.k8s.io", "PatchOptions", "", vec![Cause::new(reason, field, text)])
 }
 
-async fn apply(
-    api: &Api,
-    served: &Arc<Served>,
-    call: &Call,
-    subresource: &str,
-    options: &Options,
-    applied: Value,
-) -> Result<Reply, Failure> {
+async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, options: &Options, patch: Patch) -> Result<Reply, Failure> {
+    let Patch { value: applied, remarks, .. } = patch;
     let Some(manager) = options.field_manager.as_deref() else {
         return Err(options_mistake("FieldValueRequired", "fieldManager", "Required value: is required for apply patch"));
     };
     if applied["kind"].as_str().is_none_or(str::is_empty) || applied["apiVersion"].as_str().is_none_or(str::is_empty) {
         return Err(Failure::bad_request("invalid object type: /, Kind="));
     }
-    if applied["kind"] != served.kind.kind.as_str() || applied["apiVersion"] != served.kind.api_version().as_str() {
-        let text = format!("the object is no {} of {}", served.kind.kind, served.kind.api_version());
-        return Err(Failure::bad_request(text));
+    let is_scale = subresource == "scale";
+    let shown = if is_scale { &view::scales() } else { &served.kind };
+    if applied["kind"] != shown.kind.as_str() || applied["apiVersion"] != shown.api_version().as_str() {
+        return Err(Failure::bad_request(format!("the object is no {} of {}", shown.kind, shown.api_version())));
     }
     let writer = Writer { served, subresource, options, manager, now: api.now(), is_patch: true };
-    check_typed(served, &applied, call.place.namespace.as_deref().unwrap_or_default())?;
-    let mut applied = applied;
+    let namespace = call.place.namespace.as_deref().unwrap_or_default();
+    let mut applied = if is_scale { unscaled(served, &applied, namespace)? } else { applied };
+    check_typed(served, &applied, namespace)?;
     let is_there = api.read(&served.resource, &handlers::key(call)).is_some();
     // What is there need not be named again.
     let is_nameless = applied["metadata"]["name"].is_null() && matches!(applied["metadata"], Value::Null | Value::Object(_));
@@ -157,7 +154,11 @@ async fn apply(
         // What is applied to nothing has no revision to be based on.
         value["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
         let owners = value["metadata"].as_object_mut().and_then(|metadata| metadata.remove("managedFields"));
-        let mut warnings = writer.receive(&mut value, &[])?;
+        // It is nobody's, but some kinds begin with it.
+        if let Some(status) = applied.get("status") {
+            value["status"] = status.clone();
+        }
+        let mut warnings = writer.receive_applied(&mut value, &remarks)?;
         if let Some(owners) = owners {
             value["metadata"]["managedFields"] = owners;
         }
@@ -170,14 +171,25 @@ async fn apply(
         let mut new = with_author(&writer, |by| ownership::apply(Some(old), &applied, by))?;
         note_last_applied(&writer, &mut new, &applied);
         let owners = new["metadata"].as_object_mut().and_then(|metadata| metadata.remove("managedFields"));
-        let warnings = writer.receive(&mut new, &[])?;
+        let warnings = writer.receive_applied(&mut new, &remarks)?;
         if let Some(owners) = owners {
             new["metadata"]["managedFields"] = owners;
         }
         Ok((writer.draft_applied(old, new)?, warnings))
     };
     let (value, warnings) = writing::write(api, &writer, call, change).await?;
-    Ok(reading::shape(served, call, value)?.with_warnings(warnings))
+    let answer = if is_scale { handlers::scale_answer(served, &value) } else { reading::shape(served, call, value) };
+    Ok(answer?.with_warnings(warnings))
+}
+
+/// Returns what is applied to an object when a scale is: its number, at its place.
+fn unscaled(served: &Served, scale: &Value, namespace: &str) -> Result<Value, Failure> {
+    check_typed(&Served::of(view::scales()), scale, namespace)?;
+    let mut object = json!({"apiVersion": served.kind.api_version(), "kind": served.kind.kind, "metadata": scale["metadata"]});
+    if let (Some(paths), Some(replicas)) = (&served.kind.scale, scale.pointer("/spec/replicas")) {
+        view::set_at(&mut object, &paths.spec_replicas, replicas.clone());
+    }
+    Ok(object)
 }
 
 fn with_author<T>(writer: &Writer<'_>, work: impl FnOnce(&ownership::Manager<'_>) -> T) -> T {
@@ -222,7 +234,10 @@ fn check_typed(served: &Served, applied: &Value, namespace: &str) -> Result<(), 
     if let Some(path) = unknown.first() {
         return refuse(format!(".{path}: field not declared in schema"));
     }
-    let is_type = |cause: &&Cause| cause.reason == "FieldValueTypeInvalid" && cause.message.contains("must be of type");
+    // Nulls have no type yet: they may become defaults.
+    let is_type = |cause: &&Cause| {
+        cause.reason == "FieldValueTypeInvalid" && cause.message.contains("must be of type") && !cause.message.ends_with("\"null\"")
+    };
     if let Some(cause) = schema.validate(applied, None).iter().find(is_type) {
         return refuse(format!(".{}: {}", cause.field, cause.message));
     }
@@ -232,7 +247,6 @@ fn check_typed(served: &Served, applied: &Value, namespace: &str) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn owners_of_fields_cannot_be_applied() {

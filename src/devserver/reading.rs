@@ -13,7 +13,6 @@ use super::call::Call;
 use super::failure::{Cause, Failure};
 use super::faults::{Action, Fault};
 use super::handlers;
-use super::kind::Kind;
 use super::registry::Served;
 use super::reply::Reply;
 use super::request::{Form, Query};
@@ -38,8 +37,11 @@ impl Interest {
     /// Reads the selectors of a request.
     ///
     /// # Errors
-    /// If they cannot be read, or select by fields that nobody can select by.
+    /// If they cannot be read, or select by fields that nobody can select by; or if numbers that come with them are none.
     pub fn read(served: &Served, call: &Call) -> Result<Self, Failure> {
+        for number in ["limit", "timeoutSeconds"] {
+            call.query.number(number)?;
+        }
         let labels = call.query.text("labelSelector").map(LabelSelector::parse).transpose()?;
         let fields = call.query.text("fieldSelector").map(|text| FieldSelector::parse(text, &served.kind)).transpose()?;
         Ok(Self { namespace: call.place.namespace.clone(), name: call.place.name.clone(), labels, fields })
@@ -61,7 +63,9 @@ impl Interest {
 
 /// Answers a request for one object.
 pub async fn get(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    if let Some(revision) = revision(&call.query)? {
+    // A real server takes this mistake for one of its own.
+    let asked = revision(&call.query).map_err(|failure| Failure::new(500, "", failure.message))?;
+    if let Some(revision) = asked {
         wait_for(api, revision).await?;
     }
     let stored = match stale_revision(api, served, call) {
@@ -96,11 +100,6 @@ fn existing_at(api: &Api, served: &Served, call: &Call, revision: u64) -> Result
 
 /// Answers a request for a list.
 pub async fn list(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    if let Some(timeout) = call.query.text("timeout")
-        && timeout.trim_end_matches(|letter: char| letter.is_ascii_lowercase()).parse::<f64>().is_err()
-    {
-        return Err(Failure::bad_request(format!("invalid value for \"timeout\" in the request: {timeout:?}")));
-    }
     let limit = call.query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let page = Page::read(&call.query, limit)?;
     let interest = Interest::read(served, call)?;
@@ -319,8 +318,7 @@ pub fn rows(served: &Served, call: &Call, value: &Value) -> Result<Value, Failur
 
 /// Returns the `Scale` of an object in the form that the client wants.
 pub fn shape_scale(call: &Call, scale: Value) -> Result<Reply, Failure> {
-    let kind = Kind { group: "autoscaling".to_owned(), version: "v1".to_owned(), plural: "scales".to_owned(), ..Kind::default() };
-    shape(&Served::of(kind), call, scale)
+    shape(&Served::of(view::scales()), call, scale)
 }
 
 /// Returns the table of an object or a list, with or without its columns.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, header};
 use serde_json::Value;
 
+use super::access::Attributes;
 use super::failure::{Cause, Failure};
 
 /// Bodies larger than this are refused.
@@ -36,6 +37,11 @@ impl Question {
         let uri = head.uri.path_and_query().map_or_else(|| text.clone(), ToString::to_string);
         let query = Query::parse(head.uri.query().unwrap_or_default());
         Self { method: head.method, path: Path::parse(&text), text, uri, query, headers: head.headers, body }
+    }
+
+    /// Returns what the user must have the right to.
+    pub fn wanted(&self) -> Attributes {
+        Attributes::of(&self.method, &self.path, &self.text, &self.query)
     }
 }
 
@@ -129,7 +135,11 @@ impl Place {
 }
 
 /// Decodes what is written with percent signs.
-fn decode(text: &str) -> Option<String> {
+pub fn decode(text: &str) -> Option<String> {
+    String::from_utf8(bytes(text)?).ok()
+}
+
+fn bytes(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -140,7 +150,7 @@ fn decode(text: &str) -> Option<String> {
             bytes.push(byte);
         }
     }
-    String::from_utf8(bytes).ok()
+    Some(bytes)
 }
 
 /// The parameters of a request.
@@ -148,25 +158,26 @@ fn decode(text: &str) -> Option<String> {
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads a query. What cannot be decoded is taken as it is.
+    /// Reads a query. What cannot be decoded is left out.
     pub fn parse(query: &str) -> Self {
-        let plain = |text: &str| decode(&text.replace('+', " ")).unwrap_or_else(|| text.to_owned());
-        let pairs = query.split('&').filter(|pair| !pair.is_empty());
-        Self(
-            pairs
-                .map(|pair| pair.split_once('=').map_or((plain(pair), String::new()), |(key, value)| (plain(key), plain(value))))
-                .collect(),
-        )
+        let plain = |text: &str| bytes(&text.replace('+', " ")).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        Self(pairs.filter_map(|(key, value)| Some((plain(key)?, plain(value)?))).collect())
+    }
+
+    /// Returns a parameter, if it is there.
+    pub fn given(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
     /// Returns a parameter, if it is there and not empty.
     pub fn text(&self, key: &str) -> Option<&str> {
-        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+        self.given(key).filter(|value| !value.is_empty())
     }
 
     /// Tells whether a switch is on: present, and neither `false` nor `0`.
     pub fn is_on(&self, key: &str) -> bool {
-        self.0.iter().find(|(name, _)| name == key).is_some_and(|(_, value)| value != "false" && value != "0")
+        self.given(key).is_some_and(|value| value != "false" && value != "0")
     }
 
     /// Returns a number.
@@ -176,7 +187,7 @@ impl Query {
     pub fn number(&self, key: &str) -> Result<Option<i64>, Failure> {
         let parse =
             |text: &str| text.parse().map_err(|_| Failure::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")));
-        self.text(key).map(parse).transpose()
+        self.given(key).map(parse).transpose()
     }
 }
 
@@ -223,7 +234,7 @@ impl Options {
             let message = format!("Unsupported value: {value:?}: supported values: {supported}");
             causes.push(Cause::new("FieldValueNotSupported", field, message));
         };
-        let is_dry_run = match query.text("dryRun") {
+        let is_dry_run = match query.given("dryRun") {
             None => false,
             Some("All") => true,
             Some(other) => {
@@ -336,14 +347,13 @@ pub fn verb(method: &Method, place: &Place, query: &Query) -> &'static str {
 pub struct Body {
     /// What it says.
     pub value: Value,
-    /// The paths of fields that stand twice in an object.
-    pub duplicates: Vec<String>,
+    /// What is to be said of how it is written: fields that stand twice.
+    pub remarks: Vec<String>,
 }
 
-impl Body {
-    /// Returns what is to be said of how it was written.
-    pub fn remarks(&self) -> Vec<String> {
-        self.duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect()
+impl From<Value> for Body {
+    fn from(value: Value) -> Self {
+        Self { value, remarks: Vec::new() }
     }
 }
 

@@ -4,15 +4,21 @@ use serde_json::{Value, json};
 
 use super::access::{Attributes, User, is_allowed};
 use super::api::Api;
+use super::builtin;
 use super::call::Call;
 use super::failure::{Cause, Failure};
 use super::handlers;
+use super::kind::Kind;
 use super::registry::Served;
 use super::reply::Reply;
 use super::rules;
 
-/// How long an issued token is said to live.
+/// How long an issued token is said to live that is asked for without a time, in seconds.
 const LIFETIME: i64 = 3600;
+/// How long at least, if a time is asked for.
+const LEAST_LIFETIME: i64 = 600;
+/// How long at most.
+const MOST_LIFETIME: i64 = 1 << 32;
 
 /// Answers a review, if the request is one.
 ///
@@ -35,12 +41,30 @@ pub fn answer(api: &Api, served: &Served, call: &Call) -> Result<Option<Reply>, 
     if is_token {
         return issue(api, served, call, review).map(Some);
     }
+    builtin::read(kind, &mut review)?;
+    let spec = &review["spec"];
     let status = match kind.kind.as_str() {
-        "SelfSubjectAccessReview" => access(api, &call.user, &review, &kind.kind)?,
-        "SubjectAccessReview" | "LocalSubjectAccessReview" => access(api, &subject(&review["spec"]), &review, &kind.kind)?,
+        "SelfSubjectAccessReview" => {
+            check(&review, &[])?;
+            access(api, &call.user, spec)
+        }
+        "SubjectAccessReview" => {
+            check(&review, &without_subject(spec))?;
+            access(api, &subject(spec), spec)
+        }
+        "LocalSubjectAccessReview" => {
+            check_local(&review, call.place.namespace.as_deref().unwrap_or_default())?;
+            access(api, &subject(spec), spec)
+        }
+        "SelfSubjectRulesReview" if spec["namespace"].as_str().is_none_or(str::is_empty) => {
+            return Err(Failure::bad_request("no namespace on request"));
+        }
         "SelfSubjectRulesReview" => every_rule(),
         "SelfSubjectReview" => json!({"userInfo": call.user.to_json()}),
-        "TokenReview" => token(api, review["spec"]["token"].as_str().unwrap_or_default()),
+        "TokenReview" => match spec["token"].as_str().filter(|token| !token.is_empty()) {
+            Some(given) => token(api, given),
+            None => return Err(Failure::bad_request("token is required for TokenReview in authentication")),
+        },
         _ => return Ok(None),
     };
     review["kind"] = json!(kind.kind);
@@ -55,17 +79,57 @@ pub fn answer(api: &Api, served: &Served, call: &Call) -> Result<Option<Reply>, 
 fn subject(spec: &Value) -> User {
     let groups = spec["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
     let text = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();
-    User { name: text("user"), uid: text("uid"), groups }
+    User { name: text("user"), uid: text("uid"), groups, ..User::default() }
 }
 
-fn access(api: &Api, user: &User, review: &Value, kind: &str) -> Result<Value, Failure> {
+/// Checks what a review of access asks, besides the mistakes that were found already.
+fn check(review: &Value, found: &[Cause]) -> Result<(), Failure> {
     let spec = &review["spec"];
-    let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
-    if resource.is_object() == path.is_object() {
-        let text = "Invalid value: exactly one of nonResourceAttributes or resourceAttributes must be specified";
-        let cause = Cause::new("FieldValueInvalid", "spec.resourceAttributes", text);
-        return Err(Failure::invalid("authorization.k8s.io", kind, "", vec![cause]));
+    let mut causes = found.to_vec();
+    match (spec["resourceAttributes"].is_object(), spec["nonResourceAttributes"].is_object()) {
+        (true, true) => causes.push(invalid("spec.nonResourceAttributes", "cannot be specified in combination with resourceAttributes")),
+        (false, false) => {
+            causes.push(invalid("spec.resourceAttributes", "exactly one of nonResourceAttributes or resourceAttributes must be specified"));
+        }
+        _ => {}
     }
+    if review["metadata"].as_object().is_some_and(|metadata| !metadata.is_empty()) {
+        causes.push(invalid("metadata", "must be empty"));
+    }
+    refuse(causes)
+}
+
+/// Checks a review of access in one namespace.
+fn check_local(review: &Value, namespace: &str) -> Result<(), Failure> {
+    let spec = &review["spec"];
+    let mut review = review.clone();
+    review["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"));
+    let mut causes = without_subject(spec);
+    if spec["resourceAttributes"].is_object() && spec["resourceAttributes"]["namespace"] != namespace {
+        causes.push(invalid("spec.resourceAttributes.namespace", "must match metadata.namespace"));
+    }
+    if spec["nonResourceAttributes"].is_object() {
+        causes.push(invalid("spec.nonResourceAttributes", "disallowed on this kind of request"));
+    }
+    check(&review, &causes)
+}
+
+fn without_subject(spec: &Value) -> Vec<Cause> {
+    let is_given = subject(spec) != User::default();
+    if is_given { Vec::new() } else { vec![invalid("spec.user", "at least one of user or group must be specified")] }
+}
+
+fn invalid(field: &str, why: &str) -> Cause {
+    Cause::new("FieldValueInvalid", field, format!("Invalid value: {why}"))
+}
+
+fn refuse(causes: Vec<Cause>) -> Result<(), Failure> {
+    // The kind is not told.
+    if causes.is_empty() { Ok(()) } else { Err(Failure::invalid("authorization.k8s.io", "", "", causes)) }
+}
+
+fn access(api: &Api, user: &User, spec: &Value) -> Value {
+    let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let text = |field: &str| resource[field].as_str().unwrap_or_default().to_owned();
     let wanted = if path.is_object() {
         let text = |field: &str| path[field].as_str().unwrap_or_default().to_owned();
@@ -82,7 +146,7 @@ fn access(api: &Api, user: &User, review: &Value, kind: &str) -> Result<Value, F
             path: None,
         }
     };
-    Ok(json!({"allowed": api.with(|state| is_allowed(&state.store, user, &wanted))}))
+    json!({"allowed": api.with(|state| is_allowed(&state.store, user, &wanted))})
 }
 
 fn every_rule() -> Value {
@@ -102,10 +166,12 @@ fn token(api: &Api, token: &str) -> Value {
 fn issue(api: &Api, served: &Served, call: &Call, mut request: Value) -> Result<Reply, Failure> {
     let stored = handlers::existing(api, served, call)?;
     let (namespace, name) = handlers::key(call);
+    let seconds = lifetime(&mut request, &namespace, &name)?;
     let user = User {
         name: format!("system:serviceaccount:{namespace}:{name}"),
         uid: super::store::uid_of(&stored.value).to_owned(),
         groups: vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}"), "system:authenticated".to_owned()],
+        ..User::default()
     };
     let token = api.with(|state| {
         let token = format!("kopfd.{}.{}", state.ids.uid().replace('-', ""), state.ids.uid().replace('-', ""));
@@ -113,11 +179,32 @@ fn issue(api: &Api, served: &Served, call: &Call, mut request: Value) -> Result<
         token
     });
     api.injection().faults().note_token(&token);
-    let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(LIFETIME).clamp(0, i64::from(u32::MAX));
     let expires_at = rules::time(call.now + jiff::SignedDuration::from_secs(seconds));
     request["kind"] = json!("TokenRequest");
     request["apiVersion"] = json!("authentication.k8s.io/v1");
     request["metadata"] = json!({"name": name, "namespace": namespace});
     request["status"] = json!({"token": token, "expirationTimestamp": expires_at});
     Ok(Reply::object(request).with_code(201))
+}
+
+/// Reads a request for a token of a service account. Returns for how many seconds it is to live, which the answer says, too.
+fn lifetime(request: &mut Value, namespace: &str, name: &str) -> Result<i64, Failure> {
+    let kind = Kind { group: "authentication.k8s.io".into(), version: "v1".into(), kind: "TokenRequest".into(), ..Kind::default() };
+    builtin::read(&kind, request)?;
+    let sent = |field: &str| request["metadata"][field].as_str().unwrap_or_default();
+    if !matches!(sent("namespace"), "") && sent("namespace") != namespace {
+        return Err(Failure::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
+    }
+    if !matches!(sent("name"), "") && sent("name") != name {
+        let cause = invalid("metadata.name", "must match the service account name if specified");
+        return Err(Failure::invalid(&kind.group, &kind.kind, name, vec![cause]));
+    }
+    let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(LIFETIME);
+    if !(LEAST_LIFETIME..=MOST_LIFETIME).contains(&seconds) {
+        let cause =
+            invalid("spec.expirationSeconds", &format!("{seconds}: may not be less than 10 minutes, nor larger than 1 << 32 seconds"));
+        return Err(Failure::invalid(&kind.group, &kind.kind, "", vec![cause]));
+    }
+    request["spec"]["expirationSeconds"] = json!(seconds);
+    Ok(seconds)
 }

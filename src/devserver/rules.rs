@@ -14,9 +14,10 @@ use super::metadata::{self, NameRule};
 use super::ownership::{self, Manager, Operation};
 use super::registry::Served;
 use super::request::{FieldValidation, Options};
+use super::schema::Schema;
 use super::{builtin, definition};
 pub use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation, is_marked_first, mark};
-use sameness::{generation_grows, has_generation, is_empty, is_same, needs_version, without_times};
+use sameness::{generation_grows, gives_its_status, has_generation, is_empty, is_same, needs_version, without_times};
 
 /// What a write is about, and who writes.
 #[derive(Debug, Clone)]
@@ -67,11 +68,23 @@ impl Writer<'_> {
     /// # Errors
     /// If it is something else, or has mistakes that the client wants to hear of.
     pub fn receive(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
+        self.receive_with(value, remarks, Schema::fill_defaults)
+    }
+
+    /// Reads what an apply has made, as [`Self::receive`] does; but nulls that are not allowed stay, and are mistakes.
+    ///
+    /// # Errors
+    /// If it is something else, or has mistakes that the client wants to hear of.
+    pub fn receive_applied(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
+        self.receive_with(value, remarks, Schema::replace_with_defaults)
+    }
+
+    fn receive_with(&self, value: &mut Value, remarks: &[String], fill: impl Fn(&Schema, &mut Value)) -> Result<Vec<String>, Failure> {
         self.check_kind(value)?;
         let mut unknown = self.clean(value)?;
         if let Some(schema) = &self.served.schema {
             unknown.extend(schema.prune(value));
-            schema.fill_defaults(value);
+            fill(schema, value);
         } else {
             unknown.extend(builtin::read(&self.served.kind, value)?);
         }
@@ -112,6 +125,9 @@ impl Writer<'_> {
     fn check_kind(&self, value: &mut Value) -> Result<(), Failure> {
         let kind = &self.served.kind;
         let expected = kind.api_version();
+        if value.is_null() && !kind.is_custom() {
+            *value = json!({});
+        }
         let Some(object) = value.as_object_mut() else {
             return Err(Failure::bad_request(format!("the object provided is unrecognized (must be of type {})", kind.kind)));
         };
@@ -164,7 +180,7 @@ impl Writer<'_> {
                 metadata.insert("generation".into(), json!(1));
             }
         }
-        if kind.has_status && kind.is_custom() {
+        if kind.has_status && !gives_its_status(kind) {
             value.as_object_mut().map(|object| object.remove("status"));
         }
         let (mut value, warnings) = self.validate(value, None)?;
@@ -387,10 +403,16 @@ impl Writer<'_> {
             let cause = Cause::new("FieldValueInvalid", "metadata.uid", format!("Invalid value: {sent}: field is immutable"));
             return Err(Failure::invalid(&kind.group, &kind.kind, name, vec![cause.clone(), cause]));
         }
-        let sent = new["metadata"]["deletionTimestamp"].clone();
-        if sent.is_string() && sent != old["metadata"]["deletionTimestamp"] && self.is_patch {
-            let cause = Cause::new("FieldValueInvalid", "metadata.deletionTimestamp", format!("Invalid value: {sent}: field is immutable"));
-            return Err(Failure::invalid(&kind.group, &kind.kind, name, vec![cause.clone(), cause]));
+        // When an object is going already, only what it is granted is held to be its own.
+        for (field, is_kept) in
+            [("deletionTimestamp", old["metadata"]["deletionTimestamp"].is_string()), ("deletionGracePeriodSeconds", false)]
+        {
+            let sent = &new["metadata"][field];
+            if !sent.is_null() && *sent != old["metadata"][field] && !is_kept {
+                let text = format!("Invalid value: {sent}: field is immutable");
+                let cause = Cause::new("FieldValueInvalid", format!("metadata.{field}"), text);
+                return Err(Failure::invalid(&kind.group, &kind.kind, name, vec![cause.clone(), cause]));
+            }
         }
         let Some(metadata) = new["metadata"].as_object_mut() else { return Ok(()) };
         for field in

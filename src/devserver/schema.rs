@@ -63,6 +63,12 @@ impl Schema {
 
     /// Fills in the defaults, and drops nulls that are neither allowed nor replaced.
     pub fn fill_defaults(&self, object: &mut Value) {
+        self.replace_with_defaults(object);
+        defaults::drop_nulls(&self.root, object);
+    }
+
+    /// Fills in the defaults, also for nulls that are not allowed. Other nulls stay.
+    pub fn replace_with_defaults(&self, object: &mut Value) {
         defaults::fill(&self.root, object);
     }
 

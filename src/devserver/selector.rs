@@ -4,7 +4,7 @@ mod labels;
 
 use serde_json::Value;
 
-use super::{Failure, Kind};
+use super::{Failure, Kind, metadata};
 
 pub use labels::LabelSelector;
 
@@ -116,6 +116,16 @@ impl FieldSelector {
     pub fn matches(&self, object: &Value) -> bool {
         self.requirements.iter().all(|requirement| (value_at(object, &requirement.path) == requirement.value) == requirement.is_equal)
     }
+}
+
+/// Returns the one name that a selector by fields allows, if it is one that objects can have.
+pub fn selected_name(text: &str) -> Option<String> {
+    let mut terms = split_terms(text);
+    terms.sort_unstable();
+    let terms: Option<Vec<_>> = terms.into_iter().filter(|term| !term.is_empty()).map(split_term).collect();
+    let (_, _, value) = terms?.into_iter().find(|(path, is_equal, _)| *is_equal && *path == "metadata.name")?;
+    let name = unescape(value).ok()?;
+    metadata::path_mistake(&name, false).is_none().then_some(name)
 }
 
 /// Returns the fields by which the objects of a kind can be selected, besides the name and the namespace.

@@ -41,6 +41,10 @@ use crate::object::yaml;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may take to send a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How much more is read of a body that is too large, so that its client comes to read the answer.
+const MAX_REST: usize = 16 << 20;
+/// How long that may take.
+const REST_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long open connections may take to end.
 const GRACE: Duration = Duration::from_secs(1);
 /// Connections that are served at the same time; each takes a few KiB.
@@ -305,14 +309,34 @@ async fn receive(
 }
 
 async fn answer(api: &Api, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
-    let (head, body) = request.into_parts();
-    let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            return Ok(reply::refuse(Failure::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {MAX_BODY}"))));
-        }
+    let (head, mut body) = request.into_parts();
+    let whole = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(&mut body, MAX_BODY).collect()).await {
+        Ok(Ok(whole)) => whole.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => return Ok(too_large(body).await),
         Ok(Err(error)) => return Ok(reply::refuse(Failure::bad_request(format!("the body cannot be read: {error}")))),
         Err(_) => return Ok(reply::refuse(Failure::new(408, "Timeout", "the body did not come in time"))),
     };
-    api.respond(Request::from_parts(head, body)).await
+    Box::pin(api.respond(Request::from_parts(head, whole))).await
+}
+
+/// Refuses a body that is too large. A client that is still sending may not read yet, so it is let come to its end if that is near; and
+/// what is left lives as long as the answer, since a stream of HTTP/2 whose request is dropped before would be cancelled with it.
+async fn too_large(mut body: Incoming) -> Response<Body> {
+    let mut left = MAX_REST;
+    let reading = async {
+        while left > 0
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+        }
+    };
+    // Whether it has come to its end makes no difference.
+    drop(tokio::time::timeout(REST_TIMEOUT, reading).await);
+    let text = format!("Request entity too large: limit is {MAX_BODY}");
+    reply::refuse(Failure::new(413, "RequestEntityTooLarge", text)).map(|answer| {
+        Body::new(answer.map_frame(move |frame| {
+            let _kept = &body;
+            frame
+        }))
+    })
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::kind::Kind;
 use super::registry::Served;
 use super::store::Stored;
 
@@ -87,6 +88,11 @@ pub fn metadata_of(value: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]})
 }
 
+/// Returns the kind of what the `scale` subresource shows.
+pub fn scales() -> Kind {
+    Kind { group: "autoscaling".into(), version: "v1".into(), plural: "scales".into(), kind: "Scale".into(), ..Kind::default() }
+}
+
 /// Returns the `Scale` of an object, if the object has the wanted number.
 pub fn scale_of(served: &Served, value: &Value) -> Option<Value> {
     let paths = served.kind.scale.as_ref()?;
@@ -104,7 +110,9 @@ pub fn scale_of(served: &Served, value: &Value) -> Option<Value> {
     if let Some(selector) = selector {
         status["selector"] = json!(selector);
     }
-    Some(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": {"replicas": replicas}, "status": status}))
+    // No replicas at all are not told.
+    let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
+    Some(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}))
 }
 
 /// A selector is a text already, or a map of labels.
@@ -137,7 +145,7 @@ pub fn set_at(value: &mut Value, path: &str, to: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::devserver::kind::{Kind, Scale};
+    use crate::devserver::kind::Scale;
 
     #[test]
     fn an_event_has_two_faces() {

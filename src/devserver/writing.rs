@@ -29,8 +29,7 @@ pub async fn create(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
     let mut body = read_body(served, call)?;
     let manager = call.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource: "", options: &options, manager: &manager, now: api.now(), is_patch: false };
-    let remarks = body.remarks();
-    let warnings = writer.receive(&mut body.value, &remarks)?;
+    let warnings = writer.receive(&mut body.value, &body.remarks)?;
     place_body(served, call, &mut body.value, false)?;
     let gate = Gate::new(api, served, "", call.by(&options));
     let (value, more) = create_received(api, &writer, &gate, body.value).await?;
@@ -113,6 +112,8 @@ async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_ge
     let (new, more) = writer.create(named, &uid)?;
     warnings.extend(more);
     let name = text(&new["metadata"]["name"]);
+    // Updates and applies create too.
+    gate.check_creation(&namespace, &name)?;
     let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&new), old: None };
     warnings.extend(gate.validate(passage).await?);
     Ok((new, warnings))
@@ -125,11 +126,10 @@ pub async fn update(api: &Api, served: &Arc<Served>, call: &Call, subresource: &
     let writer = Writer { served, subresource, options: &options, manager: &manager, now: api.now(), is_patch: false };
     let body = read_body(served, call)?;
     if subresource == "scale" {
-        return write_scale(api, &writer, call, &|_| Ok(body.value.clone())).await;
+        return write_scale(api, &writer, call, &body.remarks, &|_| Ok(body.value.clone())).await;
     }
-    let remarks = body.remarks();
     let mut value = body.value;
-    let warnings = writer.receive(&mut value, &remarks)?;
+    let warnings = writer.receive(&mut value, &body.remarks)?;
     place_body(served, call, &mut value, true)?;
     if api.read(&served.resource, &key(call)).is_none() && subresource.is_empty() && is_created_by_put(served) {
         let gate = Gate::new(api, served, "", call.by(&options));
@@ -243,41 +243,40 @@ fn rescaled(writer: &Writer<'_>, mut draft: Draft, scale: &Value) -> Draft {
 /// Writes the number of an object through its `Scale`.
 ///
 /// # Errors
-/// If the object is not there, or the number is none.
+/// If the object is not there, or what is sent is no scale.
 pub async fn write_scale(
     api: &Api,
     writer: &Writer<'_>,
     call: &Call,
+    remarks: &[String],
     change: &(dyn Fn(&Value) -> Result<Value, Failure> + Sync),
 ) -> Result<Reply, Failure> {
     let served = writer.served;
     let Some(paths) = served.kind.scale.clone() else { return not_served_here() };
+    let scales = Served::of(view::scales());
+    let reader = Writer { served: &scales, ..writer.clone() };
     let decide = |old: &Value| {
         let scale = view::scale_of(served, old).unwrap_or_else(
             || json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": old["metadata"], "spec": {}, "status": {}}),
         );
-        let changed = change(&scale)?;
-        let asked = call.place.name.as_deref();
-        if let Some(sent) = changed["metadata"]["name"].as_str().filter(|sent| !sent.is_empty() && Some(*sent) != asked) {
-            return Err(Failure::bad_request(format!("the name of the object ({sent}) does not match the name on the URL")));
+        let mut changed = change(&scale)?;
+        let refused = |failure| if writer.is_patch { rules::no_object(failure) } else { failure };
+        let warnings = reader.receive(&mut changed, remarks).map_err(refused)?;
+        place_body(served, call, &mut changed, true)?;
+        let replicas = changed["spec"]["replicas"].as_i64().unwrap_or_default();
+        if replicas < 0 {
+            let text = format!("Invalid value: {replicas}: should be a non-negative integer");
+            let field = if served.kind.is_custom() { &paths.spec_replicas } else { "spec.replicas" };
+            let name = call.place.name.as_deref().unwrap_or_default();
+            let cause = Cause::new("FieldValueInvalid", field, text);
+            return Err(Failure::invalid(&served.kind.group, &served.kind.kind, name, vec![cause]));
         }
         let mut new = old.clone();
-        match &changed["spec"]["replicas"] {
-            Value::Null => view::set_at(&mut new, &paths.spec_replicas, json!(0)),
-            number if number.as_i64().is_some_and(|number| number < 0) => {
-                let text = format!("Invalid value: {number}: should be a non-negative integer");
-                let field = if served.kind.is_custom() { &paths.spec_replicas } else { "spec.replicas" };
-                let cause = Cause::new("FieldValueInvalid", field, text);
-                let name = call.place.name.as_deref().unwrap_or_default();
-                return Err(Failure::invalid(&served.kind.group, &served.kind.kind, name, vec![cause]));
-            }
-            number if number.is_i64() => view::set_at(&mut new, &paths.spec_replicas, number.clone()),
-            number => return Err(Failure::bad_request(format!("Scale cannot be handled: {number} is no number of replicas"))),
-        }
+        view::set_at(&mut new, &paths.spec_replicas, json!(replicas));
         if let Some(sent) = changed["metadata"]["resourceVersion"].as_str().filter(|sent| !sent.is_empty()) {
             new["metadata"]["resourceVersion"] = json!(sent);
         }
-        writer.draft(old, new).map(|draft| (draft, Vec::new()))
+        writer.draft(old, new).map(|draft| (draft, warnings))
     };
     let (value, warnings) = write(api, writer, call, decide).await?;
     Ok(scale_answer(served, &value)?.with_warnings(warnings))

@@ -2,8 +2,10 @@
 //!
 //! Manifests, which need the place of every value, are read elsewhere.
 
-use serde_json::Value;
-use serde_saphyr::options::NonFiniteFloatPolicy;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+use serde_saphyr::Spanned;
+use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 
 /// Texts larger than this are refused before they are parsed.
 const MAX_BYTES: usize = 16 << 20;
@@ -38,11 +40,35 @@ pub enum Error {
 /// # Errors
 /// If the text is no YAML, has keys twice, is nested too deeply, or grows too large by its aliases.
 pub fn parse(text: &str) -> Result<Vec<Value>, Error> {
+    read(text, DuplicateKeyPolicy::Error)
+}
+
+/// A document in which keys may stand twice: then the last one counts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lenient {
+    /// What it says.
+    pub value: Value,
+    /// The keys that stand twice, with their lines, from 1.
+    pub repeated: Vec<(u64, String)>,
+}
+
+/// Returns the first document of a text, if there is one, as [`parse`] does; keys may stand twice.
+///
+/// # Errors
+/// As [`parse`] has them.
+pub fn parse_leniently(text: &str) -> Result<Option<Lenient>, Error> {
+    let mut documents: Vec<Lenient> = read(text, DuplicateKeyPolicy::PassThrough)?;
+    documents.truncate(1);
+    Ok(documents.pop())
+}
+
+fn read<T: DeserializeOwned>(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Vec<T>, Error> {
     if text.len() > MAX_BYTES {
         return Err(Error::Size(text.len()));
     }
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
+        duplicate_keys: duplicate_keys,
         strict_booleans: true,
         legacy_octal_numbers: true,
         reject_unsupported_tags: true,
@@ -50,6 +76,77 @@ pub fn parse(text: &str) -> Result<Vec<Value>, Error> {
         with_snippet: false,
     };
     serde_saphyr::from_multiple_with_options(text, options).map_err(|error| syntax(&error))
+}
+
+impl<'de> Deserialize<'de> for Lenient {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Reading)
+    }
+}
+
+impl Lenient {
+    fn plain(value: impl Into<Value>) -> Self {
+        Self { value: value.into(), repeated: Vec::new() }
+    }
+}
+
+struct Reading;
+
+impl<'de> Visitor<'de> for Reading {
+    type Value = Lenient;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a YAML value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Lenient, E> {
+        Ok(Lenient::plain(Value::Null))
+    }
+
+    fn visit_none<E>(self) -> Result<Lenient, E> {
+        Ok(Lenient::plain(Value::Null))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Lenient, E> {
+        Ok(Lenient::plain(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Lenient, E> {
+        Ok(Lenient::plain(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Lenient, E> {
+        Ok(Lenient::plain(value))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Lenient, E> {
+        Ok(Lenient::plain(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Lenient, E> {
+        Ok(Lenient::plain(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Lenient, A::Error> {
+        let (mut list, mut repeated) = (Vec::new(), Vec::new());
+        while let Some(item) = items.next_element::<Lenient>()? {
+            list.push(item.value);
+            repeated.extend(item.repeated);
+        }
+        Ok(Lenient { value: Value::Array(list), repeated })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Lenient, A::Error> {
+        let (mut map, mut repeated) = (Map::new(), Vec::new());
+        while let Some(key) = members.next_key::<Spanned<String>>()? {
+            let member: Lenient = members.next_value()?;
+            repeated.extend(member.repeated);
+            if map.insert(key.value.clone(), member.value).is_some() {
+                repeated.push((key.referenced.line(), key.value));
+            }
+        }
+        Ok(Lenient { value: Value::Object(map), repeated })
+    }
 }
 
 /// Returns a value as one YAML document.
@@ -90,6 +187,15 @@ mod tests {
         let text = "{yes: yes, on: on, t: true, mode: 0644, f: 1.5, e: 1e3, n: ~, q: '1', 1: x}";
         let expected = json!({"yes": "yes", "on": "on", "t": true, "mode": 420, "f": 1.5, "e": 1000.0, "n": null, "q": "1", "1": "x"});
         assert_eq!(parse(text).unwrap(), [expected]);
+    }
+
+    #[test]
+    fn keys_may_stand_twice_where_it_is_only_told() {
+        let read = parse_leniently("a: 1\nb: {x: 1, x: 2.5}\n1: y\na: [{z: ~, z: true}]\n---\nc: 1\n").unwrap().unwrap();
+        assert_eq!(read.value, json!({"a": [{"z": true}], "b": {"x": 2.5}, "1": "y"}));
+        assert_eq!(read.repeated, [(2, "x".to_owned()), (4, "z".to_owned()), (4, "a".to_owned())]);
+        assert_eq!(parse_leniently("").unwrap(), None);
+        assert!(parse_leniently("a: [").is_err());
     }
 
     #[test]

@@ -163,6 +163,44 @@ async fn delays_are_those_of_the_runtime() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn requests_end_when_their_time_has_come() {
+    let server = Server::new();
+    let named = |name: &str| json!({"metadata": {"name": name}});
+    server.fault(json!({"verb": "create"}), json!({"delay": {"ms": 90_000}}));
+    for (query, seconds) in [("?timeout=2s", 2), ("?timeout=5m", 60), ("", 60)] {
+        let begun_at = Instant::now();
+        let answer = server.ask("POST", &format!("{CONFIGMAPS}{query}"), named("a")).await;
+        assert_eq!((answer.status, begun_at.elapsed().as_secs(), &answer.value["reason"]), (504, seconds, &json!("Timeout")), "{query}");
+    }
+    // Nothing is stored afterwards, either.
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    assert_eq!(server.get(&format!("{CONFIGMAPS}/a")).await.status, 404);
+    let begun_at = Instant::now();
+    let answer = server.get(&format!("{CONFIGMAPS}?resourceVersion=99999999&timeout=1s")).await;
+    assert_eq!((answer.status, begun_at.elapsed().as_secs()), (504, 1));
+    // Watches have times of their own.
+    let begun_at = Instant::now();
+    assert_eq!(server.watch("&timeout=1s").await.status, 200);
+    assert_eq!(begun_at.elapsed().as_secs(), 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_answer_has_the_id_of_its_request() {
+    let ids = || async {
+        let server = Server::new();
+        let first = server.create("a").await;
+        let second = server.get("/nope").await;
+        let id = |answer: &Answer| answer.headers["audit-id"].to_str().unwrap().to_owned();
+        (id(&first), id(&second), first.value["metadata"]["uid"].clone())
+    };
+    let (first, second, uid) = ids().await;
+    assert!(first.len() == 36 && first != second && uid != first.as_str(), "{first} {second} {uid}");
+    assert_eq!(ids().await, (first, second, uid));
+    let request = Request::get(CONFIGMAPS).header("Audit-Id", "mine").body(Bytes::new()).unwrap();
+    assert_eq!(Server::new().0.respond(request).await.unwrap().headers()["audit-id"], "mine");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_is_dropped_and_goes_on_from_its_last_revision() {
     let server = Server::new();
     for name in ["a", "b", "c"] {

@@ -301,6 +301,19 @@ async fn a_fault_lets_the_call_of_a_webhook_fail() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_does_not_wait_for_a_webhook_longer_than_it_says() {
+    let world = World::new(|_, _| allowed()).await;
+    world.guard("Validating", "v.ex.dev", json!({"timeoutSeconds": 30})).await;
+    let hanging = json!({"action": {"webhookFail": {"kind": "timeout"}}});
+    world.api.replace_faults(vec![serde_json::from_value(hanging).unwrap()]);
+    let begun_at = tokio::time::Instant::now();
+    assert_eq!(world.send("POST", &format!("{WIDGETS}?timeout=3s"), widget("a")).await.status, 504);
+    assert_eq!(begun_at.elapsed().as_secs(), 3);
+    world.api.replace_faults(Vec::new());
+    assert_eq!(world.get(&format!("{WIDGETS}/a")).await.status, 404);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_controllers_pass_the_webhooks_and_try_again() {
     let is_open = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let gate = Arc::clone(&is_open);

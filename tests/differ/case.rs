@@ -52,6 +52,9 @@ pub struct Step {
     /// Who asks, if it is not the administrator: `guest`, `nobody`, `stranger`.
     #[serde(default)]
     pub who: Option<String>,
+    /// Headers besides those of the forms.
+    #[serde(default)]
+    pub headers: Vec<(String, String)>,
     /// Keeps the body of the answer under a name.
     #[serde(default, rename = "as")]
     pub keep: Option<String>,

@@ -196,6 +196,9 @@ impl<S: Server> Course<'_, S> {
             Some("stranger") => Who::Stranger,
             Some(other) => panic!("{}: nobody is called {other}", self.case.name),
         };
+        for (name, value) in &step.headers {
+            request = request.header(name, self.filled(value));
+        }
         let request = request.body(Bytes::from(body)).unwrap_or_else(|error| panic!("{}: {ask}: {error}", self.case.name));
         let response = self.server.send(who, request).await;
         self.server.settle();

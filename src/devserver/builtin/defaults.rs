@@ -17,8 +17,18 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
         ("", "Service") => service(object, old),
         ("", "Pod") => pod(object),
         ("", "Event") => *object = events::to_core(object),
-        ("", "ReplicationController") => template(&mut object["spec"]["template"]),
         ("", "PersistentVolumeClaim") => claim(object),
+        ("", "PersistentVolume") if old.is_none() => {
+            let created_at = object["metadata"]["creationTimestamp"].clone();
+            put_all(&mut object["status"], [("phase", json!("Pending")), ("lastPhaseTransitionTime", created_at)]);
+        }
+        ("", "Node") => node(object),
+        ("", "ResourceQuota") => put(object, "status", json!({})),
+        ("", "ReplicationController") => {
+            template(&mut object["spec"]["template"]);
+            put(&mut object["status"], "replicas", json!(0));
+        }
+        ("coordination.k8s.io", "Lease") => put(object, "spec", json!({})),
         ("", "PodTemplate") => template(&mut object["template"]),
         ("apps", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") => workload(&kind.kind, object),
         ("batch", "Job") => job(object, old),
@@ -31,7 +41,13 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
         }
         ("autoscaling", "HorizontalPodAutoscaler") => {
             put(&mut object["spec"], "minReplicas", json!(1));
-            put_all(&mut object["status"], [("desiredReplicas", json!(0)), ("currentMetrics", Value::Null)]);
+            put(&mut object["status"], "desiredReplicas", json!(0));
+            // The first version has other words for the metrics, and tells the present number always.
+            if kind.version == "v1" {
+                put(&mut object["status"], "currentReplicas", json!(0));
+            } else {
+                put(&mut object["status"], "currentMetrics", Value::Null);
+            }
         }
         ("admissionregistration.k8s.io", _) => webhooks(&kind.kind, object),
         _ => {}
@@ -280,6 +296,28 @@ fn template(template: &mut Value) {
         put(template, "metadata", json!({}));
         pod_spec(&mut template["spec"]);
     }
+}
+
+/// These are told even if nothing is known of them.
+fn node(object: &mut Value) {
+    let status = &mut object["status"];
+    for condition in items(status, "conditions") {
+        put_all(condition, [("lastHeartbeatTime", Value::Null), ("lastTransitionTime", Value::Null)]);
+    }
+    put(status, "daemonEndpoints", json!({"kubeletEndpoint": {"Port": 0}}));
+    let facts = [
+        "architecture",
+        "bootID",
+        "containerRuntimeVersion",
+        "kernelVersion",
+        "kubeProxyVersion",
+        "kubeletVersion",
+        "machineID",
+        "operatingSystem",
+        "osImage",
+        "systemUUID",
+    ];
+    put_all(&mut status["nodeInfo"], facts.map(|fact| (fact, json!(""))));
 }
 
 fn claim(object: &mut Value) {

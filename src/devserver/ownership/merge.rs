@@ -152,6 +152,9 @@ fn check<'v>(value: &'v Value, path: &mut Vec<&'v str>, lists: &dyn Lists) -> Re
             let Some(parts) = parts(Some(value), &topology) else {
                 return Err(broken(path, "an item has none of the keys of its list"));
             };
+            if matches!(topology, Topology::Set) && list.iter().any(Value::is_null) {
+                return Err(broken(path, "a member of a set is null"));
+            }
             if parts.len() < list.len() {
                 return Err(broken(path, "duplicate entries for key"));
             }

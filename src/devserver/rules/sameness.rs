@@ -2,7 +2,13 @@
 
 use serde_json::Value;
 
+use crate::devserver::kind::Kind;
 use crate::devserver::registry::Served;
+
+/// Tells whether new objects of a kind come with the status that a client sends; the others begin with that of the server.
+pub fn gives_its_status(kind: &Kind) -> bool {
+    !kind.is_custom() && matches!(kind.kind.as_str(), "Node" | "CustomResourceDefinition")
+}
 
 /// Tells whether an object may only be updated by somebody who knows its revision.
 pub fn needs_version(served: &Served) -> bool {

@@ -4,7 +4,25 @@ use serde_json::Value;
 
 use super::node::{Additional, Node};
 
-/// Fills in the defaults below a value, and drops nulls that are neither allowed nor replaced.
+/// Drops the nulls below a value that are not allowed.
+pub(super) fn drop_nulls(node: &Node, value: &mut Value) {
+    match value {
+        Value::Object(members) => members.retain(|name, member| {
+            let Some(schema) = node.member(name) else { return true };
+            drop_nulls(schema, member);
+            !member.is_null() || schema.is_nullable || accepts_null(schema)
+        }),
+        Value::Array(items) => {
+            let Some(schema) = &node.items else { return };
+            for item in items {
+                drop_nulls(schema, item);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Fills in the defaults below a value, also for nulls that are not allowed.
 pub(super) fn fill(node: &Node, value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -15,12 +33,11 @@ pub(super) fn fill(node: &Node, value: &mut Value) {
                     members.insert(name.clone(), default.clone());
                 }
             }
-            members.retain(|name, member| {
-                let Some(schema) = node.member(name) else { return true };
+            for (name, member) in members {
+                let Some(schema) = node.member(name) else { continue };
                 replace_null(schema, member);
                 fill(schema, member);
-                !member.is_null() || schema.is_nullable || accepts_null(schema)
-            });
+            }
         }
         Value::Array(items) => {
             let Some(schema) = &node.items else { return };

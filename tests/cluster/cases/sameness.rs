@@ -47,7 +47,8 @@ fn the_embedded_server_answers_as_the_real_one(scene: &Scene<'_>) {
     let (_, runtime) = cluster.client().parts();
     let topics = case::all();
     let chosen = std::env::var("KOPFD_DIFFER").unwrap_or_default();
-    let cases = topics.values().flatten().filter(|case| format!("{}: {}", case.topic, case.name).contains(&chosen));
+    let is_chosen = |case: &&Differential| chosen.split('|').any(|words| format!("{}: {}", case.topic, case.name).contains(words));
+    let cases = topics.values().flatten().filter(is_chosen);
     let cases: Vec<&Differential> = cases.collect();
     let mut answers: Vec<(&Differential, Vec<Value>)> = runtime.block_on(
         futures::stream::iter(cases).map(|case| async move { (case, play(real, case).await) }).buffer_unordered(AT_ONCE).collect(),
