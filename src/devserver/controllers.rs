@@ -1,5 +1,7 @@
 //! The few controllers: garbage collection, namespaces, and the end of definitions.
 
+mod garbage;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +12,7 @@ use serde_json::{Value, json};
 use super::access::User;
 use super::admission::Operation;
 use super::api::Api;
-use super::chores::{CLEANUP, Chore, FOREGROUND, ORPHAN, has_finalizer};
+use super::chores::{CLEANUP, Chore, has_finalizer};
 use super::gate::{By, Gate, Passage};
 use super::registry::Served;
 use super::request::Options;
@@ -37,8 +39,8 @@ pub fn begin(api: &Api) {
 /// Looks at what a write has left to be done.
 pub async fn attend(api: &Api, chore: &Chore) {
     match chore {
-        Chore::Owned(resource, key) => collect(api, resource, key).await,
-        Chore::Owner(uid) => attend_owner(api, uid).await,
+        Chore::Owned(resource, key) => garbage::collect(api, resource, key).await,
+        Chore::Owner(uid) => garbage::attend_owner(api, uid).await,
         Chore::Namespace(name) => attend_namespace(api, name).await,
         Chore::Definition(name) => attend_definition(api, name).await,
         Chore::Event(key) => api.expire_later(key),
@@ -90,109 +92,6 @@ async fn delete(api: &Api, resource: &Resource, stored: Arc<Stored>, again: &Cho
         Err(failure) if matches!(failure.code, 404 | 409) => api.leave(again.clone()),
         // A webhook objects, or cannot be called.
         Err(_) => api.leave_for_later(again.clone(), AGAIN),
-    }
-}
-
-/// What an owner reference points to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Owner {
-    /// There is such an object.
-    There,
-    /// There is one, which waits for its dependents.
-    Waiting,
-    /// There is none.
-    Absent,
-    /// Nobody knows such a kind, so there may be one.
-    Unknown,
-}
-
-fn owner_of(api: &Api, reference: &Value, namespace: &str) -> Owner {
-    let text = |field: &str| reference[field].as_str().unwrap_or_default();
-    let registry = api.registry();
-    let Some(served) = registry.by_kind(text("apiVersion"), text("kind")) else { return Owner::Unknown };
-    let place = if served.kind.namespaced { namespace } else { "" };
-    let found = api.read(&served.resource, &(place.to_owned(), text("name").to_owned()));
-    match found.filter(|found| uid_of(&found.value) == text("uid")) {
-        None => Owner::Absent,
-        Some(found) if found.value["metadata"]["deletionTimestamp"].is_string() && has_finalizer(&found.value, FOREGROUND) => {
-            Owner::Waiting
-        }
-        Some(_) => Owner::There,
-    }
-}
-
-/// Deletes an object whose owners are all gone, or takes away the references to those that are.
-async fn collect(api: &Api, resource: &Resource, key: &Key) {
-    let again = Chore::Owned(resource.clone(), key.clone());
-    let Some(stored) = api.read(resource, key) else { return };
-    if stored.value["metadata"]["deletionTimestamp"].is_string() && !has_finalizer(&stored.value, FOREGROUND) {
-        return;
-    }
-    let references = stored.value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-    let states: Vec<Owner> = references.iter().map(|reference| owner_of(api, reference, &key.0)).collect();
-    let has = |wanted: Owner| states.contains(&wanted);
-    if states.is_empty() || !(has(Owner::Absent) || has(Owner::Waiting)) || has(Owner::Unknown) {
-        return;
-    }
-    if !has(Owner::There) {
-        return delete(api, resource, stored, &again).await;
-    }
-    if has(Owner::Absent) {
-        let kept: Vec<Value> =
-            references.into_iter().zip(&states).filter(|(_, state)| **state != Owner::Absent).map(|(reference, _)| reference).collect();
-        set_owners(api, resource, &stored, &kept, &again).await;
-    }
-}
-
-async fn set_owners(api: &Api, resource: &Resource, stored: &Arc<Stored>, owners: &[Value], again: &Chore) {
-    let Some(served) = api.registry().stored(resource).cloned() else { return };
-    let mut new = (*stored.value).clone();
-    if let Some(metadata) = new["metadata"].as_object_mut() {
-        if owners.is_empty() {
-            metadata.remove("ownerReferences");
-        } else {
-            metadata.insert("ownerReferences".into(), json!(owners));
-        }
-    }
-    write(api, &served, stored, new, again).await;
-}
-
-/// Looks after the dependents of an object that is gone, or going and waiting.
-async fn attend_owner(api: &Api, uid: &str) {
-    let dependents = api.with(|state| state.store.dependents(uid));
-    let Some((resource, _, owner)) = api.with(|state| state.store.by_uid(uid)) else {
-        for (resource, key) in dependents {
-            collect(api, &resource, &key).await;
-        }
-        return;
-    };
-    if !owner.value["metadata"]["deletionTimestamp"].is_string() {
-        return;
-    }
-    let again = Chore::Owner(uid.to_owned());
-    if has_finalizer(&owner.value, ORPHAN) {
-        for (resource, key) in dependents {
-            let Some(stored) = api.read(&resource, &key) else { continue };
-            let references = stored.value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-            let kept: Vec<Value> = references.into_iter().filter(|reference| reference["uid"] != uid).collect();
-            set_owners(api, &resource, &stored, &kept, &Chore::Owner(uid.to_owned())).await;
-        }
-        if api.with(|state| state.store.dependents(uid)).is_empty() {
-            release(api, &resource, &owner, ORPHAN, &again).await;
-        }
-    } else if has_finalizer(&owner.value, FOREGROUND) {
-        for (resource, key) in dependents {
-            collect(api, &resource, &key).await;
-        }
-        let blocks = |value: &Value| {
-            let references = value["metadata"]["ownerReferences"].as_array();
-            references.is_some_and(|all| all.iter().any(|one| one["uid"] == uid && one["blockOwnerDeletion"] == true))
-        };
-        let left = api.with(|state| state.store.dependents(uid));
-        let is_blocked = left.iter().any(|(resource, key)| api.read(resource, key).is_some_and(|stored| blocks(&stored.value)));
-        if !is_blocked {
-            release(api, &resource, &owner, FOREGROUND, &again).await;
-        }
     }
 }
 
