@@ -337,6 +337,9 @@ impl Api {
         });
         if !is_known && definition::is_established(&new.value) {
             Arc::make_mut(&mut state.registry).define(&new.value, new.revision, now);
+            let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+            let spec = &new.value["spec"];
+            state.store.leave_chore(Chore::Kind { group: text(&spec["group"]), kind: text(&spec["names"]["kind"]) });
             self.0.kinds.send_modify(|count| *count += 1);
         }
     }

@@ -16,7 +16,7 @@ use super::chores::{CLEANUP, Chore, has_finalizer};
 use super::gate::{By, Gate, Passage};
 use super::registry::Served;
 use super::request::Options;
-use super::rules::{Deletion, PROTECTED_NAMESPACES, Writer, time};
+use super::rules::{Deletion, PROTECTED_NAMESPACES, Propagation, Writer, time};
 use super::store::{Key, Resource, Stored, uid_of};
 use super::{deleting, writing};
 
@@ -41,6 +41,7 @@ pub async fn attend(api: &Api, chore: &Chore) {
     match chore {
         Chore::Owned(resource, key) => garbage::collect(api, resource, key).await,
         Chore::Owner(uid) => garbage::attend_owner(api, uid).await,
+        Chore::Kind { group, kind } => garbage::attend_kind(api, group, kind).await,
         Chore::Namespace(name) => attend_namespace(api, name).await,
         Chore::Definition(name) => attend_definition(api, name).await,
         Chore::Event(key) => api.expire_later(key),
@@ -81,10 +82,10 @@ async fn write(api: &Api, served: &Arc<Served>, stored: &Arc<Stored>, new: Value
     }
 }
 
-async fn delete(api: &Api, resource: &Resource, stored: Arc<Stored>, again: &Chore) {
+async fn delete(api: &Api, resource: &Resource, stored: Arc<Stored>, propagation: Option<Propagation>, again: &Chore) {
     let Some(served) = api.registry().stored(resource).cloned() else { return };
     let uid = Some(uid_of(&stored.value).to_owned());
-    let deletion = Deletion { propagation: Some(super::rules::Propagation::Background), uid, ..Deletion::default() };
+    let deletion = Deletion { propagation, uid, ..Deletion::default() };
     let (user, options) = (user(), Options::default());
     let by = By { user: &user, options: &options, fault: None };
     match deleting::delete_one(api, &served, stored, &deletion, by).await {
@@ -142,7 +143,7 @@ async fn attend_namespace(api: &Api, name: &str) {
     for (resource, objects) in content() {
         for (_, stored) in objects {
             if !stored.value["metadata"]["deletionTimestamp"].is_string() {
-                delete(api, &resource, stored, &again).await;
+                delete(api, &resource, stored, Some(Propagation::Background), &again).await;
             }
         }
     }
@@ -232,7 +233,7 @@ async fn attend_definition(api: &Api, name: &str) {
     let resource = Resource { group: text(&stored.value["spec"]["group"]), plural: text(&stored.value["spec"]["names"]["plural"]) };
     for (_, instance) in api.with(|state| state.store.list(&resource, None)) {
         if !instance.value["metadata"]["deletionTimestamp"].is_string() {
-            delete(api, &resource, instance, &again).await;
+            delete(api, &resource, instance, None, &again).await;
         }
     }
     if api.with(|state| state.store.list(&resource, None)).is_empty() {
