@@ -32,6 +32,23 @@ pub async fn see(api: &Api, served: &Served, stored: &Arc<Stored>) -> Result<Arc
     Ok(Arc::new(finished(served, converted.pop().unwrap_or_default())))
 }
 
+/// Returns a stored object in the version of a kind of which only the metadata has changed since it was seen.
+pub fn see_again(served: &Served, stored: &Arc<Stored>, seen: &Value) -> Arc<Value> {
+    if !is_foreign(served, &stored.value) {
+        return view::see(served, stored);
+    }
+    let mut value = seen.clone();
+    value["metadata"] = stored.value["metadata"].clone();
+    for field in ["labels", "annotations"] {
+        match (seen["metadata"].get(field), value["metadata"].as_object_mut()) {
+            (Some(map), Some(metadata)) => drop(metadata.insert(field.to_owned(), map.clone())),
+            (None, Some(metadata)) => drop(metadata.remove(field)),
+            (_, None) => {}
+        }
+    }
+    Arc::new(value)
+}
+
 /// Returns stored objects in the version of a kind, in their order. Objects of one stored version are one call.
 ///
 /// # Errors

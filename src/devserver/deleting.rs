@@ -33,14 +33,13 @@ pub async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
     let by = By { user: &call.user, options: &options, fault: call.fault.as_ref() };
     let (deleted, more) = delete_one(api, served, old, &deletion, by).await?;
     warnings.extend(more);
-    let seen = conversion::see(api, served, deleted.object()).await?;
     let answer = match deleted {
-        Deleted::Gone(_) if !answers_with_the_object(served) => {
+        Deleted::Gone(seen) if !answers_with_the_object(served) => {
             let (name, uid) = (seen["metadata"]["name"].as_str().unwrap_or_default(), super::store::uid_of(&seen));
             Reply::success(&served.kind.group, &served.kind.plural, name, uid)
         }
-        Deleted::Gone(_) => reading::shape(served, call, last_form(api, served, &seen))?,
-        Deleted::Leaving(_) => reading::shape(served, call, (*seen).clone())?,
+        Deleted::Gone(seen) => reading::shape(served, call, last_form(api, served, &seen))?,
+        Deleted::Leaving(seen) => reading::shape(served, call, (*seen).clone())?,
     };
     Ok(answer.with_warnings(warnings))
 }
@@ -59,20 +58,12 @@ pub async fn evict(api: &Api, served: &Arc<Served>, call: &Call) -> Result<(), F
     delete_one(api, served, old, &deletion, by).await.map(|_| ())
 }
 
-/// What a deletion has come to.
+/// What a deletion has come to, with the object in the version of the request.
 pub enum Deleted {
     /// The object is marked, and waits for its finalizers.
-    Leaving(Arc<Stored>),
+    Leaving(Arc<Value>),
     /// The object is removed.
-    Gone(Arc<Stored>),
-}
-
-impl Deleted {
-    fn object(&self) -> &Arc<Stored> {
-        match self {
-            Self::Leaving(stored) | Self::Gone(stored) => stored,
-        }
-    }
+    Gone(Arc<Value>),
 }
 
 /// Deletes an object, again if somebody else has written it meanwhile. Returns the warnings of webhooks, too.
@@ -93,8 +84,9 @@ pub async fn delete_one(
     let told = if deletion.is_of_many && served.kind.is_custom() { "" } else { &name };
     let mut warnings = Vec::new();
     for _ in 0..ATTEMPTS {
+        // What cannot be shown is not deleted.
+        let seen = conversion::see(api, served, &old).await?;
         if gate.is_guarded() {
-            let seen = conversion::see(api, served, &old).await?;
             let passage = Passage { operation: Operation::Delete, name: told, namespace: &namespace, object: None, old: Some(&seen) };
             let (_, more) = gate.mutate(passage).await?;
             // What is not to be deleted at all is nothing for validation.
@@ -104,7 +96,7 @@ pub async fn delete_one(
         let decision = writer.delete(&old.value, deletion)?;
         if deletion.is_dry_run {
             let is_removal = matches!(decision, Decision::Remove(_));
-            return Ok((if is_removal { Deleted::Gone(old) } else { Deleted::Leaving(old) }, warnings));
+            return Ok((if is_removal { Deleted::Gone(seen) } else { Deleted::Leaving(seen) }, warnings));
         }
         let outcome = match &decision {
             Decision::Remove(value) if rules::is_marked_first(served, value) => {
@@ -118,8 +110,8 @@ pub async fn delete_one(
             _ => api.commit(served, Some(&old), decision),
         };
         match outcome {
-            Ok(Some(stored)) => return Ok((Deleted::Leaving(stored), warnings)),
-            Ok(None) => return Ok((Deleted::Gone(old), warnings)),
+            Ok(Some(stored)) => return Ok((Deleted::Leaving(conversion::see_again(served, &stored, &seen)), warnings)),
+            Ok(None) => return Ok((Deleted::Gone(conversion::see_again(served, &old, &seen)), warnings)),
             Err(_) => {}
         }
         let key = (namespace.clone(), name.clone());
