@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::conversion;
 use super::registry::Served;
+use super::schema::Schema;
 use super::store::Stored;
 
 /// The fields of events, by their names in `v1` and in `events.k8s.io/v1`.
@@ -41,7 +43,7 @@ pub fn convert(served: &Served, value: &mut Value) {
     if served.kind.group == "events.k8s.io" {
         rename(object, EVENT_FIELDS.iter().copied());
     }
-    match (&served.schema, &served.stored_schema) {
+    match (&served.schema, own_stored_schema(served)) {
         (Some(schema), None) => {
             schema.prune(value);
             schema.fill_defaults(value);
@@ -59,7 +61,7 @@ pub fn convert(served: &Served, value: &mut Value) {
 /// Turns an object in the version of a kind into stored form.
 pub fn store(served: &Served, value: &mut Value) {
     let kind = &served.kind;
-    if let Some(stored) = &served.stored_schema {
+    if let Some(stored) = own_stored_schema(served) {
         stored.prune(value);
         stored.fill_defaults(value);
     }
@@ -72,6 +74,11 @@ pub fn store(served: &Served, value: &mut Value) {
     } else {
         object.insert("apiVersion".into(), json!(format!("{}/{}", kind.group, kind.storage_version)));
     }
+}
+
+/// Returns the schema of the version that is stored. A webhook that converts says itself what becomes of what that version has not.
+fn own_stored_schema(served: &Served) -> Option<&Schema> {
+    served.stored_schema.as_ref().filter(|_| conversion::webhook(served).is_none())
 }
 
 fn rename(object: &mut Map<String, Value>, names: impl Iterator<Item = (&'static str, &'static str)>) {

@@ -415,7 +415,38 @@ async fn a_conversion_that_fails_fails_the_request() {
     assert_eq!(world.get(CONVERTED).await.status, 500);
     assert_eq!(world.get(&format!("{CONVERTED}/good")).await.status, 200);
     assert_eq!(world.send("PATCH", &format!("{CONVERTED}/bad"), json!({"spec": {"hue": "blue"}})).await.status, 500);
-    assert_eq!(world.get(WIDGETS).await.status, 200);
+    assert_eq!(world.send("DELETE", &format!("{CONVERTED}/bad"), Value::Null).await.status, 500);
+    assert_eq!(world.get(&format!("{WIDGETS}/bad")).await.value["metadata"].get("deletionTimestamp"), None);
+    assert_eq!(world.get(WIDGETS).await.value["items"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_marked_is_seen_in_the_version_of_the_request() {
+    let world = converting(|_| false).await;
+    let mut held = colored("a", "v1", json!({"color": "red"}));
+    held["metadata"]["finalizers"] = json!(["ex.dev/f"]);
+    world.send("POST", WIDGETS, held).await;
+    let marked = world.send("DELETE", &format!("{CONVERTED}/a"), Value::Null).await.value;
+    assert_eq!((&marked["apiVersion"], &marked["spec"]["hue"]), (&json!("ex.dev/v2"), &json!("red")));
+    assert_eq!(marked["metadata"], world.get(&format!("{WIDGETS}/a")).await.value["metadata"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversion_webhook_sees_the_defaults_of_the_stored_version() {
+    let world = converting(|_| false).await;
+    world.send("POST", CONVERTED, colored("a", "v2", json!({"hue": "red"}))).await;
+    let stored = world.get(&format!("{WIDGETS}/a")).await.value;
+    assert_eq!(stored["spec"], json!({"color": "red", "mode": "slow"}));
+    // A default that comes later is seen, too, though nobody has stored it.
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.ex.dev";
+    let default =
+        json!([{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/default", "value": 7}]);
+    let changed = world.send_as("PATCH", path, "application/json-patch+json", default).await;
+    assert_eq!(changed.status, 200, "{}", changed.value);
+    for _ in 0..2 {
+        assert_eq!(world.get(&format!("{CONVERTED}/a")).await.value["spec"], json!({"hue": "red", "size": 7}));
+    }
+    assert_eq!(world.get(CONVERTED).await.value["items"][0]["spec"]["size"], 7);
 }
 
 #[tokio::test]
