@@ -1,5 +1,6 @@
 //! The built-in kinds: what the server offers without any definition, their defaults, and the light checks that they get.
 
+pub mod autoscaling;
 mod checks;
 mod defaults;
 pub mod events;

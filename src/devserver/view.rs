@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::builtin::autoscaling;
 use super::conversion;
 use super::registry::Served;
 use super::schema::Schema;
@@ -43,6 +44,9 @@ pub fn convert(served: &Served, value: &mut Value) {
     if served.kind.group == "events.k8s.io" {
         rename(object, EVENT_FIELDS.iter().copied());
     }
+    if is_old_autoscaler(served) {
+        autoscaling::to_old(value);
+    }
     match (&served.schema, own_stored_schema(served)) {
         (Some(schema), None) => {
             schema.prune(value);
@@ -65,6 +69,9 @@ pub fn store(served: &Served, value: &mut Value) {
         stored.prune(value);
         stored.fill_defaults(value);
     }
+    if is_old_autoscaler(served) {
+        autoscaling::to_new(value);
+    }
     let Some(object) = value.as_object_mut() else { return };
     if kind.group == "events.k8s.io" {
         rename(object, EVENT_FIELDS.iter().map(|(core, own)| (*own, *core)));
@@ -74,6 +81,10 @@ pub fn store(served: &Served, value: &mut Value) {
     } else {
         object.insert("apiVersion".into(), json!(format!("{}/{}", kind.group, kind.storage_version)));
     }
+}
+
+fn is_old_autoscaler(served: &Served) -> bool {
+    served.kind.group == "autoscaling" && served.kind.kind == "HorizontalPodAutoscaler" && served.kind.version == "v1"
 }
 
 /// Returns the schema of the version that is stored. A webhook that converts says itself what becomes of what that version has not.
