@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::access::User;
 use super::admission::Operation;
@@ -86,7 +86,9 @@ async fn delete(api: &Api, resource: &Resource, stored: Arc<Stored>, propagation
     let Some(served) = api.registry().stored(resource).cloned() else { return };
     let uid = Some(uid_of(&stored.value).to_owned());
     let deletion = Deletion { propagation, uid, ..Deletion::default() };
-    let (user, options) = (user(), Options::default());
+    let mut told = Map::from_iter([("preconditions".to_owned(), json!({"uid": deletion.uid}))]);
+    told.extend(propagation.map(|propagation| ("propagationPolicy".to_owned(), json!(propagation.name()))));
+    let (user, options) = (user(), Options { deletion: told, ..Options::default() });
     let by = By { user: &user, options: &options, fault: None };
     match deleting::delete_one(api, &served, stored, &deletion, by).await {
         Ok(_) => {}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::admission::Operation;
 use super::api::Api;
@@ -47,15 +47,34 @@ pub async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
 /// Deletes the pod that an eviction is for.
 pub async fn evict(api: &Api, served: &Arc<Served>, call: &Call) -> Result<(), Failure> {
     let (deletion, options) = read_deletion(served, call)?;
-    let old = existing(api, served, call)?;
+    let deletion = Deletion { is_admitted: true, ..deletion };
     let by = By { user: &call.user, options: &options, fault: call.fault.as_ref() };
     let eviction = read_body(served, call)?.value;
+    check_name(call, &eviction)?;
+    let old = existing(api, served, call)?;
     let gate = Gate::new(api, served, "eviction", by);
     let (namespace, name) = super::store::key_of(&old.value);
     let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&eviction), old: None };
     gate.mutate(passage).await?;
     gate.validate(passage).await?;
     delete_one(api, served, old, &deletion, by).await.map(|_| ())
+}
+
+/// Checks that what is posted below a pod is for this pod.
+///
+/// # Errors
+/// If it names another one.
+pub fn check_name(call: &Call, posted: &Value) -> Result<(), Failure> {
+    let name = call.place.name.as_deref().unwrap_or_default();
+    let namespace = posted["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty());
+    if posted["metadata"]["name"] != name {
+        let (kind, sent) = (posted["kind"].as_str().unwrap_or("object"), posted["metadata"]["name"].as_str().unwrap_or_default());
+        return Err(Failure::bad_request(format!("name in URL ({name}) does not match name in {kind} ({sent})")));
+    }
+    if namespace.is_some() && namespace != call.place.namespace.as_deref() {
+        return Err(Failure::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
+    }
+    Ok(())
 }
 
 /// What a deletion has come to, with the object in the version of the request.
@@ -86,7 +105,7 @@ pub async fn delete_one(
     for _ in 0..ATTEMPTS {
         // What cannot be shown is not deleted.
         let seen = conversion::see(api, served, &old).await?;
-        if gate.is_guarded() {
+        if gate.is_guarded() && !deletion.is_admitted {
             let passage = Passage { operation: Operation::Delete, name: told, namespace: &namespace, object: None, old: Some(&seen) };
             let (_, more) = gate.mutate(passage).await?;
             // What is not to be deleted at all is nothing for validation.
@@ -179,9 +198,33 @@ fn read_deletion(served: &Served, call: &Call) -> Result<(Deletion, Options), Fa
     }
     let condition = |field: &str| body["preconditions"][field].as_str().map(str::to_owned);
     let is_dry_run = dry_run.is_some();
-    let deletion =
-        Deletion { propagation, uid: condition("uid"), resource_version: condition("resourceVersion"), is_dry_run, is_of_many: false };
-    Ok((deletion, Options { is_dry_run, ..Options::default() }))
+    let (uid, resource_version) = (condition("uid"), condition("resourceVersion"));
+    let told = told_options(&body, call)?;
+    let deletion = Deletion { propagation, uid, resource_version, is_dry_run, ..Deletion::default() };
+    Ok((deletion, Options { is_dry_run, deletion: told, ..Options::default() }))
+}
+
+/// Returns the options of a deletion as webhooks are told them.
+fn told_options(body: &Value, call: &Call) -> Result<Map<String, Value>, Failure> {
+    let asked = [
+        ("gracePeriodSeconds", call.query.number("gracePeriodSeconds")?.map(Value::from)),
+        ("propagationPolicy", call.query.text("propagationPolicy").map(Value::from)),
+        ("orphanDependents", call.query.text("orphanDependents").map(|text| json!(text == "true"))),
+    ];
+    let mut told: Map<String, Value> = asked.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    let said = [
+        "gracePeriodSeconds",
+        "propagationPolicy",
+        "orphanDependents",
+        "preconditions",
+        "ignoreStoreReadErrorWithClusterBreakingPotential",
+    ];
+    for name in said {
+        if let Some(value) = body.get(name).filter(|value| !value.is_null()) {
+            told.insert(name.to_owned(), value.clone());
+        }
+    }
+    Ok(told)
 }
 
 fn read_body_of_options(served: &Served, call: &Call) -> Result<Value, Failure> {

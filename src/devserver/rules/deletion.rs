@@ -24,6 +24,8 @@ pub struct Deletion {
     pub is_dry_run: bool,
     /// Whether the object is one of a collection that is deleted.
     pub is_of_many: bool,
+    /// Whether it is a part of another request, which has passed the webhooks.
+    pub is_admitted: bool,
 }
 
 /// What happens to the dependents of a deleted object.
@@ -38,6 +40,15 @@ pub enum Propagation {
 }
 
 impl Propagation {
+    /// Returns the word of options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Background => "Background",
+            Self::Foreground => "Foreground",
+            Self::Orphan => "Orphan",
+        }
+    }
+
     /// Returns the finalizer that tells the garbage collector of it.
     fn finalizer(self) -> Option<&'static str> {
         match self {
