@@ -72,7 +72,8 @@ pub struct Registry {
 impl Registry {
     /// Returns the kinds that are built in.
     pub fn new() -> Self {
-        let built_in = builtin::kinds().into_iter().map(|kind| Arc::new(Served::of(kind))).collect();
+        let served = |kind: Kind| Served { deprecation: builtin::deprecation(&kind), ..Served::of(kind) };
+        let built_in = builtin::kinds().into_iter().map(|kind| Arc::new(served(kind))).collect();
         let mut registry = Self { built_in, ..Self::default() };
         registry.index();
         registry

@@ -171,7 +171,7 @@ fn pod_spec(spec: &mut Value) {
     if account.is_string() {
         put(spec, "serviceAccount", account);
     }
-    for list in ["containers", "initContainers"] {
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
         items(spec, list).for_each(container);
     }
     items(spec, "volumes").for_each(volume);
