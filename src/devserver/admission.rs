@@ -70,9 +70,12 @@ pub struct Attributes<'a> {
     pub judge: &'a Judge,
 }
 
+/// Whether a user may do something.
+type Verdict = dyn Fn(&User, &access::Attributes) -> bool + Send + Sync;
+
 /// Tells who may do what.
 #[derive(Clone)]
-pub struct Judge(pub Arc<dyn Fn(&User, &access::Attributes) -> bool + Send + Sync>);
+pub struct Judge(pub Arc<Verdict>);
 
 impl fmt::Debug for Judge {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -109,8 +109,7 @@ async fn below(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) 
         "status" => kind.has_status,
         "scale" => kind.scale.is_some(),
         "finalize" => is_core("namespaces"),
-        "log" | "eviction" | "binding" | "ephemeralcontainers" | "resize" => is_pods,
-        "exec" | "attach" | "portforward" | "proxy" => is_pods,
+        "log" | "eviction" | "binding" | "ephemeralcontainers" | "resize" | "exec" | "attach" | "portforward" | "proxy" => is_pods,
         _ => false,
     };
     if !is_there {

@@ -110,7 +110,7 @@ pub fn to_old(autoscaler: &mut Value) {
     let notes = [
         (METRICS, (!others.is_empty()).then(|| described(&others, Side::Target))),
         (CURRENT_METRICS, (!current.is_empty()).then(|| described(&current, Side::Current))),
-        (CONDITIONS, (!conditions.is_empty()).then(|| Value::Array(conditions))),
+        (CONDITIONS, (!conditions.is_empty()).then_some(Value::Array(conditions))),
         (BEHAVIOR, behavior.is_object().then(|| recased(&behavior, &capital))),
     ];
     for (name, note) in notes {
@@ -232,7 +232,8 @@ fn undescribed(metric: &Value, side: Side) -> Option<Value> {
     let mut fields = json!({});
     for (old, new) in *names {
         let value = &metric[*member][*old];
-        if !value.is_null() && !(*old == "currentAverageValue" && value == "0") {
+        let is_nothing = value.is_null() || (*old == "currentAverageValue" && value == "0");
+        if !is_nothing {
             let place = new.split('.').fold(&mut fields, |place, part| &mut place[part]);
             *place = value.clone();
         }
@@ -258,4 +259,40 @@ fn capital(name: &str) -> String {
 
 fn small(name: &str) -> String {
     name.char_indices().map(|(at, letter)| if at == 0 { letter.to_ascii_lowercase() } else { letter }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_old_version_has_no_field_for_survives_it() {
+        let metric = |word: &str, member: &str, more: Value| json!({"type": word, member: more});
+        let stored = json!({"metadata": {"name": "a", "annotations": {"own": "x"}}, "spec": {"maxReplicas": 3,
+            "behavior": {"scaleDown": {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}},
+            "metrics": [
+                metric("Pods", "pods", json!({"metric": {"name": "m", "selector": {"matchLabels": {"a": "b"}}}, "target": {"type": "AverageValue", "averageValue": "1"}})),
+                metric("Object", "object", json!({"describedObject": {"kind": "Service", "name": "s"}, "metric": {"name": "m"}, "target": {"type": "Value", "value": "2"}})),
+                metric("External", "external", json!({"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "3"}})),
+                metric("Resource", "resource", json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}})),
+            ]},
+            "status": {"desiredReplicas": 2, "currentReplicas": 1, "conditions": [{"type": "AbleToScale", "status": "True"}],
+                "currentMetrics": [metric("Resource", "resource", json!({"name": "cpu", "current": {"averageUtilization": 40, "averageValue": "1"}}))]}});
+        let mut seen = stored.clone();
+        to_old(&mut seen);
+        assert_eq!(seen["spec"], json!({"maxReplicas": 3, "targetCPUUtilizationPercentage": 60}));
+        assert_eq!(seen["status"], json!({"desiredReplicas": 2, "currentReplicas": 1, "currentCPUUtilizationPercentage": 40}));
+        assert_eq!(seen["metadata"]["annotations"].as_object().unwrap().len(), 5);
+        to_new(&mut seen);
+        assert_eq!(seen, stored);
+    }
+
+    #[test]
+    fn notes_that_make_no_sense_are_dropped() {
+        let mut autoscaler = json!({"metadata": {"annotations": {METRICS: "{", CONDITIONS: 1, BEHAVIOR: "[]", CURRENT_METRICS: "[1]"}},
+            "spec": {}, "status": {}});
+        to_new(&mut autoscaler);
+        assert_eq!(autoscaler["metadata"], json!({}));
+        assert_eq!(autoscaler["spec"]["metrics"][0]["resource"]["target"], json!({"type": "Utilization", "averageUtilization": 80}));
+    }
 }
