@@ -50,6 +50,18 @@ fn a_handler_that_fails_for_good_is_the_exit_code() {
 }
 
 #[test]
+fn an_object_whose_last_cycle_has_failed_is_not_settled_well() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(folder.path(), "operator.yaml", &manifest("greet, when: 'body.data.size > 3'"));
+    write(folder.path(), "code.rhai", "fn greet(logger) { logger.info(\"first\"); }");
+    write(folder.path(), "obj.yaml", OBJECT);
+    let run = kopfd(folder.path()).args(["--config", "operator.yaml", "--apply", "obj.yaml", "--once"]).output().expect("the binary runs");
+    let account = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(1), "{account}");
+    assert!(account.contains("the last cycle of ConfigMap default/one has failed: a filter failed: "), "{account}");
+}
+
+#[test]
 fn changed_files_are_loaded_and_broken_ones_are_not() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write(folder.path(), "operator.yaml", &manifest("greet"));

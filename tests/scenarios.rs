@@ -143,6 +143,90 @@ fn expectations_are_rewritten_and_the_rest_of_the_file_stays() {
 }
 
 #[test]
+fn what_cannot_be_rewritten_stays_and_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("life.yaml");
+    let operator = root().join("examples/05-handlers/operator.yaml");
+    let file_with = |calls: &str| {
+        format!(
+            "apiVersion: kopfd.dev/v1\nkind: Scenario\nmetadata: {{name: life}}\nspec:\n  operator: {}\n  given: [obj.yaml]\n  steps:\n    \
+             - settle: {{within: 1m}}\n    - expect: {{calls: {{includes: [on_delete]}}}}\n    \
+             - expect:\n        calls:\n          handlers: [on_create, on_update]\n          exactly:\n{calls}",
+            operator.display()
+        )
+    };
+    let before = file_with("            - on_update#0 # the first\n            # the second\n            - on_update#1\n");
+    std::fs::write(&file, &before).unwrap();
+    let output = kopfd(folder.path(), &["life.yaml", "--update"]);
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    let stderr = text(&output.stderr);
+    assert_eq!(stderr, "life.yaml: 1 expectation rewritten\nlife.yaml: 1 difference that cannot be rewritten\n");
+    let after = file_with("            - on_create#0 # the first\n            # the second\n");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), after);
+}
+
+#[test]
+fn lines_for_debugging_are_shown_on_request_and_count_for_no_expectation() {
+    let folder = tempfile::tempdir().unwrap();
+    let operator = root().join("tests/scenarios/operators/loopy/operator.yaml");
+    let scenario = format!(
+        "apiVersion: kopfd.dev/v1\nkind: Scenario\nmetadata: {{name: quiet}}\nspec:\n  operator: {}\n  given:\n    \
+         - {{apiVersion: ops.acme.io/v1, kind: Backup, metadata: {{name: x}}, spec: {{target: db}}}}\n  steps:\n    \
+         - settle\n    - expect: {{logs: {{excludes: [The target is looked at.]}}}}\n",
+        operator.display()
+    );
+    std::fs::write(folder.path().join("quiet.yaml"), scenario).unwrap();
+    let plain = kopfd(folder.path(), &[]);
+    assert_eq!(plain.status.code(), Some(0), "{}", told(&plain));
+    assert!(!text(&plain.stdout).contains("looked at"), "{}", told(&plain));
+    let verbose = kopfd(folder.path(), &["-v"]);
+    assert_eq!(verbose.status.code(), Some(0), "{}", told(&verbose));
+    assert!(text(&verbose.stdout).contains("DEBUG   [default/x] The target is looked at."), "{}", told(&verbose));
+}
+
+#[test]
+fn results_have_colours_where_there_are_some() {
+    let coloured = |variables: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kopfd"));
+        command.args(["test", "examples", "--filter", "a whole life"]).current_dir(root());
+        for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+            command.env_remove(variable);
+        }
+        let output = command.envs(variables.iter().copied()).output().unwrap();
+        text(&output.stdout).contains("\u{1b}[1m\u{1b}[32mok\u{1b}[0m    examples")
+    };
+    assert!(!coloured(&[]), "the output is no terminal");
+    assert!(coloured(&[("CLICOLOR_FORCE", "1")]));
+    assert!(coloured(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "")]));
+}
+
+#[test]
+fn what_runs_in_circles_is_found_soon() {
+    let output = kopfd(&root().join("tests/scenarios"), &["failing/circles.yaml", "--output", "json"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let entries = document["scenarios"][0]["timeline"].as_array().unwrap().len();
+    assert!((1_000..5_000).contains(&entries), "{entries} entries");
+}
+
+#[test]
+fn what_never_settles_with_disturbances_is_told_once_and_with_its_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("operator.yaml"), OPERATOR.replace("fn: count", "fn: claim, backoff: 1h")).unwrap();
+    std::fs::write(folder.path().join("code.rhai"), CLAIM).unwrap();
+    std::fs::write(folder.path().join("claiming.yaml"), CLAIMING).unwrap();
+    let output = kopfd(folder.path(), &["--seeds", "40"]);
+    let all = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{all}");
+    let failed: Vec<&str> = all.split("FAIL  ").skip(1).collect();
+    let unsettled: Vec<&&str> = failed.iter().filter(|one| one.contains("has settled within")).collect();
+    assert!(!unsettled.is_empty(), "{all}");
+    for one in unsettled {
+        assert!(one.contains("error: nothing has settled within 24h: `claim` is due again for ConfigMap default/one at "), "{one}");
+        assert_eq!(one.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{one}");
+    }
+}
+
+#[test]
 fn scenarios_are_found_and_chosen() {
     let folder = root().join("examples");
     let output = kopfd(&folder, &["--filter", "a whole life"]);
@@ -205,4 +289,22 @@ spec:
     - apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: one}}
     - settle: {within: 1m}
     - expect: {object: configmaps/tally, matches: {data: {count: '2'}}}
+";
+
+/// A handler that cannot be repeated once it was done.
+const CLAIM: &str = r#"
+fn claim(name) {
+    k8s::create(#{ apiVersion: "v1", kind: "Secret", metadata: #{ name: name, namespace: "default" } });
+    return;
+}
+"#;
+
+const CLAIMING: &str = "apiVersion: kopfd.dev/v1
+kind: Scenario
+metadata: {name: it claims}
+spec:
+  operator: operator.yaml
+  steps:
+    - apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: one}}
+    - settle: {within: 1m}
 ";

@@ -222,15 +222,7 @@ const EMPTY_LIST: &[u8] = br#"{"metadata":{"resourceVersion":"1"},"items":[]}"#;
 
 impl Login for Memory {
     fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>> {
-        let transport: Arc<dyn Transport> = Arc::new(self.clone());
-        let connection = Connection {
-            calls: Arc::clone(&transport),
-            watches: transport,
-            expires_at: None,
-            default_namespace: "default".to_owned(),
-            server: "memory".to_owned(),
-            fingerprint: 0,
-        };
+        let connection = Connection::over(self.clone(), "memory");
         std::future::ready(Ok(connection)).boxed()
     }
 }

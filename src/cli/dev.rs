@@ -93,6 +93,15 @@ fn load(paths: &[PathBuf]) -> Option<Vec<Operator>> {
     (!found.iter().any(Diagnostic::is_error)).then_some(loaded.operators)
 }
 
+/// Returns the exit code for what was done, and tells of objects that are not done though nothing is due for them.
+fn verdict(account: &Account) -> u8 {
+    let broken = account.broken();
+    for one in &broken {
+        complain(&one.to_string());
+    }
+    if account.failures() == 0 && broken.is_empty() { DONE } else { FAILED }
+}
+
 async fn serve(operators: Vec<Operator>, options: &Options, clock: Clock) -> Result<u8, String> {
     let definitions: Vec<PathBuf> = operators.iter().flat_map(|operator| operator.crds.iter().cloned()).collect();
     let objects = read(&definitions)?.into_iter().chain(read(&options.apply)?).collect();
@@ -108,7 +117,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, clock: Clock) -> Res
         tokio::select! {
             biased;
             () = signals.next() => break DONE,
-            () = account.settled(), if options.once => break if account.failures() == 0 { DONE } else { FAILED },
+            () = account.settled(), if options.once => break verdict(&account),
             () = files.changed() => {
                 let Some(operators) = load(&options.config) else {
                     error!(target: "kopfd", "The files have mistakes. The revision before them stays in service.");

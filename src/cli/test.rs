@@ -50,6 +50,10 @@ pub struct Options {
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
 
+    /// Show what is logged for debugging, too, and the timelines of scenarios that hold.
+    #[arg(long, short)]
+    verbose: bool,
+
     /// How many scenarios run at once; by default as many as there are processors.
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
@@ -70,6 +74,8 @@ struct Report<'a> {
     outcomes: &'a [Outcome],
     /// The seed of chance, for the command that repeats a run.
     seed: u64,
+    /// Whether the timelines of scenarios that hold are shown.
+    is_verbose: bool,
 }
 
 /// Runs the command.
@@ -85,18 +91,16 @@ pub fn run(options: &Options) -> u8 {
         return FAILED;
     }
     let seeds = options.seeds.map(|count| options.seed..options.seed.saturating_add(count));
-    let wanted = scenario::Options { seed: options.seed, seeds, gathers: options.update, threads: options.threads };
+    let wanted =
+        scenario::Options { seed: options.seed, seeds, gathers: options.update, is_verbose: options.verbose, threads: options.threads };
     let mut outcomes = scenario::run_all(&scenarios, &wanted);
-    if options.update {
-        outcomes = match rewrite(outcomes) {
-            Ok(left) => left,
-            Err(problem) => {
-                complain(&problem);
-                return FAILED;
-            }
-        };
+    if options.update
+        && let Err(problem) = rewrite(&mut outcomes)
+    {
+        complain(&problem);
+        return FAILED;
     }
-    let report = Report { outcomes: &outcomes, seed: options.seed };
+    let report = Report { outcomes: &outcomes, seed: options.seed, is_verbose: options.verbose };
     print(&match options.output {
         Output::Text => text::render(&report),
         Output::Json => json::render(&report),
@@ -125,29 +129,37 @@ fn print(text: &str) {
     drop(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()));
 }
 
-/// Writes what was found into the files. Returns the outcomes without the differences that are none any more.
-fn rewrite(mut outcomes: Vec<Outcome>) -> Result<Vec<Outcome>, String> {
-    let mut files: BTreeMap<PathBuf, (Source, Vec<scenario::Fix>)> = BTreeMap::new();
-    for outcome in &mut outcomes {
-        let source = outcome.job.scenario.source.clone();
-        let (_, fixes) = files.entry(source.name.clone()).or_insert_with(|| (source, Vec::new()));
-        for failure in &mut outcome.failures {
-            failure.differences.retain_mut(|difference| match difference.fix.take() {
-                Some(fix) => {
-                    fixes.push(fix);
-                    false
-                }
-                None => true,
-            });
+/// Writes what was found into the files, and takes the differences out of the outcomes that are none any more.
+fn rewrite(outcomes: &mut [Outcome]) -> Result<(), String> {
+    let sources: BTreeMap<PathBuf, Source> = outcomes
+        .iter()
+        .filter(|outcome| !outcome.failures.is_empty())
+        .map(|outcome| (outcome.job.scenario.file().clone(), outcome.job.scenario.source.clone()))
+        .collect();
+    for (path, source) in sources {
+        let is_here = |outcome: &Outcome| *outcome.job.scenario.file() == path;
+        let differences = outcomes.iter().filter(|outcome| is_here(outcome)).flat_map(|outcome| &outcome.failures);
+        let fixes = differences.flat_map(|failure| &failure.differences).filter_map(|difference| difference.fix.as_ref());
+        let updated = scenario::update(&source, fixes);
+        let count = updated.made.iter().filter(|is_made| **is_made).count();
+        if count > 0 {
+            std::fs::write(&path, updated.text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+            complain_not(&format!("{}: {} rewritten", path.display(), super::counted(count, "expectation")));
         }
+        let mut made = updated.made.into_iter();
+        let mut left = 0;
+        for failure in outcomes.iter_mut().filter(|outcome| is_here(outcome)).flat_map(|outcome| &mut outcome.failures) {
+            failure.differences.retain(|difference| difference.fix.is_none() || !made.next().unwrap_or_default());
+            left += failure.differences.len();
+        }
+        if left > 0 {
+            complain_not(&format!("{}: {} that cannot be rewritten", path.display(), super::counted(left, "difference")));
+        }
+    }
+    for outcome in outcomes {
         outcome.failures.retain(|failure| failure.problem.is_some() || !failure.differences.is_empty());
     }
-    for (path, (source, fixes)) in files.into_iter().filter(|(_, (_, fixes))| !fixes.is_empty()) {
-        let updated = scenario::update(&source, &fixes);
-        std::fs::write(&path, updated.text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-        complain_not(&format!("{}: {} rewritten", path.display(), super::counted(updated.count, "expectation")));
-    }
-    Ok(outcomes)
+    Ok(())
 }
 
 /// Tells something that is no problem, beside the report.

@@ -1,7 +1,5 @@
 //! A way to a server in the same process: no sockets, no TLS, and the time of whoever runs both.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
@@ -47,15 +45,7 @@ impl Transport for InProcess {
 
 impl Login for InProcess {
     fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>> {
-        let transport: Arc<dyn Transport> = Arc::new(self.clone());
-        let connection = Connection {
-            calls: Arc::clone(&transport),
-            watches: transport,
-            expires_at: None,
-            default_namespace: "default".to_owned(),
-            server: "this process".to_owned(),
-            fingerprint: 1,
-        };
+        let connection = Connection::over(self.clone(), "this process");
         Box::pin(async { Ok(connection) })
     }
 }

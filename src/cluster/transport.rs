@@ -55,6 +55,21 @@ pub struct Connection {
     pub fingerprint: u64,
 }
 
+impl Connection {
+    /// Returns a connection without credentials, over one transport for everything.
+    pub fn over(transport: impl Transport + 'static, server: &str) -> Self {
+        let transport: Arc<dyn Transport> = Arc::new(transport);
+        Self {
+            calls: Arc::clone(&transport),
+            watches: transport,
+            expires_at: None,
+            default_namespace: "default".to_owned(),
+            server: server.to_owned(),
+            fingerprint: 0,
+        }
+    }
+}
+
 /// What finds credentials, each time anew.
 pub trait Login: Send + Sync {
     /// Returns a connection with fresh credentials.

@@ -8,6 +8,18 @@ use super::request::Body;
 /// Values that are nested deeper are refused, because everything that walks over values recurses.
 const MAX_DEPTH: usize = 100;
 
+/// Returns what a value is, in the words of Go's decoder.
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// Reads a text.
 ///
 /// # Errors

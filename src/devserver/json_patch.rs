@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::failure::Failure;
+use super::json;
 
 /// The most operations in one patch; the number of the real server.
 const MAX_OPERATIONS: usize = 10_000;
@@ -63,14 +64,7 @@ pub fn unknown_members(operations: &Value) -> impl Iterator<Item = String> {
 }
 
 fn undecodable(value: &Value, expected: &str) -> Failure {
-    let found = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
+    let found = json::type_name(value);
     Failure::bad_request(format!("error decoding patch: json: cannot unmarshal {found} into Go value {expected}"))
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Cause;
 use super::causes::{self, Place};
+use super::json;
 
 /// The fields of metadata, with what Go calls their types.
 const FIELDS: [(&str, &str); 15] = [
@@ -80,14 +81,7 @@ pub fn type_mistake(metadata: &Value) -> Option<String> {
 }
 
 fn mistake(value: &Value, field: &str, kind: &str) -> String {
-    let given = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
+    let given = json::type_name(value);
     format!("json: cannot unmarshal {given} into Go struct field ObjectMeta.{field} of type {kind}")
 }
 

@@ -73,14 +73,10 @@ fn patched(served: &Served, old: &Value, patch: &Patch) -> Result<Value, Failure
 fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
     let undecodable = |error| Failure::bad_request(format!("error decoding patch: {error}"));
     let object = |value: Value| {
-        let name = match &value {
-            Value::Object(_) => return Ok(value),
-            Value::Array(_) => "array",
-            Value::String(_) => "string",
-            Value::Number(_) => "number",
-            Value::Bool(_) => "bool",
-            Value::Null => "null",
-        };
+        if value.is_object() {
+            return Ok(value);
+        }
+        let name = json::type_name(&value);
         let text = format!("error decoding patch: json: cannot unmarshal {name} into Go value of type map[string]interface {{}}");
         Err(Failure::bad_request(text))
     };

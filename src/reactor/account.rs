@@ -1,9 +1,11 @@
 //! An account of what an operator does, for people who follow it step by step, and the knowledge of when it has nothing left to do.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use tracing::info;
@@ -85,7 +87,26 @@ pub struct Account {
     unlisted: AtomicUsize,
     /// Handlers that have failed for good.
     failures: AtomicUsize,
+    /// Objects whose last cycles have failed, by their unique ids.
+    broken: Mutex<BTreeMap<String, Broken>>,
     changed: Notify,
+}
+
+/// An object whose last cycle has failed. Only its next change is processed again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// Its kind, its namespace and its name.
+    pub object: String,
+    /// Why.
+    pub error: String,
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // What follows in further lines, such as the place in a script, stands in the log.
+        let error = self.error.lines().next().unwrap_or_default();
+        write!(formatter, "the last cycle of {} has failed: {error}", self.object)
+    }
 }
 
 impl std::fmt::Debug for Account {
@@ -164,6 +185,25 @@ impl Account {
     /// Returns how many handlers have failed for good.
     pub fn failures(&self) -> usize {
         self.failures.load(Ordering::SeqCst)
+    }
+
+    /// Notes how a cycle of an object has ended.
+    pub fn cycled(&self, uid: &str, body: &Body, error: Option<&str>) {
+        let mut broken = self.broken.lock();
+        let Some(error) = error else {
+            broken.remove(uid);
+            return;
+        };
+        let metadata = |key: &str| body.pointer(&format!("/metadata/{key}")).and_then(Value::as_str).unwrap_or_default();
+        let separator = if metadata("namespace").is_empty() { "" } else { "/" };
+        let kind = body.get("kind").and_then(Value::as_str).unwrap_or("object");
+        let object = format!("{kind} {}{separator}{}", metadata("namespace"), metadata("name"));
+        broken.insert(uid.to_owned(), Broken { object, error: error.to_owned() });
+    }
+
+    /// Returns the objects whose last cycles have failed: nothing is due for them, and nothing has been brought to its end.
+    pub fn broken(&self) -> Vec<Broken> {
+        self.broken.lock().values().cloned().collect()
     }
 
     /// Waits until nothing is left to do, retries included.
@@ -278,6 +318,18 @@ mod tests {
         let lines = differences(&body, &patch, "kopf.zalando.org/");
         let expected = ["+ status.new.deep: \"x\"", "~ status.old: 1 -> 3", "= annotations: kept last-handled-configuration; purged f"];
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn an_object_is_broken_from_a_failed_cycle_to_the_next_good_one() {
+        let account = Account::default();
+        let body = Body::from(json!({"kind": "Backup", "metadata": {"namespace": "default", "name": "x"}}));
+        account.cycled("1", &body, Some("no such function\n  --> a.rhai:1:1"));
+        account.cycled("2", &body, None);
+        let told: Vec<String> = account.broken().iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["the last cycle of Backup default/x has failed: no such function"]);
+        account.cycled("1", &body, None);
+        assert!(account.broken().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

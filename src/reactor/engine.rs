@@ -113,6 +113,12 @@ impl World for Engine {
         }
     }
 
+    fn cycled(&self, uid: &str, body: &Body, error: Option<&str>) {
+        if let Some(account) = &self.account {
+            account.cycled(uid, body, error);
+        }
+    }
+
     fn concluded(&self, body: &Body, handler: &Handler, retry: u64, outcome: &Outcome) {
         let Some(account) = &self.account else { return };
         if outcome.is_final && outcome.error.is_some() {

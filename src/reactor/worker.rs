@@ -120,6 +120,7 @@ impl<W: World> Worker<W> {
             self.memories.forget(&self.uid);
         }
         self.await_throttling(&mut rare).await;
+        let seen = body.clone();
         let mut version = None;
         if rare.throttle.active_until().is_none() {
             let mut is_handled = false;
@@ -143,15 +144,18 @@ impl<W: World> Worker<W> {
             match result {
                 Ok(Ok(ended)) => {
                     rare.throttle.succeed();
+                    self.world.cycled(&self.uid, &seen, None);
                     rare.remaining = ended.remaining;
                     version = ended.version;
                 }
                 Ok(Err(Error::Cancelled)) => {}
-                Ok(Err(error)) => self.throttle(&mut rare, &chain(&error)).await,
-                Err(panic) => self.throttle(&mut rare, &format!("a defect of the engine: {}", tasks::panic_text(&*panic))).await,
+                Ok(Err(error)) => self.throttle(&mut rare, &seen, &chain(&error)).await,
+                Err(panic) => self.throttle(&mut rare, &seen, &format!("a defect of the engine: {}", tasks::panic_text(&*panic))).await,
             }
         }
         if sighting == Sighting::Deleted {
+            // Nothing is left of an object that is gone that could be brought to its end.
+            self.world.cycled(&self.uid, &seen, None);
             self.world.forget(&self.memo);
         } else {
             self.memories.keep_rare(&self.uid, rare);
@@ -166,7 +170,8 @@ impl<W: World> Worker<W> {
         }
     }
 
-    async fn throttle(&self, rare: &mut Rare, error: &str) {
+    async fn throttle(&self, rare: &mut Rare, body: &Body, error: &str) {
+        self.world.cycled(&self.uid, body, Some(error));
         let now = self.world.clock().now();
         if let Some(delay) = rare.throttle.fail(&self.pace.error_delays, now) {
             self.world.tell(Telling::error(format!("Throttling for {} seconds due to an unexpected error: {error}", seconds(delay))));

@@ -52,6 +52,9 @@ pub trait World: Send + Sync {
     /// Notes what an attempt of a handler has come to.
     fn concluded(&self, _body: &Body, _handler: &Handler, _retry: u64, _outcome: &Outcome) {}
 
+    /// Notes how a cycle of an object has ended: with an error, or well.
+    fn cycled(&self, _uid: &str, _body: &Body, _error: Option<&str>) {}
+
     /// Notes the seconds until the next attempts, as a cycle has left them, for those who follow the engine step by step.
     fn waits(&self, _delays: &[f64]) {}
 

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::handling::{Handler, Outcome, Reason, Verdict};
 use crate::object::Sighting;
 use crate::reactor::account::shown;
 use crate::reactor::{Follower, Happening};
 
+use super::dues::Dues;
 use super::invariants::Invariants;
 use super::story::Call;
 use super::timeline::{Event, Subject, Timeline};
@@ -19,6 +22,8 @@ pub struct Accountant {
     pub invariants: Arc<Invariants>,
     /// The number of the life.
     pub life: u32,
+    /// What is due in this life.
+    pub dues: Arc<Mutex<Dues>>,
 }
 
 impl Follower for Accountant {
@@ -27,18 +32,23 @@ impl Follower for Accountant {
             Happening::Sighted { body, sighting } => {
                 let subject = Subject::of(body);
                 self.invariants.sighted(&subject);
+                if sighting == Sighting::Deleted {
+                    self.dues.lock().gone(&subject);
+                }
                 let version = body.resource_version().unwrap_or("unknown").to_owned();
                 self.timeline.add(Event::Sighted { subject, how: how(sighting), version });
             }
             Happening::Called { body, handler, reason, retry } => {
                 let subject = Subject::of(body);
                 self.invariants.called(self.life, &subject, handler, reason);
+                self.dues.lock().called(&subject, &handler.id, retry, self.timeline.elapsed());
                 let reason = reason.map_or("a raw event", Reason::as_str);
                 self.timeline.add(Event::Called { subject, call: call(handler, retry), reason });
             }
             Happening::Returned { body, handler, reason, retry, returned } => {
                 let subject = Subject::of(body);
                 self.invariants.returned(self.life, &subject);
+                self.dues.lock().ended(&subject, &handler.id);
                 for attempt in &returned.attempts {
                     let call = Call { handler: attempt.id.clone(), retry: Some(attempt.retry) };
                     self.timeline.add(Event::Called { subject: subject.clone(), call: call.clone(), reason: "a sub-handler" });
@@ -55,6 +65,10 @@ impl Follower for Accountant {
             Happening::Concluded { body, handler, retry, outcome } => {
                 let subject = Subject::of(body);
                 self.invariants.concluded(self.life, &subject, handler, outcome);
+                if !outcome.is_final {
+                    let at = self.timeline.elapsed() + outcome.delay.unwrap_or_default();
+                    self.dues.lock().waits(&subject, &handler.id, at, outcome.error.clone());
+                }
                 self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome: told(outcome) });
             }
         }

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use tracing::Level;
 
 use crate::kit::tasks::panic_text;
 
 use super::compare;
 use super::invariants::Ends;
 use super::play::{Failure, Mode};
-use super::run::{Ended, run};
+use super::run::{Ended, run_at};
 use super::story::Scenario;
 use super::timeline::Subject;
 
@@ -28,6 +29,8 @@ pub struct Options {
     pub seeds: Option<Range<u64>>,
     /// Whether all expectations are judged, not only those up to the first that fails.
     pub gathers: bool,
+    /// Whether lines for debugging belong to timelines, and timelines are kept of scenarios that hold.
+    pub is_verbose: bool,
     /// The number of threads; as many as there are processors if it is zero.
     pub threads: usize,
 }
@@ -51,7 +54,7 @@ pub struct Outcome {
     pub failures: Vec<Failure>,
     /// The virtual seconds that it took.
     pub seconds: f64,
-    /// The timeline, of those that have failed.
+    /// The timeline of those that have failed; of all where much is to be told.
     pub timeline: Option<Arc<super::Timeline>>,
 }
 
@@ -98,7 +101,7 @@ fn jobs(scenarios: &[Arc<Scenario>], options: &Options) -> Vec<(usize, Job)> {
 }
 
 fn defect(job: &Job, text: &str) -> Outcome {
-    let failures = vec![Failure::of(0, format!("a defect of kopfd: {text}"))];
+    let failures = vec![Failure::of(format!("a defect of kopfd: {text}"))];
     Outcome { job: job.clone(), skipped: None, failures, seconds: 0.0, timeline: None }
 }
 
@@ -107,11 +110,11 @@ fn perform(job: &Job, reference: &OnceLock<Reference>, options: &Options) -> Opt
     let scenario = &job.scenario;
     let Some(seed) = job.seed else { return Some(undisturbed(job, options)) };
     let reference = reference.get_or_init(|| {
-        let ended = attempt(scenario, options.seed, Mode::Check);
+        let ended = attempt(scenario, options.seed, Mode::Check, options.is_verbose);
         if ended.failures.is_empty() { Ok((ended.ending, ended.ends)) } else { Err((ended.failures, ended.timeline)) }
     });
     match reference {
-        Ok((ending, ends)) => Some(disturbed(job, seed, ending.clone(), ends)),
+        Ok((ending, ends)) => Some(disturbed(job, seed, options.is_verbose, ending.clone(), ends)),
         // What fails without any disturbance is told once.
         Err((failures, timeline)) if options.seeds.as_ref().is_some_and(|seeds| seeds.start == seed) => {
             let job = Job { scenario: Arc::clone(scenario), seed: None };
@@ -128,37 +131,49 @@ fn undisturbed(job: &Job, options: &Options) -> Outcome {
         return Outcome { skipped: Some(skipped.clone()), ..outcome(Vec::new(), 0.0, None) };
     }
     let mode = if options.gathers { Mode::Gather } else { Mode::Check };
-    let ended = attempt(&job.scenario, options.seed, mode);
-    let timeline = (!ended.failures.is_empty()).then_some(ended.timeline);
+    let ended = attempt(&job.scenario, options.seed, mode, options.is_verbose);
+    let timeline = (options.is_verbose || !ended.failures.is_empty()).then_some(ended.timeline);
     outcome(ended.failures, ended.seconds, timeline)
 }
 
-fn disturbed(job: &Job, seed: u64, mut ending: compare::Ending, ends: &Ends) -> Outcome {
+fn disturbed(job: &Job, seed: u64, is_verbose: bool, mut ending: compare::Ending, ends: &Ends) -> Outcome {
     let Ended { mut failures, seconds, timeline, ending: mut found, ends: stored, violations, lost_statuses } =
-        attempt(&job.scenario, seed, Mode::Disturb);
+        attempt(&job.scenario, seed, Mode::Disturb, is_verbose);
     for object in ending.values_mut().chain(found.values_mut()) {
         if lost_statuses.contains(&Subject::of(object)) {
             object.as_object_mut().and_then(|object| object.remove("status"));
         }
     }
+    // What has not come to its end has no other end, and has lost nothing.
     let mut broken = violations;
-    for ((subject, handler), count) in ends {
-        let others = stored.get(&(subject.clone(), handler.clone())).copied().unwrap_or_default();
-        if others < *count {
-            broken.push(format!("`{handler}` was lost for {subject}: its end was stored {others} times instead of {count}"));
-        }
+    if failures.is_empty() {
+        broken.extend(losses(ends, &stored));
+        let others = compare::differences(&ending, &found).into_iter();
+        broken.extend(others.map(|line| format!("another end than without disturbances: {line}")));
     }
-    broken.extend(compare::differences(&ending, &found).into_iter().map(|line| format!("another end than without disturbances: {line}")));
-    failures.extend(broken.into_iter().map(|text| Failure::of(0, text)));
+    failures.extend(broken.into_iter().map(Failure::of));
     let timeline = (!failures.is_empty()).then_some(timeline);
     Outcome { job: job.clone(), skipped: None, failures, seconds, timeline }
 }
 
-fn attempt(scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> Ended {
-    run(scenario, seed, mode).unwrap_or_else(|error| {
+/// Tells of handlers whose ends were stored less often than without disturbances.
+fn losses(ends: &Ends, stored: &Ends) -> Vec<String> {
+    let mut losses = Vec::new();
+    for ((subject, handler), count) in ends {
+        let others = stored.get(&(subject.clone(), handler.clone())).copied().unwrap_or_default();
+        if others < *count {
+            losses.push(format!("`{handler}` was lost for {subject}: its end was stored {others} times instead of {count}"));
+        }
+    }
+    losses
+}
+
+fn attempt(scenario: &Arc<Scenario>, seed: u64, mode: Mode, is_verbose: bool) -> Ended {
+    let level = if is_verbose { Level::DEBUG } else { Level::INFO };
+    run_at(level, scenario, seed, mode).unwrap_or_else(|error| {
         let clock = crate::kit::Clock::system();
         Ended {
-            failures: vec![Failure::of(0, format!("the system gives no runtime: {error}"))],
+            failures: vec![Failure::of(format!("the system gives no runtime: {error}"))],
             seconds: 0.0,
             timeline: Arc::new(super::Timeline::new(clock)),
             ending: compare::Ending::new(),

@@ -1,6 +1,7 @@
 //! One document of a scenario file: from its top to its steps.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::manifest::{self, Diagnostic, Operator, Severity};
 use crate::object::{namespace, yaml};
 use crate::script::{self, Expression};
 
-use super::story::{Scenario, Seeds};
+use super::story::{Given, Scenario, Seeds};
 use super::{expressions, steps};
 
 /// The version of scenarios.
@@ -42,15 +43,17 @@ pub struct Draft<'r> {
     places: Vec<PathBuf>,
     /// The expressions of all matchers.
     pub expressions: RefCell<Vec<Expression>>,
+    /// The ids of the operators' handlers of changes and events; none as long as they are not known.
+    pub handlers: Vec<String>,
     /// What is wrong with the operators.
     pub of_operators: Vec<Diagnostic>,
 }
 
-/// Reads a document. What is wrong with it goes to the reader; what is wrong with its operators is returned.
-pub fn read(reader: &Reader, root: &Node) -> (Option<Scenario>, Vec<Diagnostic>) {
+/// Reads a document of a file, whose scenarios so far have these names, with their lines. What is wrong with it goes to the reader; what is wrong with its operators is returned.
+pub fn read(reader: &Reader, root: &Node, names: &mut BTreeMap<String, usize>) -> (Option<Scenario>, Vec<Diagnostic>) {
     let here = directory_of(&reader.source.name);
-    let mut draft = Draft { reader, places: vec![here], expressions: RefCell::default(), of_operators: Vec::new() };
-    let scenario = draft.scenario(root);
+    let mut draft = Draft { reader, places: vec![here], expressions: RefCell::default(), handlers: Vec::new(), of_operators: Vec::new() };
+    let scenario = draft.scenario(root, names);
     (scenario, draft.of_operators)
 }
 
@@ -59,7 +62,7 @@ fn directory_of(file: &Path) -> PathBuf {
 }
 
 impl Draft<'_> {
-    fn scenario(&mut self, root: &Node) -> Option<Scenario> {
+    fn scenario(&mut self, root: &Node, names: &mut BTreeMap<String, usize>) -> Option<Scenario> {
         let reader = self.reader;
         let top = Item { node: root, path: String::new(), key: root.spot };
         let fields = reader.fields(&top, "a scenario", &["apiVersion", "kind", "metadata", "spec"])?;
@@ -74,7 +77,12 @@ impl Draft<'_> {
         let name = reader.required(&fields, "metadata", "add `metadata: {name: what it shows}`").and_then(|item| {
             let fields = reader.fields(&item, "the metadata", &["name"])?;
             let item = reader.required(&fields, "name", "say in a few words what the scenario shows")?;
-            reader.owned(&item)
+            let name = reader.owned(&item)?;
+            if let Some(line) = names.insert(name.clone(), item.spot().line) {
+                let hint = "name each by what it shows: the name chooses it for `--filter`";
+                reader.error_with(&item, format!("the scenario in line {line} has this name, too"), hint);
+            }
+            Some(name)
         });
         let spec = reader.required(&fields, "spec", "add `spec:` with `operator:` and `steps:`")?;
         let scenario = self.spec(&spec, root.spot.line)?;
@@ -87,8 +95,13 @@ impl Draft<'_> {
         let fields = reader.fields(item, "the spec", &known)?;
         let operators = reader.required(&fields, "operator", "name the manifest of the operator: `operator: ../operator.yaml`");
         let operators = operators.and_then(|item| self.operators(&item));
+        let declared = operators.iter().flat_map(|operators| operators.iter());
+        self.handlers = declared.flat_map(|operator| &operator.handlers).map(|handler| handler.id.clone()).collect();
+        // One function for several reasons is one handler for each of them.
+        self.handlers.sort();
+        self.handlers.dedup();
         let mut given = operators.as_ref().map(|operators| self.definitions(operators, &fields)).unwrap_or_default();
-        given.extend(reader.list_of(&fields, "given").iter().flat_map(|item| self.objects(item)));
+        given.extend(reader.list_of(&fields, "given").iter().flat_map(|item| self.given(item)));
         let namespaces = reader.list_of(&fields, "namespaces").iter().filter_map(|item| self.namespace(item)).collect();
         let start = fields.get("start").map_or_else(|| START.parse().ok(), |item| self.moment(&item));
         let seeds = fields.get("seeds").map(|item| self.seeds(&item)).unwrap_or_default();
@@ -135,9 +148,22 @@ impl Draft<'_> {
     }
 
     /// Returns the definitions that the manifests of the operators name.
-    fn definitions(&self, operators: &[Operator], fields: &Fields<'_>) -> Vec<Value> {
+    fn definitions(&self, operators: &[Operator], fields: &Fields<'_>) -> Vec<Given> {
         let Some(item) = fields.get("operator") else { return Vec::new() };
-        operators.iter().flat_map(|operator| &operator.crds).flat_map(|file| self.objects_of(file, &item)).collect()
+        let spot = item.node.spot;
+        let of = |file: &PathBuf| {
+            let objects = self.objects_of(file, &item);
+            let file = Some(file.clone());
+            objects.into_iter().map(move |object| Given { object, spot, file: file.clone() }).collect::<Vec<_>>()
+        };
+        operators.iter().flat_map(|operator| &operator.crds).flat_map(of).collect()
+    }
+
+    /// Returns the objects that an item of `given` stands for.
+    fn given(&self, item: &Item<'_>) -> Vec<Given> {
+        let spot = item.spot();
+        let file = item.node.text().map(PathBuf::from);
+        self.objects(item).into_iter().map(|object| Given { object, spot, file: file.clone() }).collect()
     }
 
     fn namespace(&self, item: &Item<'_>) -> Option<namespace::Pattern> {

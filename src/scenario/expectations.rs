@@ -1,11 +1,13 @@
 //! The step `expect` as it is written.
 
+use crate::manifest::Severity;
 use crate::manifest::reader::{Fields, Item};
+use crate::manifest::suggest::{nearest, one_of};
 use crate::manifest::tree::Kind;
 
 use super::count::{self, Count};
 use super::document::Draft;
-use super::pattern::Pattern;
+use super::pattern::{MATCHERS, Pattern};
 use super::steps::{target, target_text};
 use super::story::{Call, Calls, Events, Expectation, Line, Logs, Requests, Sight};
 
@@ -84,8 +86,8 @@ fn calls(draft: &Draft<'_>, item: &Item<'_>) -> Option<Calls> {
             return None;
         }
     };
-    let target = fields.get("object").is_some().then(|| target(draft, &fields)).flatten();
-    let handlers = reader.list_of(&fields, "handlers").iter().filter_map(|item| reader.owned(item)).collect();
+    let target = fields.get("object").and_then(|item| Some((target(draft, &fields)?, item.spot())));
+    let handlers = reader.list_of(&fields, "handlers").iter().filter_map(|item| handler(draft, item, &reader.text(item)?.value)).collect();
     Some(Calls { node: list.node.clone(), is_exact: exactly.is_some(), wanted: list_of_calls(draft, list), target, handlers })
 }
 
@@ -93,9 +95,9 @@ fn list_of_calls(draft: &Draft<'_>, item: &Item<'_>) -> Vec<Call> {
     let reader = draft.reader;
     let read = |item: &Item<'_>| {
         let text = &reader.text(item)?.value;
-        let Some((handler, retry)) = text.rsplit_once('#') else { return Some(Call { handler: text.clone(), retry: None }) };
+        let Some((id, retry)) = text.rsplit_once('#') else { return Some(Call { handler: handler(draft, item, text)?, retry: None }) };
         match retry.parse() {
-            Ok(retry) if !handler.is_empty() => Some(Call { handler: handler.to_owned(), retry: Some(retry) }),
+            Ok(retry) if !id.is_empty() => Some(Call { handler: handler(draft, item, id)?, retry: Some(retry) }),
             _ => {
                 reader.error_with(
                     item,
@@ -109,10 +111,53 @@ fn list_of_calls(draft: &Draft<'_>, item: &Item<'_>) -> Vec<Call> {
     reader.list(item).iter().filter_map(read).collect()
 }
 
+/// Returns the id of a handler, if the operators have such a one or it is of a sub-handler: those become known when their parents are called.
+fn handler(draft: &Draft<'_>, item: &Item<'_>, id: &str) -> Option<String> {
+    let known = &draft.handlers;
+    let is_below = |parent: &String| id.strip_prefix(parent.as_str()).is_some_and(|rest| rest.starts_with('/'));
+    // Where the manifests have mistakes, nothing is known.
+    if known.is_empty() || known.iter().any(|one| one == id || is_below(one)) {
+        return Some(id.to_owned());
+    }
+    let names: Vec<&str> = known.iter().map(String::as_str).collect();
+    let hint = suggestion(id, &names);
+    draft.reader.error_with(item, format!("the operator has no handler `{id}` of changes or events"), hint);
+    None
+}
+
+fn suggestion(word: &str, known: &[&str]) -> String {
+    nearest(word, known.iter().copied())
+        .map_or_else(|| format!("known are {}", one_of(known).replace(" or ", " and ")), |meant| format!("did you mean `{meant}`?"))
+}
+
+/// Reads what a text must be like.
+fn pattern_of_text(draft: &Draft<'_>, item: &Item<'_>) -> Option<Pattern> {
+    let reader = draft.reader;
+    match &item.node.kind {
+        Kind::Text(_) => {}
+        Kind::Map(entries) => {
+            if let Some(entry) = entries.iter().find(|entry| !MATCHERS.contains(&entry.key.as_str())) {
+                let hint = suggestion(&entry.key, &MATCHERS);
+                reader.tell(Severity::Error, entry.spot, &item.path, format!("unknown matcher `{}` of a text", entry.key), Some(hint));
+                return None;
+            }
+        }
+        _ => {
+            reader.error_with(
+                item,
+                format!("a text is expected here, not {}", item.node.noun()),
+                "put it in quotes, or write a matcher such as `{matches: '^Created'}`",
+            );
+            return None;
+        }
+    }
+    Pattern::read(reader, &draft.expressions, item)
+}
+
 fn events(draft: &Draft<'_>, item: &Item<'_>) -> Option<Events> {
     let reader = draft.reader;
     let fields = reader.fields(item, "an event", &["reason", "type", "message", "object", "count"])?;
-    let member = |key: &'static str| Some((key.to_owned(), Pattern::read(reader, &draft.expressions, &fields.get(key)?)?));
+    let member = |key: &'static str| Some((key.to_owned(), pattern_of_text(draft, &fields.get(key)?)?));
     let like = ["reason", "type", "message"].into_iter().filter_map(member).collect();
     let target = fields.get("object").and_then(|item| target_text(draft, &item, None));
     let count = fields.get("count").and_then(|item| count::read(reader, &item)).unwrap_or_else(Count::some);
@@ -121,7 +166,7 @@ fn events(draft: &Draft<'_>, item: &Item<'_>) -> Option<Events> {
 
 fn logs(draft: &Draft<'_>, item: &Item<'_>) -> Option<Logs> {
     let reader = draft.reader;
-    let read = |item: &Item<'_>| Some(Line { spot: item.node.spot, like: Pattern::read(reader, &draft.expressions, item)? });
+    let read = |item: &Item<'_>| Some(Line { spot: item.node.spot, like: pattern_of_text(draft, item)? });
     if matches!(item.node.kind, Kind::List(_)) {
         return Some(Logs { includes: reader.list(item).iter().filter_map(read).collect(), excludes: Vec::new() });
     }
@@ -146,5 +191,5 @@ fn requests_of(draft: &Draft<'_>, item: &Item<'_>) -> Option<Requests> {
     if !VERBS.iter().any(|verb| fields.mentions(verb)) {
         reader.error_with(item, "nothing is expected of the requests", "add a verb: `patch: {atMost: 2}`");
     }
-    Some(Requests { target: target?, counts })
+    Some(Requests { target: target?, spot: fields.get("object")?.spot(), counts })
 }

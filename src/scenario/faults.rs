@@ -1,13 +1,24 @@
 //! The step `fault`: which requests go wrong, in the words of the server's rules, with short forms for the usual cases.
 
+pub mod words;
+
 use serde_json::{Map, Value, json};
 
-use crate::devserver::faults::Rule;
+use crate::devserver::faults::pattern::matches;
+use crate::devserver::faults::{Action, Rule};
 use crate::manifest::reader::{Item, Reader};
+use crate::manifest::suggest::{nearest, one_of};
 use crate::manifest::tree::Kind;
 
 use super::stage::OPERATOR;
-use super::story::Act;
+use super::story::{Act, Fault};
+
+/// The verbs of requests.
+const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+
+/// The faults that one of some words is enough for.
+const WORDS: [(&str, &[&str]); 3] =
+    [("reset", &["before", "after", "mid-body"]), ("watchDrop", &["clean", "rst", "mid-line"]), ("watchExpire", &["event", "http"])];
 
 /// Which requests.
 const MATCH: [&str; 8] = ["verb", "group", "resource", "subresource", "namespace", "name", "userAgent", "user"];
@@ -59,17 +70,26 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Act> {
         return None;
     };
     let action_item = fields.raw(word)?;
+    if let Some((_, words)) = WORDS.iter().find(|(with_words, _)| with_words == word)
+        && action_item.node.text().is_some()
+    {
+        reader.word(&action_item, words)?;
+    }
     let action = action(word, &action_item, &|key| fields.get(key).map(|item| item.node.to_value()));
     if !action.is_object() {
         reader.error_with(&action_item, format!("`{word}` cannot be {}", action_item.node.noun()), forms(word));
         return None;
     }
     let mut matching = Map::new();
+    let mut are_known = true;
     for key in MATCH {
         let Some(item) = fields.get(key) else { continue };
         let texts = if key == "verb" { item.items().unwrap_or_else(|| vec![item.clone()]) } else { vec![item.clone()] };
-        for text in &texts {
-            reader.text(text)?;
+        for item in &texts {
+            let text = &reader.text(item)?.value;
+            if key == "verb" {
+                are_known &= verb(reader, item, text).is_some();
+            }
         }
         matching.insert(key.to_owned(), item.node.to_value());
     }
@@ -95,12 +115,49 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Act> {
         }
     }
     match serde_json::from_value::<Rule>(rule) {
-        Ok(rule) => Some(Act::Fault(Box::new(rule))),
+        Ok(rule) => {
+            if let Some(code) = code(&rule.action).filter(|code| !(100..600).contains(code)) {
+                reader.error_with(&action_item, format!("`{code}` is no status of an answer"), "statuses are numbers from 100 to 599");
+                return None;
+            }
+            are_known.then(|| Act::Fault(Box::new(Fault { rule, title: title(item) })))
+        }
         Err(error) => {
             reader.error_with(&action_item, format!("the fault `{word}` cannot be read: {error}"), forms(word));
             None
         }
     }
+}
+
+/// Checks a verb, in which `*` stands for any text.
+fn verb(reader: &Reader, item: &Item<'_>, text: &str) -> Option<()> {
+    if VERBS.iter().any(|verb| matches(text, verb)) {
+        return Some(());
+    }
+    let hint = nearest(text, VERBS)
+        .map_or_else(|| format!("known are {}", one_of(&VERBS).replace(" or ", " and ")), |meant| format!("did you mean `{meant}`?"));
+    reader.error_with(item, format!("no request has the verb `{text}`"), hint);
+    None
+}
+
+/// Returns the status that an action answers by.
+fn code(action: &Action) -> Option<u16> {
+    match action {
+        Action::Status { code, .. }
+        | Action::StatusAfter { code }
+        | Action::WatchError { code, .. }
+        | Action::DiscoveryFail { code, .. } => Some(*code),
+        _ => None,
+    }
+}
+
+/// Returns the fault in the words of the file.
+fn title(item: &Item<'_>) -> String {
+    let word = |(key, item): (&str, Item<'_>)| {
+        let value = item.node.text().map_or_else(|| item.node.to_value().to_string(), str::to_owned);
+        format!("{key}: {value}")
+    };
+    format!("{{{}}}", item.entries().unwrap_or_default().into_iter().map(word).collect::<Vec<_>>().join(", "))
 }
 
 /// Returns how an action is written.
@@ -109,6 +166,9 @@ fn forms(word: &str) -> &'static str {
         "status" => "write a status, `status: 500`, or a mapping with `code`, `reason`, `message`, `retryAfter` and `body`",
         "statusAfter" | "watchError" => "write a status, such as `500`, or a mapping with `code`",
         "delay" | "watchStall" | "watchDelay" | "notReady" | "staleRead" => "write a time, such as `500ms`, or a mapping with `ms`",
+        "reset" => "write `before`, `after` or `mid-body`",
+        "watchDrop" => "write `clean`, `rst` or `mid-line`, or a mapping with `how`, `afterEvents`, `afterMs`",
+        "watchExpire" => "write `event` or `http`",
         "unauthorized" => "write a time, such as `5m`, or a mapping with `afterMs`",
         _ => "write a mapping with what belongs to it, `{}` if there is nothing",
     }

@@ -1,5 +1,6 @@
 //! Finding scenarios: the files that are named, and those of directories that hold some.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::manifest::reader::Reader;
@@ -74,6 +75,7 @@ fn file(path: &Path, is_named: bool, found: &mut Found) {
 fn read(source: Source, is_named: bool, found: &mut Found) {
     let reader = Reader::new(source);
     let mut of_operators = Vec::new();
+    let mut names = BTreeMap::new();
     match tree::parse(&reader.source) {
         Err(mistake) => reader.take(mistake),
         Ok(documents) => {
@@ -90,7 +92,7 @@ fn read(source: Source, is_named: bool, found: &mut Found) {
                     }
                 }
                 document.mistakes.into_iter().for_each(|mistake| reader.take(mistake));
-                let (scenario, diagnostics) = document::read(&reader, &document.root);
+                let (scenario, diagnostics) = document::read(&reader, &document.root, &mut names);
                 found.scenarios.extend(scenario);
                 of_operators.extend(diagnostics);
             }

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::manifest::suggest::nearest;
 use crate::manifest::tree::Spot;
 use crate::reactor::account::shown;
 
 use super::expressions::{Answers, Question};
 use super::pattern::{Mismatch, Pattern, Says};
+use super::run::DEBUG;
 use super::story::{Call, Calls, Events, Expectation, Line, Logs, Requests, Sight, Target};
 use super::timeline::{Event, Subject, Timeline};
-use super::update::Fix;
+use super::update::{Fix, Listed};
 
 /// What a story is judged by: the objects of a cluster, and what has happened. The embedded server is one; a real cluster may be another.
 pub trait Witness {
@@ -27,6 +29,16 @@ pub trait Witness {
 
     /// Returns Kubernetes' events.
     fn events(&self) -> Vec<Arc<Value>>;
+
+    /// Tells whether an object was ever there, as far as that is known.
+    fn has_existed(&self, _seen: &Seen, _namespace: Option<&str>) -> bool {
+        true
+    }
+
+    /// Returns the names of objects of a kind that were ever there, as far as they are known.
+    fn names(&self, _subject: &Subject) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Tells whether an expression of the scenario holds; its errors are the texts of failures.
     fn answer(&self, question: &Question) -> impl Future<Output = Result<bool, String>>;
@@ -65,7 +77,7 @@ pub async fn judge(witness: &impl Witness, spot: Spot, expectation: &Expectation
     let mut answers = Answers::default();
     let mut failed = Vec::new();
     loop {
-        let found = compare(witness, spot, expectation, &mut answers);
+        let found = compare(witness, expectation, &mut answers);
         let questions = answers.questions();
         if questions.is_empty() {
             return found.into_iter().chain(failed).collect();
@@ -79,7 +91,7 @@ pub async fn judge(witness: &impl Witness, spot: Spot, expectation: &Expectation
 }
 
 /// Compares, as far as the answers of expressions are known.
-fn compare(witness: &impl Witness, spot: Spot, expectation: &Expectation, answers: &mut Answers) -> Vec<Difference> {
+fn compare(witness: &impl Witness, expectation: &Expectation, answers: &mut Answers) -> Vec<Difference> {
     let mut found = Vec::new();
     let Expectation { object, calls, events, logs, requests } = expectation;
     if let Some(sight) = object {
@@ -95,7 +107,7 @@ fn compare(witness: &impl Witness, spot: Spot, expectation: &Expectation, answer
         found.extend(judge_logs(witness, logs, answers));
     }
     for requests in requests {
-        found.extend(judge_requests(witness, spot, requests));
+        found.extend(judge_requests(witness, requests));
     }
     found
 }
@@ -136,9 +148,29 @@ fn is_about<'t, W: Witness>(witness: &W, target: &'t Target) -> impl Fn(&Subject
     }
 }
 
+/// Tells what is wrong with an object that nothing is expected about: a name that is unclear, or one of an object that was never there,
+/// about which there can be nothing.
+fn doubt(witness: &impl Witness, target: &Target, spot: Spot, is_nothing: bool) -> Option<Difference> {
+    let seen = match witness.seen(target) {
+        Ok(seen) => seen,
+        Err(unclear) => return Some(Difference::new(spot, unclear)),
+    };
+    if !is_nothing || seen.value.is_some() || witness.has_existed(&seen, target.namespace.as_deref()) {
+        return None;
+    }
+    let names = witness.names(&seen.subject);
+    let meant = nearest(&target.name, names.iter().map(String::as_str));
+    let meant = meant.map(|name| format!("; did you mean `{}/{name}`?", target.resource)).unwrap_or_default();
+    Some(Difference::new(spot, format!("{target}: there was never such an object, so that nothing can be about it{meant}")))
+}
+
 fn judge_calls(witness: &impl Witness, calls: &Calls) -> Option<Difference> {
     let Calls { node, is_exact, wanted, target, handlers } = calls;
-    let about = target.as_ref().map(|target| is_about(witness, target));
+    let doubt = target.as_ref().and_then(|(target, spot)| doubt(witness, target, *spot, *is_exact && wanted.is_empty()));
+    if doubt.is_some() {
+        return doubt;
+    }
+    let about = target.as_ref().map(|(target, _)| is_about(witness, target));
     let counts = |subject: &Subject, call: &Call| {
         about.as_ref().is_none_or(|about| about(subject)) && (handlers.is_empty() || handlers.contains(&call.handler))
     };
@@ -166,14 +198,18 @@ fn judge_calls(witness: &impl Witness, calls: &Calls) -> Option<Difference> {
             Aligned::Found(index) => format!("  {} {}", if *is_exact { '+' } else { ' ' }, made[*index]),
         })
         .collect();
-    let kept = steps.iter().filter_map(|step| match step {
-        Aligned::Both(index, _) => Some(wanted[*index].to_string()),
-        Aligned::Found(index) if *is_exact => Some(made[*index].to_string()),
-        _ => None,
-    });
-    let fix = Some(Fix::List { node: node.clone(), items: kept.collect() });
+    // What others must be among is not found by looking at what there is.
+    let fix = is_exact.then(|| Fix::List { node: node.clone(), items: steps.iter().filter_map(|step| listed(step, &made)).collect() });
     let text = format!("calls: expected (-) and made (+)\n{}", lines.join("\n"));
     Some(Difference { spot: node.spot, text, fix })
+}
+
+fn listed(step: &Aligned, made: &[Call]) -> Option<Listed> {
+    match step {
+        Aligned::Both(index, _) => Some(Listed::Kept(*index)),
+        Aligned::Wanted(_) => None,
+        Aligned::Found(index) => Some(Listed::New(made[*index].to_string())),
+    }
 }
 
 fn is_call(wanted: &Call, made: &Call) -> bool {
@@ -217,6 +253,10 @@ fn align<T>(wanted: &[T], found: &[T], is_same: impl Fn(&T, &T) -> bool) -> Vec<
 
 fn judge_events(witness: &impl Witness, events: &Events, answers: &mut Answers) -> Option<Difference> {
     let Events { spot, like, target, count } = events;
+    let doubt = target.as_ref().and_then(|target| doubt(witness, target, *spot, count.allows(0)));
+    if doubt.is_some() {
+        return doubt;
+    }
     let about = target.as_ref().map(|target| is_about(witness, target));
     let all = witness.events();
     let mut is_like = |event: &Value| {
@@ -251,7 +291,7 @@ fn involved(event: &Value) -> Subject {
 fn judge_logs(witness: &impl Witness, logs: &Logs, answers: &mut Answers) -> Vec<Difference> {
     let lines: Vec<Value> = witness.timeline().with(|entries| {
         let told = entries.iter().filter_map(|(_, event)| match event {
-            Event::Log { message, .. } => Some(Value::String(message.clone())),
+            Event::Log { level, message, .. } if *level != DEBUG => Some(Value::String(message.clone())),
             _ => None,
         });
         told.collect()
@@ -283,11 +323,16 @@ fn words(pattern: &Pattern) -> String {
     }
 }
 
-fn judge_requests(witness: &impl Witness, spot: Spot, requests: &Requests) -> Vec<Difference> {
-    let Requests { target, counts } = requests;
+fn judge_requests(witness: &impl Witness, requests: &Requests) -> Vec<Difference> {
+    let Requests { target, spot, counts } = requests;
+    // That something is not created is about an object that was never there.
+    let is_nothing = counts.iter().all(|(verb, count)| *verb != "create" && count.allows(0));
+    if let Some(doubt) = doubt(witness, target, *spot, is_nothing) {
+        return vec![doubt];
+    }
     let seen = match witness.seen(target) {
         Ok(seen) => seen,
-        Err(unclear) => return vec![Difference::new(spot, unclear)],
+        Err(unclear) => return vec![Difference::new(*spot, unclear)],
     };
     let mut found = Vec::new();
     for (verb, count) in counts {
@@ -306,7 +351,7 @@ fn judge_requests(witness: &impl Witness, spot: Spot, requests: &Requests) -> Ve
         if !count.allows(number) {
             let fix = count.exact.map(|spot| Fix::Scalar { spot, value: number.into() });
             let text = format!("requests: {verb} {target}: expected {count}, found {number}");
-            found.push(Difference { spot: count.exact.unwrap_or(spot), text, fix });
+            found.push(Difference { spot: count.exact.unwrap_or(*spot), text, fix });
         }
     }
     found

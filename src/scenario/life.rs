@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::kit::Stop;
 use crate::reactor::Account;
 use crate::reactor::operator::ServeError;
 
+use super::dues::Dues;
 use super::wire::Wire;
 
 /// One life of the operators.
@@ -16,6 +18,8 @@ pub struct Life {
     pub wire: Wire,
     /// What they have to do.
     pub account: Arc<Account>,
+    /// What is due, for messages.
+    pub dues: Arc<Mutex<Dues>>,
     /// Asks them to stop.
     pub stop: Stop,
     /// The operators.
@@ -23,27 +27,35 @@ pub struct Life {
 }
 
 impl Life {
+    /// Returns what the operators have to do, in words.
+    pub fn due(&self) -> String {
+        let broken = self.account.broken();
+        let told = broken.iter().map(ToString::to_string).chain(self.dues.lock().tell());
+        let told: Vec<String> = told.collect();
+        if told.is_empty() { "the operator is at work".to_owned() } else { told.join("; ") }
+    }
+
     /// Sees whether an operator has ended by itself, which none should.
-    pub async fn problem(&mut self) -> Option<Problem> {
+    pub async fn problem(&mut self) -> Option<Death> {
         let index = self.tasks.iter().position(JoinHandle::is_finished)?;
         Some(match self.tasks.swap_remove(index).await {
-            Ok(Ok(())) => Problem::Broken("the operator has ended by itself".to_owned()),
+            Ok(Ok(())) => Death::Broken("the operator has ended by itself".to_owned()),
             Ok(Err(ServeError::Scripts { operator, problems })) => {
                 let told = problems.iter().map(|problem| format!("{}:{}: {}", problem.file.display(), problem.line, problem.message));
                 let told: Vec<String> = told.collect();
-                Problem::Broken(format!("the scripts of operator {operator} cannot be installed: {}", told.join("; ")))
+                Death::Broken(format!("the scripts of operator {operator} cannot be installed: {}", told.join("; ")))
             }
             Ok(Err(ServeError::Discovery(error))) => {
-                Problem::Unreachable(format!("the operator cannot find out the kinds of the cluster: {}", error.chain()))
+                Death::Unreachable(format!("the operator cannot find out the kinds of the cluster: {}", error.chain()))
             }
-            Ok(Err(error)) => Problem::Broken(format!("the operator cannot run: {error}")),
-            Err(error) => Problem::Broken(format!("the operator has failed because of a defect of the engine: {error}")),
+            Ok(Err(error)) => Death::Broken(format!("the operator cannot run: {error}")),
+            Err(error) => Death::Broken(format!("the operator has failed because of a defect of the engine: {error}")),
         })
     }
 }
 
 /// Why an operator has ended by itself.
-pub enum Problem {
+pub enum Death {
     /// It did not get through to the server.
     Unreachable(String),
     /// It cannot run at all.

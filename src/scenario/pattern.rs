@@ -14,7 +14,7 @@ use crate::script::declaration::Place;
 use crate::script::{BindingKind, Expression};
 
 /// The matchers, which are those of filters.
-const MATCHERS: [&str; 6] = ["equals", "present", "in", "notIn", "matches", "when"];
+pub const MATCHERS: [&str; 6] = ["equals", "present", "in", "notIn", "matches", "when"];
 
 /// Answers whether an expression holds for a value.
 pub type Ask<'a> = &'a mut dyn FnMut(Predicate, Option<&Value>) -> bool;

@@ -18,6 +18,9 @@ use super::stage::Stage;
 use super::story::Scenario;
 use super::timeline::{Event, Subject, Timeline};
 
+/// The level of lines for debugging, which no expectation knows of.
+pub const DEBUG: &str = "DEBUG";
+
 /// How a run has ended.
 pub struct Ended {
     /// What has failed; nothing if all is well.
@@ -41,15 +44,23 @@ pub struct Ended {
 /// # Errors
 /// If the system gives no runtime.
 pub fn run(scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> std::io::Result<Ended> {
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    let set = LocalSet::new();
-    Ok(set.block_on(&runtime, perform(scenario, seed, mode)))
+    run_at(Level::INFO, scenario, seed, mode)
 }
 
-async fn perform(scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> Ended {
+/// Runs a scenario once, with what is logged from a level up.
+///
+/// # Errors
+/// If the system gives no runtime.
+pub fn run_at(level: Level, scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> std::io::Result<Ended> {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    let set = LocalSet::new();
+    Ok(set.block_on(&runtime, perform(level, scenario, seed, mode)))
+}
+
+async fn perform(level: Level, scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> Ended {
     let clock = Clock::starting_at(scenario.start);
     let timeline = Arc::new(Timeline::new(clock.clone()));
-    let _listening = listen(&timeline, &clock);
+    let _listening = listen(level, &timeline, &clock);
     let chaos = (mode == Mode::Disturb).then(|| Arc::new(Chaos::new(seed, Arc::clone(&timeline))));
     let mut ended = Ended {
         failures: Vec::new(),
@@ -61,17 +72,11 @@ async fn perform(scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> Ended {
         lost_statuses: BTreeSet::new(),
     };
     // Ids begin elsewhere for other seeds, but are the same for an undisturbed run and its repetition.
-    let stage = match Stage::set(Arc::clone(scenario), seed, clock, Arc::clone(&timeline), chaos).await {
-        Ok(stage) => stage,
-        Err(problem) => {
-            ended.failures.push(Failure::of(0, problem));
-            return ended;
-        }
-    };
+    let stage = Stage::set(Arc::clone(scenario), seed, clock, Arc::clone(&timeline), chaos);
     ended.failures = tokio::select! {
         biased;
-        () = timeline.overflowed() => vec![Failure::of(0, "the operator runs in circles, and time does not go on".to_owned())],
-        Err(problem) = stage.revive() => vec![Failure::of(0, problem)],
+        problem = timeline.overflowed() => vec![Failure { spot: timeline.step(), ..Failure::of(problem) }],
+        Err(problem) = stage.revive() => vec![Failure::of(problem)],
         failures = play(&stage, &scenario.steps, mode) => failures,
     };
     ended.seconds = timeline.elapsed();
@@ -82,13 +87,14 @@ async fn perform(scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> Ended {
 }
 
 /// Lets everything that is logged on this thread be a part of the timeline.
-fn listen(timeline: &Arc<Timeline>, clock: &Clock) -> telemetry::DefaultGuard {
+fn listen(level: Level, timeline: &Arc<Timeline>, clock: &Clock) -> telemetry::DefaultGuard {
     let timeline = Arc::clone(timeline);
-    telemetry::listen(Level::INFO, clock.clone(), move |line| {
+    telemetry::listen(level, clock.clone(), move |line| {
         let level = match line.level {
             Level::ERROR => "ERROR",
             Level::WARN => "WARNING",
-            _ => "INFO",
+            Level::INFO => "INFO",
+            _ => DEBUG,
         };
         let printed = line.print(Format::Plain, "object", true);
         timeline.add(Event::Log { level, message: line.message, printed });

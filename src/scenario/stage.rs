@@ -1,5 +1,8 @@
 //! The stage: the server, the clock, and the operators on it, through all their lives.
 
+mod faults;
+mod objects;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,23 +14,28 @@ use tokio::time::Instant;
 
 use crate::cluster::Client;
 use crate::devserver::access::{Authentication, MASTERS, User};
+use crate::devserver::faults::Rule;
 use crate::devserver::hand::{self, Meant};
 use crate::devserver::store::Resource;
-use crate::devserver::{Api, Settings, given};
+use crate::devserver::{Api, Settings};
 use crate::kit::{Clock, Stop, Tasks};
+use crate::manifest::tree::Spot;
+use crate::reactor::account::Broken;
 use crate::reactor::operator::{self, Shared};
 use crate::reactor::{Account, Scope};
 
 use super::account::Accountant;
 use super::chaos::Chaos;
-use super::compare::{self, Ending};
+use super::dues::Dues;
 use super::expressions::{Interpreter, Question};
 use super::invariants::Invariants;
 use super::judge::{Seen, Witness};
-use super::life::{Life, Problem};
+use super::life::{Death, Life};
 use super::story::{Scenario, Target};
 use super::timeline::{Event, Subject, Timeline};
 use super::wire::{Parts, Wire};
+
+pub use faults::Unknown;
 
 /// The user that the operators are to the server.
 pub const OPERATOR: &str = "kopfd-operator";
@@ -63,23 +71,16 @@ pub struct Stage {
     lives: std::sync::atomic::AtomicU32,
     /// Answers expressions, once there is one to be answered.
     interpreter: OnceCell<Interpreter>,
+    /// The faults of the scenario, with their places and their numbers.
+    faults: parking_lot::Mutex<Vec<(Spot, u64, Rule)>>,
     controllers: Stop,
     /// Cancels the server's own tasks with the stage.
     _tasks: Tasks<()>,
 }
 
 impl Stage {
-    /// Sets the stage: the server with what is given, and no operators yet.
-    ///
-    /// # Errors
-    /// If the server does not accept what is given.
-    pub async fn set(
-        scenario: Arc<Scenario>,
-        seed: u64,
-        clock: Clock,
-        timeline: Arc<Timeline>,
-        chaos: Option<Arc<Chaos>>,
-    ) -> Result<Self, String> {
+    /// Sets the stage: the server, with nothing on it yet.
+    pub fn set(scenario: Arc<Scenario>, seed: u64, clock: Clock, timeline: Arc<Timeline>, chaos: Option<Arc<Chaos>>) -> Self {
         let operator = User::new(OPERATOR, &[MASTERS, "system:authenticated"]);
         let authentication = Authentication::Tokens(BTreeMap::from([(OPERATOR.to_owned(), operator)]));
         let api = Api::new(Settings { authentication, seed: Some(seed), ..Settings::default() }, clock.clone());
@@ -89,11 +90,10 @@ impl Stage {
             let (api, stop) = (api.clone(), controllers.clone());
             async move { api.attend(stop).await }
         });
-        given::apply(&api, scenario.given.clone()).await.map_err(|refused| format!("what is given is not accepted: {refused}"))?;
         let storages = scenario.operators.iter().map(|operator| Arc::new(operator.settings.persistence.storages.clone())).collect();
         let invariants = Arc::new(Invariants::new(api.clone(), storages));
         let lives = std::sync::atomic::AtomicU32::new(0);
-        Ok(Self {
+        Self {
             scenario,
             seed,
             api,
@@ -105,9 +105,10 @@ impl Stage {
             between: Mutex::new(()),
             lives,
             interpreter: OnceCell::new(),
+            faults: parking_lot::Mutex::default(),
             controllers,
             _tasks: tasks,
-        })
+        }
     }
 
     /// Starts the operators for the first time.
@@ -137,7 +138,13 @@ impl Stage {
             format!("the operator starts again, for the {} time", ordinal(number))
         });
         self.invariants.begun(number);
-        let follower = Accountant { timeline: Arc::clone(&self.timeline), invariants: Arc::clone(&self.invariants), life: number };
+        let dues: Arc<parking_lot::Mutex<Dues>> = Arc::default();
+        let follower = Accountant {
+            timeline: Arc::clone(&self.timeline),
+            invariants: Arc::clone(&self.invariants),
+            life: number,
+            dues: Arc::clone(&dues),
+        };
         let account = Arc::new(Account::told_by(Arc::new(follower)));
         let prefixes = self.scenario.operators.iter().map(|operator| operator.settings.persistence.storages.prefix().to_owned()).collect();
         let wire = Wire::new(Parts {
@@ -160,7 +167,7 @@ impl Stage {
             let client = Client::with_login(login, networking, watching, self.clock.clone()).await.map_err(|error| error.chain())?;
             tasks.push(tokio::task::spawn_local(operator::serve(operator, client, shared.clone(), stop.clone())));
         }
-        *place = Some(Life { wire, account, stop, tasks });
+        *place = Some(Life { wire, account, dues, stop, tasks });
         drop(place);
         self.until_ready().await
     }
@@ -174,8 +181,8 @@ impl Stage {
             if life.account.is_ready(life.tasks.len()) || Instant::now() >= deadline {
                 return Ok(());
             }
-            if let Some(problem) = life.problem().await {
-                return self.die_of(problem);
+            if let Some(death) = life.problem().await {
+                return self.die_of(death);
             }
             let account = Arc::clone(&life.account);
             drop(place);
@@ -185,13 +192,13 @@ impl Stage {
     }
 
     /// An operator that does not get through is started again by whoever runs it; one that is broken is a failure.
-    fn die_of(&self, problem: Problem) -> Result<(), String> {
-        match (problem, &self.chaos) {
-            (Problem::Unreachable(text), Some(chaos)) => {
+    fn die_of(&self, death: Death) -> Result<(), String> {
+        match (death, &self.chaos) {
+            (Death::Unreachable(text), Some(chaos)) => {
                 chaos.note_death(&text);
                 Ok(())
             }
-            (Problem::Unreachable(text) | Problem::Broken(text), _) => Err(text),
+            (Death::Unreachable(text) | Death::Broken(text), _) => Err(text),
         }
     }
 
@@ -262,18 +269,23 @@ impl Stage {
         }
     }
 
+    /// Returns the objects whose last cycles have failed.
+    pub async fn broken(&self) -> Vec<Broken> {
+        self.life.lock().await.as_ref().map(|life| life.account.broken()).unwrap_or_default()
+    }
+
     /// Returns what is due, in words.
     async fn pending(&self) -> Result<Option<String>, String> {
         let mut place = self.life.lock().await;
         let Some(life) = place.as_mut() else { return Ok(Some("the operator is away".to_owned())) };
-        if let Some(problem) = life.problem().await {
-            return self.die_of(problem).map(|()| Some("the operator has died".to_owned()));
+        if let Some(death) = life.problem().await {
+            return self.die_of(death).map(|()| Some("the operator has died".to_owned()));
         }
         if !life.account.is_ready(life.tasks.len()) {
             return Ok(Some("the operator has not listed everything yet".to_owned()));
         }
         if !life.account.is_calm() {
-            return Ok(Some("handlers are running, or waited for".to_owned()));
+            return Ok(Some(life.due()));
         }
         if !self.api.is_settled() {
             return Ok(Some("the controllers of the server are at work".to_owned()));
@@ -292,24 +304,6 @@ impl Stage {
             () = wire.changed() => {}
             () = tokio::time::sleep_until(until) => {}
         }
-    }
-
-    /// Returns all objects as they are in the end.
-    pub fn ending(&self, ignored: &[String]) -> Ending {
-        let objects = self.api.with(|state| {
-            let resources: Vec<_> = state.store.resources().cloned().collect();
-            let listed = resources.into_iter().map(|resource| {
-                let objects = state.store.list(&resource, None);
-                (resource, objects)
-            });
-            listed.collect::<Vec<_>>()
-        });
-        let named = objects.into_iter().flat_map(|(resource, objects)| {
-            let dot = if resource.group.is_empty() { "" } else { "." };
-            let resource = format!("{}{dot}{}", resource.plural, resource.group);
-            objects.into_iter().map(move |((namespace, name), stored)| ((resource.clone(), namespace, name), stored))
-        });
-        named.map(|(key, stored)| (key, compare::essence(&stored.value, ignored))).collect()
     }
 
     /// Tells something about the operators as such.
@@ -334,6 +328,15 @@ impl Witness for Stage {
         let (namespace, name) = meant.key.clone();
         let subject = Subject { group: kind.group.clone(), kind: kind.kind.clone(), namespace, name };
         Ok(Seen { subject, plural: kind.plural.clone(), value: meant.value() })
+    }
+
+    fn has_existed(&self, seen: &Seen, namespace: Option<&str>) -> bool {
+        let is_place = |subject: &Subject| namespace.is_none_or(|namespace| namespace == subject.namespace);
+        self.subjects(&seen.subject).any(|subject| subject.name == seen.subject.name && is_place(&subject))
+    }
+
+    fn names(&self, subject: &Subject) -> Vec<String> {
+        self.subjects(subject).map(|subject| subject.name).collect()
     }
 
     fn timeline(&self) -> &Timeline {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::manifest::reader::{Fields, Item};
+use crate::manifest::reader::{Fields, Item, Reader};
 use crate::manifest::suggest::{nearest, one_of};
 use crate::manifest::tree::Kind;
 
@@ -41,7 +41,7 @@ fn step(draft: &Draft<'_>, item: &Item<'_>, known: &[&'static str]) -> Option<St
         let act = match word {
             Some("kill") => Act::Kill(Absence::default()),
             Some("restart") => Act::Restart(Absence::default()),
-            Some("settle") => Act::Settle { within: SETTLING },
+            Some("settle") => Act::Settle { within: SETTLING, despite_errors: false },
             Some(word) => {
                 reader.error_with(item, format!("the step `{word}` says nothing"), format!("write `- {word}: …`"));
                 return None;
@@ -61,7 +61,7 @@ fn step(draft: &Draft<'_>, item: &Item<'_>, known: &[&'static str]) -> Option<St
     };
     let Some(word) = known.iter().copied().find(|known| known == word) else { return refuse(draft, value, word, known) };
     let act = act(draft, word, value)?;
-    Some(Step { spot, title: title(&act), act })
+    Some(Step { spot: value.key, title: title(&act), act })
 }
 
 fn refuse(draft: &Draft<'_>, item: &Item<'_>, word: &str, known: &[&'static str]) -> Option<Step> {
@@ -103,12 +103,15 @@ fn act(draft: &Draft<'_>, word: &str, item: &Item<'_>) -> Option<Act> {
         "restart" => Act::Restart(absence(draft, item)?),
         "kill" => Act::Kill(absence(draft, item)?),
         "settle" => {
-            let mut within = SETTLING;
+            let (mut within, mut despite_errors) = (SETTLING, false);
             if !item.node.is_null() {
-                let fields = reader.fields(item, "a settlement", &["within"])?;
+                let text = plain(item);
+                refuse_plain(draft, item, format!("write `settle: {{within: {text}}}`"))?;
+                let fields = reader.fields(item, "a settlement", &["within", "despiteErrors"])?;
                 reader.set(&fields, "within", &mut within, |_, item| duration(draft, item));
+                reader.set(&fields, "despiteErrors", &mut despite_errors, Reader::boolean);
             }
-            Act::Settle { within }
+            Act::Settle { within, despite_errors }
         }
         _ => Act::Expect(Box::new(expectations::read(draft, item)?)),
     })
@@ -128,11 +131,29 @@ fn absence(draft: &Draft<'_>, item: &Item<'_>) -> Option<Absence> {
     if item.node.is_null() {
         return Some(Absence::default());
     }
+    let text = plain(item);
+    let is_time = crate::kit::duration::parse(&text).is_some();
+    let downtime = if is_time { text } else { "30s".to_owned() };
+    refuse_plain(draft, item, format!("write `- {0}` alone, or `{0}: {{downtime: {downtime}}}`", item.name()))?;
     let fields = reader.fields(item, "an absence", &["downtime", "meanwhile"])?;
     let mut absence = Absence::default();
     reader.set(&fields, "downtime", &mut absence.downtime, |_, item| duration(draft, item));
     absence.meanwhile = reader.list_of(&fields, "meanwhile").iter().filter_map(|item| step(draft, item, &MEANWHILE)).collect();
     Some(absence)
+}
+
+/// Returns a plain value as it is written.
+fn plain(item: &Item<'_>) -> String {
+    item.node.text().map_or_else(|| item.node.to_value().to_string(), str::to_owned)
+}
+
+/// Refuses a plain value where there are keys, with the way to write them.
+fn refuse_plain(draft: &Draft<'_>, item: &Item<'_>, hint: String) -> Option<()> {
+    if matches!(item.node.kind, Kind::Map(_) | Kind::List(_)) {
+        return Some(());
+    }
+    draft.reader.error_with(item, format!("`{}` must be a mapping, not {}", item.name(), item.node.noun()), hint);
+    None
 }
 
 fn change(draft: &Draft<'_>, item: &Item<'_>) -> Option<Change> {
@@ -191,23 +212,27 @@ fn title(act: &Act) -> String {
         format!("{} {}", text("/kind"), text("/metadata/name"))
     };
     let away =
-        |absence: &Absence| if absence.downtime.is_zero() { String::new() } else { format!(", away for {}", seconds(absence.downtime)) };
+        |absence: &Absence| if absence.downtime.is_zero() { String::new() } else { format!(", away for {}", words(absence.downtime)) };
     match act {
         Act::Apply(objects) => format!("apply {}", objects.iter().map(shown).collect::<Vec<_>>().join(", ")),
         Act::Patch(Change { target, subresource: None, patch, .. }) => format!("patch {target}: {patch}"),
         Act::Patch(Change { target, subresource: Some(sub), patch, .. }) => format!("patch the {sub} of {target}: {patch}"),
         Act::Delete(target, _) => format!("delete {target}"),
-        Act::Fault(rule) => format!("fault {}", serde_json::to_value(rule).unwrap_or_default()),
+        Act::Fault(fault) => format!("fault {}", fault.title),
         Act::EndFaults => "no faults any more".to_owned(),
-        Act::Advance(duration) => format!("advance {}", seconds(*duration)),
+        Act::Advance(duration) => format!("advance {}", words(*duration)),
         Act::Restart(absence) => format!("restart{}", away(absence)),
         Act::Kill(absence) => format!("kill{}", away(absence)),
-        Act::Settle { within } => format!("settle within {}", seconds(*within)),
+        Act::Settle { within, .. } => format!("settle within {}", words(*within)),
         Act::Expect(_) => "expect".to_owned(),
     }
 }
 
 /// Returns a time as people write it.
-pub fn seconds(duration: Duration) -> String {
-    format!("{}s", duration.as_secs_f64())
+pub fn words(duration: Duration) -> String {
+    match duration.as_secs() {
+        whole if duration.subsec_nanos() == 0 && whole >= 3600 && whole % 3600 == 0 => format!("{}h", whole / 3600),
+        whole if duration.subsec_nanos() == 0 && whole >= 60 && whole % 60 == 0 => format!("{}m", whole / 60),
+        _ => format!("{}s", duration.as_secs_f64()),
+    }
 }

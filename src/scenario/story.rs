@@ -29,7 +29,7 @@ pub struct Scenario {
     /// The operators that are tried.
     pub operators: Arc<Vec<Operator>>,
     /// The definitions and objects that are there before the operators start.
-    pub given: Vec<Value>,
+    pub given: Vec<Given>,
     /// The namespaces that are served; all if there is no pattern.
     pub namespaces: Vec<namespace::Pattern>,
     /// The moment at which it begins.
@@ -47,6 +47,34 @@ impl Scenario {
     pub fn file(&self) -> &PathBuf {
         &self.source.name
     }
+
+    /// Returns the objects that it brings, in the beginning or in a step, those of lists included.
+    pub fn brought(&self) -> Vec<&Value> {
+        let mut all: Vec<&Value> = self.given.iter().map(|given| &given.object).collect();
+        for step in &self.steps {
+            let inner = match &step.act {
+                Act::Restart(absence) | Act::Kill(absence) => absence.meanwhile.as_slice(),
+                _ => std::slice::from_ref(step),
+            };
+            all.extend(inner.iter().flat_map(|step| match &step.act {
+                Act::Apply(objects) => objects.as_slice(),
+                _ => &[],
+            }));
+        }
+        let listed: Vec<&Value> = all.iter().filter_map(|object| object["items"].as_array()).flatten().collect();
+        all.into_iter().chain(listed).collect()
+    }
+}
+
+/// An object that is there from the beginning.
+#[derive(Debug, Clone)]
+pub struct Given {
+    /// The object.
+    pub object: Value,
+    /// Where the scenario says so.
+    pub spot: Spot,
+    /// The file that it is from, if it is not the scenario's.
+    pub file: Option<PathBuf>,
 }
 
 /// How a scenario is run with disturbances.
@@ -79,7 +107,7 @@ pub enum Act {
     /// An object is deleted.
     Delete(Target, Option<String>),
     /// Requests go wrong from now on.
-    Fault(Box<Rule>),
+    Fault(Box<Fault>),
     /// No request goes wrong any more.
     EndFaults,
     /// Time passes.
@@ -92,6 +120,8 @@ pub enum Act {
     Settle {
         /// The longest that it may take.
         within: Duration,
+        /// Whether objects may be left whose last cycles have failed.
+        despite_errors: bool,
     },
     /// Something must be as described.
     Expect(Box<Expectation>),
@@ -122,6 +152,15 @@ impl std::fmt::Display for Target {
         write!(formatter, "{}/{}", self.resource, self.name)?;
         self.namespace.as_ref().map_or(Ok(()), |namespace| write!(formatter, " in {namespace}"))
     }
+}
+
+/// Requests that go wrong.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    /// Which requests, and how.
+    pub rule: Rule,
+    /// The words of the file for it.
+    pub title: String,
 }
 
 /// A patch by hand.
@@ -174,8 +213,8 @@ pub struct Calls {
     pub is_exact: bool,
     /// The calls.
     pub wanted: Vec<Call>,
-    /// Only calls about this object count, if one is named.
-    pub target: Option<Target>,
+    /// Only calls about this object count, if one is named, and where it is.
+    pub target: Option<(Target, Spot)>,
     /// Only calls of these handlers count, if some are named.
     pub handlers: Vec<String>,
 }
@@ -234,6 +273,8 @@ pub struct Line {
 pub struct Requests {
     /// Which object.
     pub target: Target,
+    /// Where it is written.
+    pub spot: Spot,
     /// How many there are for each verb.
     pub counts: Vec<(&'static str, Count)>,
 }

@@ -1,6 +1,7 @@
 //! The timeline of a scenario: everything that has happened, in order, with the virtual time. It goes on over all lives of the operators.
 
-use std::fmt::Write as _;
+mod circles;
+mod print;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -8,14 +9,15 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::kit::Clock;
+use crate::manifest::tree::Spot;
 
+use super::problem::Problem;
+use super::run::DEBUG;
 use super::story::Call;
+use circles::{Circle, Counts};
 
 /// More than any scenario needs: virtual time does not end what runs in circles.
 const MOST_ENTRIES: usize = 100_000;
-
-/// The lines of a difference that are shown of one request.
-const MOST_LINES: usize = 20;
 
 /// The object that something is about, by its kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,8 +54,8 @@ impl std::fmt::Display for Subject {
 pub enum Event {
     /// A step has begun.
     Step {
-        /// Its line in the file.
-        line: usize,
+        /// Where it stands.
+        spot: Spot,
         /// The step in a few words.
         title: String,
     },
@@ -128,31 +130,60 @@ pub struct Request {
 pub struct Timeline {
     clock: Clock,
     start: Timestamp,
-    entries: Mutex<Vec<(f64, Event)>>,
+    state: Mutex<State>,
     overflow: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    entries: Vec<(f64, Event)>,
+    /// How many of them everybody sees, whether lines for debugging are listened to or not.
+    count: usize,
+    counts: Counts,
+    /// What goes round, if something does.
+    circle: Option<Circle>,
 }
 
 impl Timeline {
     /// Returns an empty timeline that begins now.
     pub fn new(clock: Clock) -> Self {
         let start = clock.now();
-        Self { clock, start, entries: Mutex::default(), overflow: Notify::new() }
+        Self { clock, start, state: Mutex::default(), overflow: Notify::new() }
     }
 
     /// Adds what happens at this moment.
     pub fn add(&self, event: Event) {
         let at = self.clock.now().duration_since(self.start).as_secs_f64();
-        let mut entries = self.entries.lock();
-        if entries.len() < MOST_ENTRIES {
-            entries.push((at, event));
-        } else {
+        let mut state = self.state.lock();
+        if state.circle.is_some() {
+            return;
+        }
+        state.circle = state.counts.note(at, &event);
+        state.count += usize::from(!matches!(event, Event::Log { level: DEBUG, .. }));
+        state.entries.push((at, event));
+        if state.count >= MOST_ENTRIES {
+            state.circle.get_or_insert(Circle::Everything);
+        }
+        if state.circle.is_some() {
             self.overflow.notify_one();
         }
     }
 
-    /// Waits until more has happened than any scenario needs.
-    pub async fn overflowed(&self) {
+    /// Waits until more has happened than gets anywhere. Returns what goes round.
+    pub async fn overflowed(&self) -> Problem {
         self.overflow.notified().await;
+        let state = self.state.lock();
+        circles::tell(state.circle.as_ref().unwrap_or(&Circle::Everything), &state.entries)
+    }
+
+    /// Returns where the step stands that is performed.
+    pub fn step(&self) -> Option<Spot> {
+        self.with(|entries| {
+            entries.iter().rev().find_map(|(_, event)| match event {
+                Event::Step { spot, .. } => Some(*spot),
+                _ => None,
+            })
+        })
     }
 
     /// Returns the seconds since the beginning.
@@ -162,18 +193,12 @@ impl Timeline {
 
     /// Looks at everything so far.
     pub fn with<T>(&self, look: impl FnOnce(&[(f64, Event)]) -> T) -> T {
-        look(&self.entries.lock())
+        look(&self.state.lock().entries)
     }
 
-    /// Returns the timeline as a text.
+    /// Returns the timeline as a text of a bounded length.
     pub fn print(&self) -> String {
-        self.with(|entries| {
-            let mut text = String::new();
-            for (at, event) in entries {
-                print(*at, event, &mut text);
-            }
-            text
-        })
+        self.with(print::print)
     }
 
     /// Returns the timeline for programs.
@@ -182,31 +207,20 @@ impl Timeline {
     }
 }
 
-fn print(at: f64, event: &Event, text: &mut String) {
-    let mut line = |word: &str, rest: &str| {
-        for (index, part) in rest.lines().enumerate() {
-            // Writing into a text cannot fail.
-            let _ = if index == 0 { writeln!(text, "{at:>9.3}s  {word:<8}  {part}") } else { writeln!(text, "{:22}{part}", "") };
-        }
-    };
-    match event {
-        Event::Step { line: number, title } => line("step", &format!("line {number}: {title}")),
-        Event::Operator(what) => line("operator", what),
-        Event::Sighted { subject, how, version } => line("event", &format!("{subject} {how}, version {version}")),
-        Event::Called { subject, call, reason } => line("call", &format!("{call} for {subject}: {reason}")),
-        Event::Ended { subject, call, outcome } => line("end", &format!("{call} for {subject}: {outcome}")),
-        Event::Request(request) if request.is_quiet => {}
-        Event::Request(request) => {
-            line("request", &format!("{request} -> {}", request.answer));
-            for shown in request.lines.iter().take(MOST_LINES) {
-                let _ = writeln!(text, "{:24}{shown}", "");
-            }
-            if let Some(more) = request.lines.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {
-                let _ = writeln!(text, "{:24}… and {more} more", "");
-            }
-        }
-        Event::Fault(what) => line("fault", what),
-        Event::Log { level, printed, .. } => line("log", &format!("{level:<7} {printed}")),
+impl Request {
+    /// Returns the object in the words of requests.
+    fn place(&self) -> String {
+        let Self { plural, group, namespace, name, .. } = self;
+        let dot = if group.is_empty() { "" } else { "." };
+        let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
+        format!("{plural}{dot}{group}/{name}{place}")
+    }
+
+    /// Tells whether it is about an object, as far as that can be told from its kind.
+    pub fn is_about(&self, subject: &Subject) -> bool {
+        let stem: String = subject.kind.to_lowercase().chars().take(3).collect();
+        let is_kind = self.group == subject.group && self.plural.starts_with(&stem);
+        is_kind && self.namespace == subject.namespace && self.name == subject.name
     }
 }
 
@@ -226,7 +240,7 @@ fn to_json(at: f64, event: &Event) -> Option<Value> {
     let subject =
         |subject: &Subject| json!({"kind": subject.kind, "group": subject.group, "namespace": subject.namespace, "name": subject.name});
     let mut entry = match event {
-        Event::Step { line, title } => json!({"type": "step", "line": line, "step": title}),
+        Event::Step { spot, title } => json!({"type": "step", "line": spot.line, "step": title}),
         Event::Operator(what) => json!({"type": "operator", "what": what}),
         Event::Sighted { subject: of, how, version } => json!({"type": "event", "object": subject(of), "how": how, "version": version}),
         Event::Called { subject: of, call, reason } => {

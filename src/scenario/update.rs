@@ -1,6 +1,7 @@
 //! Writing what was found into the files, in place of what was expected there. Everything else stays as it is.
 
-use std::fmt::Write as _;
+mod block;
+
 use std::ops::Range;
 
 use serde_json::Value;
@@ -23,8 +24,17 @@ pub enum Fix {
         /// The list.
         node: Node,
         /// The new items.
-        items: Vec<String>,
+        items: Vec<Listed>,
     },
+}
+
+/// An item of a list with new items.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listed {
+    /// One that stays as it is written, by its place.
+    Kept(usize),
+    /// A new one.
+    New(String),
 }
 
 /// A file with new expectations.
@@ -32,20 +42,23 @@ pub enum Fix {
 pub struct Updated {
     /// The new text.
     pub text: String,
-    /// How many expectations were rewritten.
-    pub count: usize,
+    /// Which of the fixes were made.
+    pub made: Vec<bool>,
 }
 
 /// Returns the text of a file with all fixes made that can be made. Those that overlap with others are left out.
 pub fn update<'a>(source: &Source, fixes: impl IntoIterator<Item = &'a Fix>) -> Updated {
-    let mut edits: Vec<(Range<usize>, String)> = fixes.into_iter().filter_map(|fix| edit(source, fix)).collect();
-    edits.sort_by_key(|(range, _)| (range.start, range.end));
-    edits.dedup_by(|later, earlier| later.0.start < earlier.0.end);
+    let edits: Vec<Option<(Range<usize>, String)>> = fixes.into_iter().map(|fix| edit(source, fix)).collect();
+    let mut made = vec![false; edits.len()];
+    let mut edits: Vec<_> = edits.into_iter().enumerate().filter_map(|(index, edit)| Some((index, edit?))).collect();
+    edits.sort_by_key(|(_, (range, _))| (range.start, range.end));
+    edits.dedup_by(|(_, later), (_, earlier)| later.0.start < earlier.0.end);
     let mut text = source.text.to_string();
-    for (range, new) in edits.iter().rev() {
+    for (index, (range, new)) in edits.iter().rev() {
         text.replace_range(range.clone(), new);
+        made[*index] = true;
     }
-    Updated { text, count: edits.len() }
+    Updated { text, made }
 }
 
 fn edit(source: &Source, fix: &Fix) -> Option<(Range<usize>, String)> {
@@ -54,31 +67,22 @@ fn edit(source: &Source, fix: &Fix) -> Option<(Range<usize>, String)> {
         Fix::List { node, items } => {
             let Kind::List(nodes) = &node.kind else { return None };
             let start = offset(source, node.spot)?;
-            if source.text[start..].starts_with('[') {
-                let end = end_of_flow(&source.text, start)?;
-                let items: Vec<String> = items.iter().map(|item| text(item)).collect();
-                return Some((start..end, format!("[{}]", items.join(", "))));
+            if !source.text[start..].starts_with('[') {
+                return block::edit(source, nodes, items);
             }
-            // An empty list is always written in brackets, so that a block has items.
-            let end = range(source, nodes.last()?.spot)?.end;
-            Some((start..end, block(items, node.spot.column)))
+            let end = end_of_flow(&source.text, start)?;
+            let written: Option<Vec<String>> = items
+                .iter()
+                .map(|item| match item {
+                    Listed::New(new) => Some(text(new)),
+                    Listed::Kept(index) => Some(source.text[range(source, nodes.get(*index)?.spot)?].to_owned()),
+                })
+                .collect();
+            // Comments between brackets have no place in the new list.
+            let has_comment = source.text[start..end].lines().any(|line| line.trim_start().starts_with('#') || line.contains(" #"));
+            (!has_comment).then_some((start..end, format!("[{}]", written?.join(", "))))
         }
     }
-}
-
-/// Writes a list in lines, the first of which begins where the list does.
-fn block(items: &[String], column: usize) -> String {
-    if items.is_empty() {
-        return "[]".to_owned();
-    }
-    let mut written = String::new();
-    for (index, item) in items.iter().enumerate() {
-        if index > 0 {
-            let _ = write!(written, "\n{:width$}", "", width = column - 1);
-        }
-        let _ = write!(written, "- {}", text(item));
-    }
-    written
 }
 
 fn scalar(value: &Value) -> String {
@@ -145,19 +149,47 @@ mod tests {
         update(&source, [&fix(&root)]).text
     }
 
+    fn new(text: &str) -> Listed {
+        Listed::New(text.to_owned())
+    }
+
+    fn list(items: &[Listed]) -> impl Fn(&Node) -> Fix {
+        let items = items.to_vec();
+        move |node: &Node| Fix::List { node: node.get("calls").unwrap().clone(), items: items.clone() }
+    }
+
     #[test]
-    fn lists_keep_their_form() {
-        let items = || vec!["on_create#0".to_owned(), "on_size/spec.size#1".to_owned(), "two words".to_owned()];
-        let list = |node: &Node| Fix::List { node: node.get("calls").unwrap().clone(), items: items() };
+    fn lists_in_brackets_stay_in_brackets() {
+        let items = [new("on_create#0"), Listed::Kept(1), new("two words")];
         assert_eq!(
-            updated("calls: [on_create#0, 'a]b'] # known\nnext: 1\n", list),
-            "calls: [on_create#0, on_size/spec.size#1, \"two words\"] # known\nnext: 1\n"
+            updated("calls: [on_create#0, 'a]b'] # known\nnext: 1\n", list(&items)),
+            "calls: [on_create#0, 'a]b', \"two words\"] # known\nnext: 1\n"
         );
+        assert_eq!(updated("calls: []\n", list(&[])), "calls: []\n");
+    }
+
+    #[test]
+    fn a_list_in_brackets_with_comments_is_left_alone() {
+        let text = "calls: [\n  a, # first\n  b]\n";
+        assert_eq!(updated(text, list(&[new("c")])), text);
+        let source = Source::new("a.yaml", text);
+        let root = tree::parse(&source).unwrap().remove(0).root;
+        assert_eq!(update(&source, [&list(&[new("c")])(&root)]).made, [false]);
+    }
+
+    #[test]
+    fn lists_in_lines_keep_their_comments() {
+        let text = "calls:\n  - a # first\n  # the second\n  - b\n  - c # third\nnext: 1\n";
         assert_eq!(
-            updated("calls:\n  - a # first\n  - b\nnext: 1\n", list),
-            "calls:\n  - on_create#0\n  - on_size/spec.size#1\n  - \"two words\"\nnext: 1\n"
+            updated(text, list(&[new("u"), Listed::Kept(1), new("v"), new("w")])),
+            "calls:\n  - u # first\n  # the second\n  - b\n  - v # third\n  - w\nnext: 1\n"
         );
-        assert_eq!(updated("calls: []\n", |node| Fix::List { node: node.get("calls").unwrap().clone(), items: Vec::new() }), "calls: []\n");
+        assert_eq!(updated(text, list(&[Listed::Kept(1)])), "calls:\n  # first\n  # the second\n  - b\n  # third\nnext: 1\n");
+        assert_eq!(
+            updated(text, list(&[new("m"), Listed::Kept(0), Listed::Kept(1), Listed::Kept(2)])),
+            "calls:\n  - m\n  - a # first\n  # the second\n  - b\n  - c # third\nnext: 1\n"
+        );
+        assert_eq!(updated(text, list(&[])), "calls:\n  []\n  # first\n  # the second\n  # third\nnext: 1\n");
     }
 
     #[test]

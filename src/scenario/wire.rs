@@ -24,6 +24,7 @@ use crate::devserver::{Api, hand};
 
 use super::chaos::{Chaos, OnRead, OnWrite, Reading};
 use super::compare::{self, FOREIGN_ANNOTATION};
+use super::faults::words;
 use super::invariants::Invariants;
 use super::timeline::{Event, Request as Told, Timeline};
 use watches::Watches;
@@ -101,15 +102,7 @@ impl Wire {
 
 impl Login for Wire {
     fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>> {
-        let transport: Arc<dyn Transport> = Arc::new(self.clone());
-        let connection = Connection {
-            calls: Arc::clone(&transport),
-            watches: transport,
-            expires_at: None,
-            default_namespace: "default".to_owned(),
-            server: "the scenario".to_owned(),
-            fingerprint: 1,
-        };
+        let connection = Connection::over(self.clone(), "the scenario");
         Box::pin(async { Ok(connection) })
     }
 }
@@ -333,9 +326,7 @@ impl Wire {
         let mut told = self.0.told.lock();
         for firing in faults.firings().skip(*told) {
             let rule = faults.rules().find(|(id, _)| *id == firing.rule);
-            let action = rule.map_or_else(|| "a fault".to_owned(), |(_, rule)| serde_json::to_string(&rule.action).unwrap_or_default());
-            let place = if firing.namespace.is_empty() { String::new() } else { format!(" in {}", firing.namespace) };
-            let what = format!("{action} for {} {}/{}{place}", firing.verb, firing.resource, firing.name);
+            let what = words::firing(rule.map(|(_, rule)| &rule.action), firing);
             self.0.parts.timeline.add(Event::Fault(what));
             *told += 1;
         }

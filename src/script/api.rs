@@ -27,7 +27,7 @@ pub struct ApiRequest {
 /// What is to be done with objects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
-    /// Read one object.
+    /// Read one object; the answer is null if there is none.
     Get {
         /// Its name.
         name: String,
@@ -69,7 +69,7 @@ pub enum Operation {
         /// The patch.
         patch: Value,
     },
-    /// Delete an object.
+    /// Delete an object; the answer is whether it was there.
     Delete {
         /// Its name.
         name: String,

@@ -166,6 +166,7 @@ pub fn shown(value: &Dynamic) -> String {
     match value.as_immutable_string_ref() {
         Ok(text) => text.to_string(),
         Err(_) if value.is_unit() => "()".to_owned(),
+        Err(_) if value.is_char() => value.to_string(),
         Err(_) => to_json(value).map_or_else(|_| value.to_string(), |value| value.to_string()),
     }
 }

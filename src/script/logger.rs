@@ -1,6 +1,6 @@
 //! `logger`, `print` and `debug`: lines of scripts in the operator's log, with the object's reference.
 
-use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
+use rhai::{Array, Blob, Dynamic, Engine, EvalAltResult, ImmutableString, Map, NativeCallContext};
 
 use super::context::Context;
 use super::convert;
@@ -10,6 +10,13 @@ use crate::handling::Level;
 macro_rules! target {
     () => {
         "kopfd::objects"
+    };
+}
+
+/// Registers a function for values of each of several types.
+macro_rules! told {
+    ($engine:ident, $name:expr, $level:expr, $($kind:ty),+) => {
+        $($engine.register_fn($name, move |native: NativeCallContext<'_>, value: $kind| log(&native, $level, &Dynamic::from(value)));)+
     };
 }
 
@@ -23,10 +30,12 @@ pub fn register(engine: &mut Engine) {
     for (name, level) in [("debug", Level::Debug), ("info", Level::Info), ("warning", Level::Warning), ("error", Level::Error)] {
         pure!(engine, name, move |native: NativeCallContext<'_>, _: &mut Logger, text: Dynamic| log(&native, level, &text));
     }
-    engine.register_fn("print", |native: NativeCallContext<'_>, text: Dynamic| log(&native, Level::Info, &text));
-    engine.register_fn("print", |native: NativeCallContext<'_>| log(&native, Level::Info, &"".into()));
-    engine.register_fn("debug", |native: NativeCallContext<'_>, text: Dynamic| log(&native, Level::Debug, &text));
-    engine.register_fn("debug", |native: NativeCallContext<'_>| log(&native, Level::Debug, &"".into()));
+    for (name, level) in [("print", Level::Info), ("debug", Level::Debug)] {
+        engine.register_fn(name, move |native: NativeCallContext<'_>| log(&native, level, &"".into()));
+        engine.register_fn(name, move |native: NativeCallContext<'_>, value: Dynamic| log(&native, level, &value));
+        // The language has its own functions of these names for these types, which would win over the one for all.
+        told!(engine, name, level, ImmutableString, char, bool, (), f64, Array, Map, Blob);
+    }
 }
 
 fn log(native: &NativeCallContext<'_>, level: Level, text: &Dynamic) -> Result<(), Box<EvalAltResult>> {

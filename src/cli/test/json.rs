@@ -43,15 +43,22 @@ fn one(outcome: &Outcome, report: &Report<'_>) -> Value {
     if !outcome.failures.is_empty() {
         document["failures"] = outcome.failures.iter().flat_map(failure).collect();
         document["again"] = json!(repetition(outcome, report));
-        if let Some(timeline) = &outcome.timeline {
-            document["timeline"] = timeline.to_json();
-        }
+    }
+    if let Some(timeline) = &outcome.timeline {
+        document["timeline"] = timeline.to_json();
     }
     document
 }
 
 fn failure(failure: &Failure) -> Vec<Value> {
-    let problem = failure.problem.iter().map(|problem| json!({"line": failure.line, "message": problem}));
+    let spot = failure.spot.unwrap_or_default();
+    let problem = failure.problem.iter().map(|problem| {
+        let mut told = json!({"line": spot.line, "column": spot.column, "message": problem.text});
+        if let Some(hint) = &problem.hint {
+            told["hint"] = json!(hint);
+        }
+        told
+    });
     let differences = failure.differences.iter().map(|difference| {
         let spot = difference.spot;
         json!({"line": spot.line, "column": spot.column, "message": difference.text, "canBeUpdated": difference.fix.is_some()})

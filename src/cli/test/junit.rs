@@ -48,7 +48,10 @@ fn case(outcome: &Outcome, report: &Report<'_>, text: &mut String) {
     }
     text.push_str(">\n");
     // A case has one failure, whatever has failed in it.
-    let told = outcome.failures.iter().flat_map(|failure| failure.problem.iter().chain(failure.differences.iter().map(|one| &one.text)));
+    let told = outcome
+        .failures
+        .iter()
+        .flat_map(|failure| failure.problem.iter().map(|problem| &problem.text).chain(failure.differences.iter().map(|one| &one.text)));
     let told: Vec<&str> = told.map(String::as_str).collect();
     let first = told.first().and_then(|message| message.lines().next()).unwrap_or_default();
     let _ = writeln!(text, "      <failure message=\"{}\">{}</failure>", escaped(first), escaped(&told.join("\n")));

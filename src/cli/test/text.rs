@@ -2,11 +2,19 @@
 
 use std::fmt::Write as _;
 
+use clap::builder::styling::{AnsiColor, Style};
+
+use crate::manifest::tree::Spot;
 use crate::manifest::{Diagnostic, Severity};
-use crate::scenario::{Difference, Outcome, Scenario};
+use crate::scenario::{Difference, Outcome, Problem, Scenario};
 
 use super::{Report, repetition};
 use crate::cli::{counted, diagnostics};
+
+/// The colours of results, which the stream takes away where there are none.
+const PASSED: Style = AnsiColor::Green.on_default().bold();
+const LOST: Style = AnsiColor::Red.on_default().bold();
+const SKIPPED: Style = AnsiColor::Yellow.on_default().bold();
 
 /// Writes the report.
 pub fn render(report: &Report<'_>) -> String {
@@ -18,15 +26,15 @@ pub fn render(report: &Report<'_>) -> String {
         let title = format!("{}: {}", scenario.file().display(), scenario.name);
         // Writing into a text cannot fail.
         let _ = match (&outcome.skipped, outcome.failures.is_empty(), outcome.job.seed) {
-            (Some(why), ..) => writeln!(text, "skip  {title} ({why})"),
-            (None, true, None) => writeln!(text, "ok    {title} ({:.1}s)", outcome.seconds),
+            (Some(why), ..) => writeln!(text, "{SKIPPED}skip{SKIPPED:#}  {title} ({why})"),
+            (None, true, None) => writeln!(text, "{PASSED}ok{PASSED:#}    {title} ({:.1}s)", outcome.seconds),
             (None, true, Some(_)) => {
                 passed_seeds += 1;
                 Ok(())
             }
             (None, false, seed) => {
                 let seed = seed.map(|seed| format!(", seed {seed}")).unwrap_or_default();
-                writeln!(text, "FAIL  {title}{seed}")
+                writeln!(text, "{LOST}FAIL{LOST:#}  {title}{seed}")
             }
         };
         failures(outcome, report, &mut text);
@@ -45,39 +53,51 @@ pub fn render(report: &Report<'_>) -> String {
 
 fn failures(outcome: &Outcome, report: &Report<'_>, text: &mut String) {
     if outcome.failures.is_empty() {
+        if let Some(timeline) = outcome.timeline.as_ref().filter(|_| report.is_verbose) {
+            let _ = writeln!(text, "\n{}", timeline.print());
+        }
         return;
     }
     let scenario = &outcome.job.scenario;
     text.push('\n');
     for failure in &outcome.failures {
         if let Some(problem) = &failure.problem {
-            let _ = match failure.line {
-                0 => writeln!(text, "error: {problem}\n"),
-                line => writeln!(text, "error: {problem}\n --> {}:{line}\n", scenario.file().display()),
-            };
+            text.push_str(&of_problem(scenario, problem, failure.spot));
         }
         failure.differences.iter().for_each(|one| difference(scenario, one, text));
     }
-    if let Some(timeline) = &outcome.timeline {
-        let _ = writeln!(text, "The timeline up to there:\n\n{}", timeline.print());
+    let timeline = outcome.timeline.as_ref().map(|timeline| timeline.print()).unwrap_or_default();
+    if !timeline.is_empty() {
+        let _ = writeln!(text, "The timeline up to there:\n\n{timeline}");
     }
     let _ = writeln!(text, "Run it again: {}\n", repetition(outcome, report));
 }
 
-fn difference(scenario: &Scenario, difference: &Difference, text: &mut String) {
-    let mut lines = difference.text.lines();
-    let spot = difference.spot;
-    let diagnostic = Diagnostic {
+fn of_problem(scenario: &Scenario, problem: &Problem, spot: Option<Spot>) -> String {
+    let Some(spot) = spot else {
+        let hint = problem.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+        return format!("error: {problem}{hint}\n\n");
+    };
+    diagnostics::render(&[diagnostic(scenario, spot, problem.text.clone(), problem.hint.clone())])
+}
+
+fn diagnostic(scenario: &Scenario, spot: Spot, message: String, hint: Option<String>) -> Diagnostic {
+    Diagnostic {
         severity: Severity::Error,
-        message: lines.next().unwrap_or_default().to_owned(),
+        message,
         file: scenario.file().clone(),
         line: spot.line,
         column: spot.column,
         length: spot.length,
         path: None,
-        hint: None,
+        hint,
         snippet: scenario.source.snippet(spot.line, spot.column),
-    };
+    }
+}
+
+fn difference(scenario: &Scenario, difference: &Difference, text: &mut String) {
+    let mut lines = difference.text.lines();
+    let diagnostic = diagnostic(scenario, difference.spot, lines.next().unwrap_or_default().to_owned(), None);
     text.push_str(&diagnostics::render(&[diagnostic]));
     let mut has_more = false;
     for line in lines {

@@ -213,10 +213,21 @@ fn all_kinds_but_definitions_are_known_by_their_fields() {
 
 #[test]
 fn webhook_configurations_get_their_defaults_and_checks() {
-    let webhook = json!({"name": "v.ex.dev", "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://x/y"}, "rules": [{}]});
+    let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]});
+    let webhook = json!({"name": "v.ex.dev", "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://x/y"}, "rules": [rule]});
     let object = prepared("ValidatingWebhookConfiguration", json!({"metadata": {"name": "w"}, "webhooks": [webhook]}));
     assert_eq!(object["webhooks"][0]["failurePolicy"], "Fail");
     assert_eq!(object["webhooks"][0]["rules"][0]["scope"], "*");
+    let odd = json!({"operations": ["CREATE", "ODD"], "apiGroups": [""], "apiVersions": ["v1"], "scope": "Odd"});
+    let odd = json!([{"name": "v.ex.dev", "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://x"}, "rules": [odd]}]);
+    assert_eq!(
+        refused("ValidatingWebhookConfiguration", json!({"metadata": {"name": "w"}, "webhooks": odd}), None),
+        [
+            "Required@webhooks[0].rules[0].resources",
+            "NotSupported@webhooks[0].rules[0].operations[1]",
+            "NotSupported@webhooks[0].rules[0].scope"
+        ]
+    );
     let bad = json!({"metadata": {"name": "w"}, "webhooks": [{"name": "v", "clientConfig": {"url": "http://x"}}]});
     assert_eq!(
         refused("MutatingWebhookConfiguration", bad, None),

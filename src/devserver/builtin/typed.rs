@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::devserver::Kind;
 use crate::devserver::causes::Place;
+use crate::devserver::json;
 use crate::devserver::messages::{self, Field, Form, Message};
 use crate::object::quantity;
 
@@ -136,13 +137,6 @@ fn read_quantity(value: &mut Value, place: &Place<'_>) -> Result<(), String> {
 }
 
 fn wrong(value: &Value, place: &Place<'_>, of: &str) -> String {
-    let given = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
+    let given = json::type_name(value);
     format!("json: cannot unmarshal {given} into Go struct field {place} of type {of}")
 }

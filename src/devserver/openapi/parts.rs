@@ -18,6 +18,9 @@ pub fn properties(kind: &Kind, schemas: &mut Map<String, Value>) -> Map<String, 
 
 fn properties_of(message: &Message, schemas: &mut Map<String, Value>) -> Map<String, Value> {
     let mut properties = Map::new();
+    if message.has_type() {
+        properties.extend(["apiVersion", "kind"].map(|name| (name.to_owned(), json!({"type": "string"}))));
+    }
     for field in &message.fields {
         if field.is_inline() {
             properties.extend(messages::find(field.of).map(|inner| properties_of(inner, schemas)).unwrap_or_default());
@@ -43,7 +46,7 @@ fn type_of(of: &str, schemas: &mut Map<String, Value>) -> Value {
         "bool" => return json!({"type": "boolean"}),
         "bytes" => return json!({"type": "string", "format": "byte"}),
         "int32" | "int64" => return json!({"type": "integer", "format": of}),
-        "meta.FieldsV1" | "runtime.RawExtension" => return json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+        "meta.FieldsV1" => return json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
         _ if of.ends_with(".ExtraValue") => return json!({"type": "array", "items": {"type": "string"}}),
         _ => {}
     }
@@ -53,6 +56,7 @@ fn type_of(of: &str, schemas: &mut Map<String, Value>) -> Value {
         schemas.insert(name.clone(), Value::Null);
         let schema = match (of, messages::find(of)) {
             ("meta.Time" | "meta.MicroTime", _) => json!({"type": "string", "format": "date-time"}),
+            ("runtime.RawExtension", _) => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
             ("resource.Quantity", _) => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
             ("util.intstr.IntOrString", _) => json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}),
             (_, Some(message)) => json!({"type": "object", "properties": properties_of(message, schemas)}),
@@ -69,6 +73,7 @@ fn name_of(message: &str) -> String {
     match package {
         "meta" => format!("io.k8s.apimachinery.pkg.apis.meta.v1.{name}"),
         "resource" => format!("io.k8s.apimachinery.pkg.api.resource.{name}"),
+        "runtime" => format!("io.k8s.apimachinery.pkg.runtime.{name}"),
         "util.intstr" => format!("io.k8s.apimachinery.pkg.util.intstr.{name}"),
         "autoscalingv2" => format!("io.k8s.api.autoscaling.v2.{name}"),
         package => format!("io.k8s.api.{package}.v1.{name}"),

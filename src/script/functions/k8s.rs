@@ -84,15 +84,11 @@ fn of_four(module: &mut Module, name: &str, function: Function<4>) {
 }
 
 impl Caller {
-    /// Sends one request, and waits for the answer. The inner error is what the server said.
-    fn try_send(&self, target: &Target, operation: Operation) -> Result<Result<Value, ApiError>, Thrown> {
+    /// Sends one request, and waits for the answer.
+    fn send(&self, target: &Target, operation: Operation) -> Result<Value, Thrown> {
         let api = self.context.api(&self.name)?;
         let request = ApiRequest { resource: Arc::clone(&target.resource), namespace: target.namespace.clone(), operation };
-        wait_in(&self.context, async move { api.send(request).await })
-    }
-
-    fn send(&self, target: &Target, operation: Operation) -> Result<Value, Thrown> {
-        self.try_send(target, operation)?.map_err(|error| self.failed(target, error))
+        wait_in(&self.context, async move { api.send(request).await })?.map_err(|error| self.failed(target, error))
     }
 
     /// Says in the error what was attempted.
@@ -135,11 +131,7 @@ fn exists(call: &Caller, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
 
 fn find(call: &Caller, given: &[Dynamic]) -> Result<Option<Value>, Thrown> {
     let (target, name) = call.named(given)?;
-    match call.try_send(&target, Operation::Get { name })? {
-        Ok(object) => Ok(Some(object)),
-        Err(error) if error.status == Some(404) => Ok(None),
-        Err(error) => Err(call.failed(&target, error)),
-    }
+    Ok(Some(call.send(&target, Operation::Get { name })?).filter(|object| !object.is_null()))
 }
 
 /// `k8s::list(kind, [namespace,] [#{labels, fields}])`: an array of the objects; without a namespace, or with `()`, of all namespaces.
@@ -242,11 +234,7 @@ fn delete(call: &Caller, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
         what => call.named(what)?,
     };
     let operation = Operation::Delete { name, propagation: propagation(&options)?, grace: grace(&options)? };
-    match call.try_send(&target, operation)? {
-        Ok(_) => Ok(true.into()),
-        Err(error) if error.status == Some(404) => Ok(false.into()),
-        Err(error) => Err(call.failed(&target, error)),
-    }
+    Ok((call.send(&target, operation)? == true).into())
 }
 
 fn propagation(options: &Options) -> Result<Option<String>, Thrown> {

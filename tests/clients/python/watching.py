@@ -1,5 +1,6 @@
 """The official client for Python watches, goes on where it was, and is told when that is too long ago; and it elects a leader."""
 
+import os
 import sys
 import threading
 import time
@@ -96,3 +97,6 @@ def a_leader_is_elected():
 for part in [watches_go_on, events_come_while_they_happen, watches_end_in_time, what_is_too_old_is_told, a_leader_is_elected]:
     part()
     print("done:", part.__name__, flush=True)
+
+# Those who want to lead go on for ever, and an interpreter that waits for its end may stumble over their output.
+os._exit(0)

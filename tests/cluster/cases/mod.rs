@@ -3,6 +3,7 @@
 mod basics;
 mod crashes;
 mod examples;
+mod fields;
 mod kinds;
 mod sameness;
 mod scenarios;
@@ -32,6 +33,7 @@ pub fn all() -> Vec<Case> {
         examples::CASES,
         kinds::CASES,
         basics::CASES,
+        fields::CASES,
     ]
     .concat()
 }

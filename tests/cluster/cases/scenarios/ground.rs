@@ -80,7 +80,7 @@ impl<'s, 'c> Ground<'s, 'c> {
 
     /// Applies what is there before the operator starts.
     pub fn give(&self) {
-        self.scenario.given.iter().for_each(|object| self.apply(object));
+        self.scenario.given.iter().for_each(|given| self.apply(&given.object));
     }
 
     /// Starts the operator, and waits until it watches.
