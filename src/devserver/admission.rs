@@ -2,6 +2,8 @@
 //!
 //! Everything is decided here and below; only [`call`] waits.
 
+#[cfg(feature = "cel")]
+mod authorizer;
 pub mod call;
 #[cfg(feature = "cel")]
 pub mod conditions;
@@ -9,9 +11,13 @@ mod matching;
 mod review;
 mod webhook;
 
+use std::fmt;
+use std::sync::Arc;
+
 use futures::future::join_all;
 use serde_json::{Map, Value};
 
+use super::access::{self, User};
 use super::failure::Failure;
 use super::kind::Kind;
 pub use call::{Caller, Calls, Faulty, Hook, Target};
@@ -60,6 +66,21 @@ pub struct Attributes<'a> {
     pub dry_run: bool,
     /// The options of the request with their `kind` and `apiVersion`.
     pub options: &'a Value,
+    /// What tells who may do what, for conditions.
+    pub judge: &'a Judge,
+}
+
+/// Whether a user may do something.
+type Verdict = dyn Fn(&User, &access::Attributes) -> bool + Send + Sync;
+
+/// Tells who may do what.
+#[derive(Clone)]
+pub struct Judge(pub Arc<Verdict>);
+
+impl fmt::Debug for Judge {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Judge")
+    }
 }
 
 /// What the webhooks made of a request.

@@ -1,8 +1,8 @@
 //! The API: what answers requests, with the store, the kinds, and the clock that it answers from.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -87,7 +87,9 @@ struct Inner {
     journal: Option<Journal>,
     /// What the controllers have put off.
     later: Mutex<Vec<(Instant, Chore)>>,
-    expiring: Mutex<VecDeque<(Timestamp, Key, u64)>>,
+    expiring: Mutex<BTreeSet<(Timestamp, Key, u64)>>,
+    /// How many chores the controllers are at.
+    at_work: AtomicUsize,
     injection: Injection,
     has_control: bool,
     webhooks: Caller,
@@ -136,6 +138,7 @@ impl Api {
             journal,
             later: Mutex::new(Vec::new()),
             expiring: Mutex::default(),
+            at_work: AtomicUsize::new(0),
             injection: Injection::new(settings.seed.unwrap_or_default(), settings.requests),
             has_control: settings.has_control,
             webhooks: settings.webhooks,
@@ -179,8 +182,13 @@ impl Api {
         &self.0.later
     }
 
-    /// Returns the events that are to go, with when and in which revision, in their order.
-    pub fn expiring(&self) -> &Mutex<VecDeque<(Timestamp, Key, u64)>> {
+    /// Returns the number of chores that the controllers are at.
+    pub fn at_work(&self) -> &AtomicUsize {
+        &self.0.at_work
+    }
+
+    /// Returns the events that are to go, with when and in which revision, in the order of these moments.
+    pub fn expiring(&self) -> &Mutex<BTreeSet<(Timestamp, Key, u64)>> {
         &self.0.expiring
     }
 
@@ -345,8 +353,18 @@ impl Api {
         let Some(new) = new else {
             Arc::make_mut(&mut state.registry).forget(&key.1);
             self.0.kinds.send_modify(|count| *count += 1);
+            // Its names are free for others that have wanted them.
+            for (key, other) in state.store.list(&served.resource, None) {
+                if !definition::has_its_names(&other.value) {
+                    self.judge(state, served, Some(&other.value), &other, &key);
+                }
+            }
             return;
         };
+        self.judge(state, served, old, new, key);
+    }
+
+    fn judge(&self, state: &mut State, served: &Served, old: Option<&Value>, new: &Arc<Stored>, key: &Key) {
         let now = self.now();
         let others = state.store.list(&served.resource, None);
         let judged = conditions(&new.value, others.iter().map(|(_, other)| &*other.value), &rules::time(now));
@@ -365,6 +383,9 @@ impl Api {
         });
         if !is_known && definition::is_established(&new.value) {
             Arc::make_mut(&mut state.registry).define(&new.value, new.revision, now);
+            let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+            let spec = &new.value["spec"];
+            state.store.leave_chore(Chore::Kind { group: text(&spec["group"]), kind: text(&spec["names"]["kind"]) });
             self.0.kinds.send_modify(|count| *count += 1);
         }
     }

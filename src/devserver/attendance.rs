@@ -1,5 +1,6 @@
 //! The controllers at work: what writes leave to be done is done at once, or at the server's pace.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -21,31 +22,38 @@ impl Api {
     /// waited for, all of it is left to [`Self::attend`].
     pub fn settle(&self) {
         while !gate::is_guarded(self) {
-            let Some(chore) = self.with(|state| state.store.take_chore()) else { return };
-            if controllers::attend(self, &chore).now_or_never().is_none() {
+            let Some(taken) = self.take() else { return };
+            if controllers::attend(self, &taken.chore).now_or_never().is_none() {
                 // Somebody has just added a webhook.
-                return self.leave(chore);
+                return self.leave(taken.chore.clone());
             }
         }
     }
 
     /// Tells whether the controllers have nothing to do.
     pub fn is_settled(&self) -> bool {
-        self.with(|state| !state.store.has_chores()) && self.later().lock().is_empty()
+        let is_at_work = || self.at_work().load(Ordering::Relaxed) > 0;
+        // Who is at work may leave more to be done, so that this is asked at the end, too.
+        !is_at_work() && self.with(|state| !state.store.has_chores()) && self.later().lock().is_empty() && !is_at_work()
+    }
+
+    /// Takes the oldest chore that a write has left.
+    fn take(&self) -> Option<Taken> {
+        self.with(|state| state.store.take_chore().map(|chore| Taken::new(self, chore)))
     }
 
     /// Does what writes leave to be done, until the stop. Without it, nothing is done after the answers.
     pub async fn attend(&self, stop: Stop) {
         let mut activity = self.activity().subscribe();
         loop {
-            while let Some(chore) = self.with(|state| state.store.take_chore()) {
-                match self.delay(&chore) {
-                    Duration::ZERO => controllers::attend(self, &chore).await,
-                    delay => self.leave_for_later(chore, delay),
+            while let Some(taken) = self.take() {
+                match self.delay(&taken.chore) {
+                    Duration::ZERO => controllers::attend(self, &taken.chore).await,
+                    delay => self.leave_for_later(taken.chore.clone(), delay),
                 }
             }
-            for chore in self.take_what_is_due() {
-                controllers::attend(self, &chore).await;
+            for taken in self.take_what_is_due() {
+                controllers::attend(self, &taken.chore).await;
             }
             if self.with(|state| state.store.has_chores()) {
                 continue;
@@ -72,9 +80,9 @@ impl Api {
         self.activity().send_modify(|count| *count += 1);
     }
 
-    fn take_what_is_due(&self) -> Vec<Chore> {
+    fn take_what_is_due(&self) -> Vec<Taken> {
         let now = Instant::now();
-        self.later().lock().extract_if(.., |(at, _)| *at <= now).map(|(_, chore)| chore).collect()
+        self.later().lock().extract_if(.., |(at, _)| *at <= now).map(|(_, chore)| Taken::new(self, chore)).collect()
     }
 
     fn delay(&self, chore: &Chore) -> Duration {
@@ -96,7 +104,7 @@ impl Api {
         let Some(kept) = self.pace().events else { return };
         if let Some(stored) = self.read(&events(), key) {
             let at = self.now().checked_add(kept).unwrap_or(Timestamp::MAX);
-            self.expiring().lock().push_back((at, key.clone(), stored.revision));
+            self.expiring().lock().insert((at, key.clone(), stored.revision));
         }
     }
 
@@ -105,8 +113,8 @@ impl Api {
         let now = self.now();
         let mut due = Vec::new();
         let mut expiring = self.expiring().lock();
-        while expiring.front().is_some_and(|(at, ..)| *at <= now) {
-            due.extend(expiring.pop_front());
+        while expiring.first().is_some_and(|(at, ..)| *at <= now) {
+            due.extend(expiring.pop_first());
         }
         drop(expiring);
         let registry = self.registry();
@@ -120,8 +128,27 @@ impl Api {
     }
 
     fn next_expiry(&self) -> Option<Instant> {
-        let at = self.expiring().lock().front().map(|(at, ..)| *at)?;
+        let at = self.expiring().lock().first().map(|(at, ..)| *at)?;
         Some(Instant::now() + Duration::try_from(at.duration_since(self.now())).unwrap_or_default())
+    }
+}
+
+/// A chore that somebody is at. However that ends, nobody is at it then any more.
+struct Taken {
+    api: Api,
+    chore: Chore,
+}
+
+impl Taken {
+    fn new(api: &Api, chore: Chore) -> Self {
+        api.at_work().fetch_add(1, Ordering::Relaxed);
+        Self { api: api.clone(), chore }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.api.at_work().fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -18,6 +18,13 @@ pub enum Chore {
     Owned(Resource, Key),
     /// The objects that are owned by a unique id, which has gone or is going.
     Owner(String),
+    /// The objects with an owner of a kind that is known since a moment.
+    Kind {
+        /// The group of the kind.
+        group: String,
+        /// The kind.
+        kind: String,
+    },
     /// A namespace that came, is going, or has lost content while going.
     Namespace(String),
     /// A definition that is going, by its name.
@@ -45,8 +52,12 @@ impl Chore {
             }
             (old, Some(new)) => {
                 let has_new_owners = old.is_none_or(|old| old["metadata"]["ownerReferences"] != new["metadata"]["ownerReferences"]);
-                if has_new_owners && owners(new).next().is_some() {
-                    chores.push(Self::Owned(resource.clone(), key.clone()));
+                if has_new_owners {
+                    if owners(new).next().is_some() {
+                        chores.push(Self::Owned(resource.clone(), key.clone()));
+                    }
+                    // A former owner may have waited for this object.
+                    chores.extend(old.into_iter().flat_map(owners).map(|uid| Self::Owner(uid.to_owned())));
                 }
                 if leaving(new) {
                     chores.push(Self::Owner(uid_of(new).to_owned()));

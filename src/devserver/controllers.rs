@@ -1,20 +1,22 @@
 //! The few controllers: garbage collection, namespaces, and the end of definitions.
 
+mod garbage;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::access::User;
 use super::admission::Operation;
 use super::api::Api;
-use super::chores::{CLEANUP, Chore, FOREGROUND, ORPHAN, has_finalizer};
+use super::chores::{CLEANUP, Chore, has_finalizer};
 use super::gate::{By, Gate, Passage};
 use super::registry::Served;
 use super::request::Options;
-use super::rules::{Deletion, PROTECTED_NAMESPACES, Writer, time};
+use super::rules::{Deletion, PROTECTED_NAMESPACES, Propagation, Writer, time};
 use super::store::{Key, Resource, Stored, uid_of};
 use super::{deleting, writing};
 
@@ -37,8 +39,9 @@ pub fn begin(api: &Api) {
 /// Looks at what a write has left to be done.
 pub async fn attend(api: &Api, chore: &Chore) {
     match chore {
-        Chore::Owned(resource, key) => collect(api, resource, key).await,
-        Chore::Owner(uid) => attend_owner(api, uid).await,
+        Chore::Owned(resource, key) => garbage::collect(api, resource, key).await,
+        Chore::Owner(uid) => garbage::attend_owner(api, uid).await,
+        Chore::Kind { group, kind } => garbage::attend_kind(api, group, kind).await,
         Chore::Namespace(name) => attend_namespace(api, name).await,
         Chore::Definition(name) => attend_definition(api, name).await,
         Chore::Event(key) => api.expire_later(key),
@@ -79,120 +82,19 @@ async fn write(api: &Api, served: &Arc<Served>, stored: &Arc<Stored>, new: Value
     }
 }
 
-async fn delete(api: &Api, resource: &Resource, stored: Arc<Stored>, again: &Chore) {
+async fn delete(api: &Api, resource: &Resource, stored: Arc<Stored>, propagation: Option<Propagation>, again: &Chore) {
     let Some(served) = api.registry().stored(resource).cloned() else { return };
     let uid = Some(uid_of(&stored.value).to_owned());
-    let deletion = Deletion { propagation: Some(super::rules::Propagation::Background), uid, ..Deletion::default() };
-    let (user, options) = (user(), Options::default());
+    let deletion = Deletion { propagation, uid, ..Deletion::default() };
+    let mut told = Map::from_iter([("preconditions".to_owned(), json!({"uid": deletion.uid}))]);
+    told.extend(propagation.map(|propagation| ("propagationPolicy".to_owned(), json!(propagation.name()))));
+    let (user, options) = (user(), Options { deletion: told, ..Options::default() });
     let by = By { user: &user, options: &options, fault: None };
     match deleting::delete_one(api, &served, stored, &deletion, by).await {
         Ok(_) => {}
         Err(failure) if matches!(failure.code, 404 | 409) => api.leave(again.clone()),
         // A webhook objects, or cannot be called.
         Err(_) => api.leave_for_later(again.clone(), AGAIN),
-    }
-}
-
-/// What an owner reference points to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Owner {
-    /// There is such an object.
-    There,
-    /// There is one, which waits for its dependents.
-    Waiting,
-    /// There is none.
-    Absent,
-    /// Nobody knows such a kind, so there may be one.
-    Unknown,
-}
-
-fn owner_of(api: &Api, reference: &Value, namespace: &str) -> Owner {
-    let text = |field: &str| reference[field].as_str().unwrap_or_default();
-    let registry = api.registry();
-    let Some(served) = registry.by_kind(text("apiVersion"), text("kind")) else { return Owner::Unknown };
-    let place = if served.kind.namespaced { namespace } else { "" };
-    let found = api.read(&served.resource, &(place.to_owned(), text("name").to_owned()));
-    match found.filter(|found| uid_of(&found.value) == text("uid")) {
-        None => Owner::Absent,
-        Some(found) if found.value["metadata"]["deletionTimestamp"].is_string() && has_finalizer(&found.value, FOREGROUND) => {
-            Owner::Waiting
-        }
-        Some(_) => Owner::There,
-    }
-}
-
-/// Deletes an object whose owners are all gone, or takes away the references to those that are.
-async fn collect(api: &Api, resource: &Resource, key: &Key) {
-    let again = Chore::Owned(resource.clone(), key.clone());
-    let Some(stored) = api.read(resource, key) else { return };
-    if stored.value["metadata"]["deletionTimestamp"].is_string() && !has_finalizer(&stored.value, FOREGROUND) {
-        return;
-    }
-    let references = stored.value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-    let states: Vec<Owner> = references.iter().map(|reference| owner_of(api, reference, &key.0)).collect();
-    let has = |wanted: Owner| states.contains(&wanted);
-    if states.is_empty() || !(has(Owner::Absent) || has(Owner::Waiting)) || has(Owner::Unknown) {
-        return;
-    }
-    if !has(Owner::There) {
-        return delete(api, resource, stored, &again).await;
-    }
-    if has(Owner::Absent) {
-        let kept: Vec<Value> =
-            references.into_iter().zip(&states).filter(|(_, state)| **state != Owner::Absent).map(|(reference, _)| reference).collect();
-        set_owners(api, resource, &stored, &kept, &again).await;
-    }
-}
-
-async fn set_owners(api: &Api, resource: &Resource, stored: &Arc<Stored>, owners: &[Value], again: &Chore) {
-    let Some(served) = api.registry().stored(resource).cloned() else { return };
-    let mut new = (*stored.value).clone();
-    if let Some(metadata) = new["metadata"].as_object_mut() {
-        if owners.is_empty() {
-            metadata.remove("ownerReferences");
-        } else {
-            metadata.insert("ownerReferences".into(), json!(owners));
-        }
-    }
-    write(api, &served, stored, new, again).await;
-}
-
-/// Looks after the dependents of an object that is gone, or going and waiting.
-async fn attend_owner(api: &Api, uid: &str) {
-    let dependents = api.with(|state| state.store.dependents(uid));
-    let Some((resource, _, owner)) = api.with(|state| state.store.by_uid(uid)) else {
-        for (resource, key) in dependents {
-            collect(api, &resource, &key).await;
-        }
-        return;
-    };
-    if !owner.value["metadata"]["deletionTimestamp"].is_string() {
-        return;
-    }
-    let again = Chore::Owner(uid.to_owned());
-    if has_finalizer(&owner.value, ORPHAN) {
-        for (resource, key) in dependents {
-            let Some(stored) = api.read(&resource, &key) else { continue };
-            let references = stored.value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-            let kept: Vec<Value> = references.into_iter().filter(|reference| reference["uid"] != uid).collect();
-            set_owners(api, &resource, &stored, &kept, &Chore::Owner(uid.to_owned())).await;
-        }
-        if api.with(|state| state.store.dependents(uid)).is_empty() {
-            release(api, &resource, &owner, ORPHAN, &again).await;
-        }
-    } else if has_finalizer(&owner.value, FOREGROUND) {
-        for (resource, key) in dependents {
-            collect(api, &resource, &key).await;
-        }
-        let blocks = |value: &Value| {
-            let references = value["metadata"]["ownerReferences"].as_array();
-            references.is_some_and(|all| all.iter().any(|one| one["uid"] == uid && one["blockOwnerDeletion"] == true))
-        };
-        let left = api.with(|state| state.store.dependents(uid));
-        let is_blocked = left.iter().any(|(resource, key)| api.read(resource, key).is_some_and(|stored| blocks(&stored.value)));
-        if !is_blocked {
-            release(api, &resource, &owner, FOREGROUND, &again).await;
-        }
     }
 }
 
@@ -243,7 +145,7 @@ async fn attend_namespace(api: &Api, name: &str) {
     for (resource, objects) in content() {
         for (_, stored) in objects {
             if !stored.value["metadata"]["deletionTimestamp"].is_string() {
-                delete(api, &resource, stored, &again).await;
+                delete(api, &resource, stored, Some(Propagation::Background), &again).await;
             }
         }
     }
@@ -333,7 +235,7 @@ async fn attend_definition(api: &Api, name: &str) {
     let resource = Resource { group: text(&stored.value["spec"]["group"]), plural: text(&stored.value["spec"]["names"]["plural"]) };
     for (_, instance) in api.with(|state| state.store.list(&resource, None)) {
         if !instance.value["metadata"]["deletionTimestamp"].is_string() {
-            delete(api, &resource, instance, &again).await;
+            delete(api, &resource, instance, None, &again).await;
         }
     }
     if api.with(|state| state.store.list(&resource, None)).is_empty() {

@@ -1,5 +1,6 @@
 //! Objects between the version that they are stored in and the version that a client asks for, by a webhook if their definition has one.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,8 +29,26 @@ pub async fn see(api: &Api, served: &Served, stored: &Arc<Stored>) -> Result<Arc
     if !is_foreign(served, &stored.value) {
         return Ok(view::see(served, stored));
     }
-    let mut converted = convert(api, served, vec![&stored.value], &served.kind.api_version()).await?;
+    let value = filled(served, &stored.value);
+    let mut converted = convert(api, served, vec![&*value], &served.kind.api_version()).await?;
     Ok(Arc::new(finished(served, converted.pop().unwrap_or_default())))
+}
+
+/// Returns a stored object in the version of a kind of which only the metadata has changed since it was seen.
+pub fn see_again(served: &Served, stored: &Arc<Stored>, seen: &Value) -> Arc<Value> {
+    if !is_foreign(served, &stored.value) {
+        return view::see(served, stored);
+    }
+    let mut value = seen.clone();
+    value["metadata"] = stored.value["metadata"].clone();
+    for field in ["labels", "annotations"] {
+        match (seen["metadata"].get(field), value["metadata"].as_object_mut()) {
+            (Some(map), Some(metadata)) => drop(metadata.insert(field.to_owned(), map.clone())),
+            (None, Some(metadata)) => drop(metadata.remove(field)),
+            (_, None) => {}
+        }
+    }
+    Arc::new(value)
 }
 
 /// Returns stored objects in the version of a kind, in their order. Objects of one stored version are one call.
@@ -49,7 +68,8 @@ pub async fn see_all(api: &Api, served: &Served, objects: &[Arc<Stored>]) -> Res
     while let Some(first) = foreign.first() {
         let version = objects[*first].value["apiVersion"].clone();
         let (now, later): (Vec<usize>, Vec<usize>) = foreign.iter().partition(|index| objects[**index].value["apiVersion"] == version);
-        let values = now.iter().map(|index| &*objects[*index].value).collect();
+        let values: Vec<Cow<'_, Value>> = now.iter().map(|index| filled(served, &objects[*index].value)).collect();
+        let values = values.iter().map(|value| &**value).collect();
         let converted = convert(api, served, values, &served.kind.api_version()).await?;
         for (index, value) in now.into_iter().zip(converted) {
             seen[index] = Arc::new(finished(served, value));
@@ -70,7 +90,25 @@ pub async fn store(api: &Api, served: &Served, mut value: Value) -> Result<Value
         return Ok(value);
     }
     let wanted = format!("{}/{}", kind.group, kind.storage_version);
-    Ok(convert(api, served, vec![&value], &wanted).await?.pop().unwrap_or_default())
+    let converted = convert(api, served, vec![&value], &wanted).await?.pop().unwrap_or_default();
+    Ok(filled(served, &converted).into_owned())
+}
+
+/// The schema of the stored version has its say about what is stored in it before a webhook sees it.
+fn filled<'a>(served: &Served, value: &'a Value) -> Cow<'a, Value> {
+    let is_stored_version = || {
+        let version = value["apiVersion"].as_str().unwrap_or_default();
+        version.rsplit_once('/').is_some_and(|(_, version)| version == served.kind.storage_version)
+    };
+    match &served.stored_schema {
+        Some(schema) if is_stored_version() => {
+            let mut value = value.clone();
+            schema.prune(&mut value);
+            schema.fill_defaults(&mut value);
+            Cow::Owned(value)
+        }
+        _ => Cow::Borrowed(value),
+    }
 }
 
 /// Tells whether an object is seen only through a webhook.
@@ -78,7 +116,8 @@ pub fn is_foreign(served: &Served, value: &Value) -> bool {
     webhook(served).is_some() && value["apiVersion"] != served.kind.api_version().as_str()
 }
 
-fn webhook(served: &Served) -> Option<&Value> {
+/// Returns how the versions of a kind are converted by a webhook, if they are.
+pub fn webhook(served: &Served) -> Option<&Value> {
     served.kind.definition.as_deref().and_then(definition::conversion_webhook)
 }
 

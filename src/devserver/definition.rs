@@ -63,6 +63,11 @@ pub fn is_established(definition: &Value) -> bool {
     is_true(definition, "Established")
 }
 
+/// Tells whether a definition has all the names that it wants.
+pub fn has_its_names(definition: &Value) -> bool {
+    is_true(definition, "NamesAccepted")
+}
+
 /// Returns the schema of a version; none if the definition was never accepted or has no such version.
 pub fn schema(definition: &Value, version: &str) -> Option<Schema> {
     let found = versions(definition).find(|one| one["name"] == version)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::admission::Operation;
 use super::api::Api;
@@ -33,14 +33,13 @@ pub async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
     let by = By { user: &call.user, options: &options, fault: call.fault.as_ref() };
     let (deleted, more) = delete_one(api, served, old, &deletion, by).await?;
     warnings.extend(more);
-    let seen = conversion::see(api, served, deleted.object()).await?;
     let answer = match deleted {
-        Deleted::Gone(_) if !answers_with_the_object(served) => {
+        Deleted::Gone(seen) if !answers_with_the_object(served) => {
             let (name, uid) = (seen["metadata"]["name"].as_str().unwrap_or_default(), super::store::uid_of(&seen));
             Reply::success(&served.kind.group, &served.kind.plural, name, uid)
         }
-        Deleted::Gone(_) => reading::shape(served, call, last_form(api, served, &seen))?,
-        Deleted::Leaving(_) => reading::shape(served, call, (*seen).clone())?,
+        Deleted::Gone(seen) => reading::shape(served, call, last_form(api, served, &seen))?,
+        Deleted::Leaving(seen) => reading::shape(served, call, (*seen).clone())?,
     };
     Ok(answer.with_warnings(warnings))
 }
@@ -48,9 +47,11 @@ pub async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
 /// Deletes the pod that an eviction is for.
 pub async fn evict(api: &Api, served: &Arc<Served>, call: &Call) -> Result<(), Failure> {
     let (deletion, options) = read_deletion(served, call)?;
-    let old = existing(api, served, call)?;
+    let deletion = Deletion { is_admitted: true, ..deletion };
     let by = By { user: &call.user, options: &options, fault: call.fault.as_ref() };
     let eviction = read_body(served, call)?.value;
+    check_name(call, &eviction)?;
+    let old = existing(api, served, call)?;
     let gate = Gate::new(api, served, "eviction", by);
     let (namespace, name) = super::store::key_of(&old.value);
     let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&eviction), old: None };
@@ -59,20 +60,29 @@ pub async fn evict(api: &Api, served: &Arc<Served>, call: &Call) -> Result<(), F
     delete_one(api, served, old, &deletion, by).await.map(|_| ())
 }
 
-/// What a deletion has come to.
-pub enum Deleted {
-    /// The object is marked, and waits for its finalizers.
-    Leaving(Arc<Stored>),
-    /// The object is removed.
-    Gone(Arc<Stored>),
+/// Checks that what is posted below a pod is for this pod.
+///
+/// # Errors
+/// If it names another one.
+pub fn check_name(call: &Call, posted: &Value) -> Result<(), Failure> {
+    let name = call.place.name.as_deref().unwrap_or_default();
+    let namespace = posted["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty());
+    if posted["metadata"]["name"] != name {
+        let (kind, sent) = (posted["kind"].as_str().unwrap_or("object"), posted["metadata"]["name"].as_str().unwrap_or_default());
+        return Err(Failure::bad_request(format!("name in URL ({name}) does not match name in {kind} ({sent})")));
+    }
+    if namespace.is_some() && namespace != call.place.namespace.as_deref() {
+        return Err(Failure::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
+    }
+    Ok(())
 }
 
-impl Deleted {
-    fn object(&self) -> &Arc<Stored> {
-        match self {
-            Self::Leaving(stored) | Self::Gone(stored) => stored,
-        }
-    }
+/// What a deletion has come to, with the object in the version of the request.
+pub enum Deleted {
+    /// The object is marked, and waits for its finalizers.
+    Leaving(Arc<Value>),
+    /// The object is removed.
+    Gone(Arc<Value>),
 }
 
 /// Deletes an object, again if somebody else has written it meanwhile. Returns the warnings of webhooks, too.
@@ -93,8 +103,9 @@ pub async fn delete_one(
     let told = if deletion.is_of_many && served.kind.is_custom() { "" } else { &name };
     let mut warnings = Vec::new();
     for _ in 0..ATTEMPTS {
-        if gate.is_guarded() {
-            let seen = conversion::see(api, served, &old).await?;
+        // What cannot be shown is not deleted.
+        let seen = conversion::see(api, served, &old).await?;
+        if gate.is_guarded() && !deletion.is_admitted {
             let passage = Passage { operation: Operation::Delete, name: told, namespace: &namespace, object: None, old: Some(&seen) };
             let (_, more) = gate.mutate(passage).await?;
             // What is not to be deleted at all is nothing for validation.
@@ -103,7 +114,7 @@ pub async fn delete_one(
         }
         let decision = writer.delete(&old.value, deletion)?;
         if deletion.is_dry_run {
-            return Ok((would_be(old, decision), warnings));
+            return Ok((would_be(served, old.revision, seen, decision), warnings));
         }
         let outcome = match &decision {
             Decision::Remove(value) if rules::is_marked_first(served, value) => {
@@ -117,8 +128,8 @@ pub async fn delete_one(
             _ => api.commit(served, Some(&old), decision),
         };
         match outcome {
-            Ok(Some(stored)) => return Ok((Deleted::Leaving(stored), warnings)),
-            Ok(None) => return Ok((Deleted::Gone(old), warnings)),
+            Ok(Some(stored)) => return Ok((Deleted::Leaving(conversion::see_again(served, &stored, &seen)), warnings)),
+            Ok(None) => return Ok((Deleted::Gone(conversion::see_again(served, &old, &seen)), warnings)),
             Err(_) => {}
         }
         let key = (namespace.clone(), name.clone());
@@ -128,11 +139,14 @@ pub async fn delete_one(
 }
 
 /// Returns what a deletion would come to that is not carried out.
-fn would_be(old: Arc<Stored>, decision: Decision) -> Deleted {
+fn would_be(served: &Served, revision: u64, seen: Arc<Value>, decision: Decision) -> Deleted {
     match decision {
-        Decision::Remove(_) => Deleted::Gone(old),
-        Decision::Unchanged => Deleted::Leaving(old),
-        Decision::Store(value) => Deleted::Leaving(Arc::new(Stored { revision: old.revision, value: Arc::new(value) })),
+        Decision::Remove(_) => Deleted::Gone(seen),
+        Decision::Unchanged => Deleted::Leaving(seen),
+        Decision::Store(value) => {
+            let stored = Arc::new(Stored { revision, value: Arc::new(value) });
+            Deleted::Leaving(conversion::see_again(served, &stored, &seen))
+        }
     }
 }
 
@@ -196,9 +210,33 @@ fn read_deletion(served: &Served, call: &Call) -> Result<(Deletion, Options), Fa
     }
     let condition = |field: &str| body["preconditions"][field].as_str().map(str::to_owned);
     let is_dry_run = dry_run.is_some();
-    let deletion =
-        Deletion { propagation, uid: condition("uid"), resource_version: condition("resourceVersion"), is_dry_run, is_of_many: false };
-    Ok((deletion, Options { is_dry_run, ..Options::default() }))
+    let (uid, resource_version) = (condition("uid"), condition("resourceVersion"));
+    let told = told_options(&body, call)?;
+    let deletion = Deletion { propagation, uid, resource_version, is_dry_run, ..Deletion::default() };
+    Ok((deletion, Options { is_dry_run, deletion: told, ..Options::default() }))
+}
+
+/// Returns the options of a deletion as webhooks are told them.
+fn told_options(body: &Value, call: &Call) -> Result<Map<String, Value>, Failure> {
+    let asked = [
+        ("gracePeriodSeconds", call.query.number("gracePeriodSeconds")?.map(Value::from)),
+        ("propagationPolicy", call.query.text("propagationPolicy").map(Value::from)),
+        ("orphanDependents", call.query.text("orphanDependents").map(|text| json!(text == "true"))),
+    ];
+    let mut told: Map<String, Value> = asked.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    let said = [
+        "gracePeriodSeconds",
+        "propagationPolicy",
+        "orphanDependents",
+        "preconditions",
+        "ignoreStoreReadErrorWithClusterBreakingPotential",
+    ];
+    for name in said {
+        if let Some(value) = body.get(name).filter(|value| !value.is_null()) {
+            told.insert(name.to_owned(), value.clone());
+        }
+    }
+    Ok(told)
 }
 
 fn read_body_of_options(served: &Served, call: &Call) -> Result<Value, Failure> {

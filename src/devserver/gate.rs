@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use super::access::{self, User};
-use super::admission::{self, Admitted, Attributes, Faulty, Operation};
+use super::admission::{self, Admitted, Attributes, Faulty, Judge, Operation};
 use super::api::Api;
 use super::failure::Failure;
 use super::faults::Fault;
@@ -163,6 +163,7 @@ struct Context {
     namespace: Option<Arc<Stored>>,
     user: Value,
     options: Value,
+    judge: Judge,
 }
 
 impl Context {
@@ -183,7 +184,14 @@ impl Context {
         if let Some(manager) = &gate.by.options.field_manager {
             options["fieldManager"] = json!(manager);
         }
-        Self { namespace, user: gate.by.user.to_json(), options }
+        if passage.operation == Operation::Delete {
+            for (name, value) in &gate.by.options.deletion {
+                options[name] = value.clone();
+            }
+        }
+        let api = gate.api.clone();
+        let judge = Judge(Arc::new(move |user, wanted| api.with(|state| access::is_allowed(&state.store, user, wanted))));
+        Self { namespace, user: gate.by.user.to_json(), options, judge }
     }
 
     fn attributes<'b>(&'b self, gate: &'b Gate<'_>, passage: &Passage<'b>) -> Attributes<'b> {
@@ -201,6 +209,7 @@ impl Context {
             old: passage.old,
             dry_run: gate.by.options.is_dry_run,
             options: &self.options,
+            judge: &self.judge,
         }
     }
 }

@@ -28,7 +28,11 @@ pub async fn answer(api: &Api, call: Call) -> Result<Reply, Failure> {
         Progress::Unserved => return not_served(&registry, &call),
         Progress::Unready => return Err(injection::not_ready()),
     }
-    let mut answer = dispatch(api, &served, &call).await?;
+    let mut answer = match (dispatch(api, &served, &call).await, &served.deprecation) {
+        // Who uses what is old is told so, even if it fails.
+        (Err(failure), Some(_)) if failure.details.retry_after.is_none() => Reply::from(failure),
+        (answer, _) => answer?,
+    };
     answer.warnings.extend(served.deprecation.clone());
     if call.method != Method::GET {
         api.persisted().await;
@@ -109,11 +113,14 @@ fn is_watch(call: &Call) -> bool {
 async fn below(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
     let kind = &served.kind;
     let is_core = |plural: &str| kind.group.is_empty() && kind.plural == plural;
+    let is_pods = is_core("pods");
+    // What follows the name of a proxy is a path behind it.
+    let subresource = if is_pods && subresource.starts_with("proxy/") { "proxy" } else { subresource };
     let is_there = match subresource {
         "status" => kind.has_status,
         "scale" => kind.scale.is_some(),
         "finalize" => is_core("namespaces"),
-        "log" | "eviction" | "binding" => is_core("pods"),
+        "log" | "eviction" | "binding" | "ephemeralcontainers" | "resize" | "exec" | "attach" | "portforward" | "proxy" => is_pods,
         _ => false,
     };
     if !is_there {
@@ -121,13 +128,19 @@ async fn below(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) 
         return if kind.is_custom() { Err(Failure::not_found(&kind.group, &kind.plural, name)) } else { not_served_here() };
     }
     match (subresource, call.method.as_str()) {
-        ("log", "GET") => existing(api, served, call).map(|_| Reply::text(200, "")),
-        ("eviction", "POST") => {
-            deleting::evict(api, served, call).await?;
-            let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
-            Ok(Reply::object(status).with_code(201))
+        ("log", "GET") => {
+            let is_placed = existing(api, served, call)?.value["spec"]["nodeName"].is_string();
+            Ok(Reply::text(if is_placed { 200 } else { 204 }, ""))
         }
+        ("eviction", "POST") => deleting::evict(api, served, call).await.map(|()| Reply::created()),
         ("binding", "POST") => writing::bind(api, served, call).await,
+        ("exec" | "attach" | "portforward", "GET" | "POST") | ("proxy", _) => {
+            existing(api, served, call)?;
+            let name = call.place.name.as_deref().unwrap_or_default();
+            Err(Failure::bad_request(format!("pod {name} is run by nobody: this server has no nodes, so that {subresource} leads nowhere")))
+        }
+        ("log" | "eviction" | "binding" | "exec" | "attach" | "portforward", _) => Err(Failure::no_method()),
+        ("finalize", method) if method != "PUT" => Err(Failure::no_method()),
         ("scale", "GET") => {
             let stored = existing(api, served, call)?;
             reading::shape_scale(call, scale_of(served, &*conversion::see(api, served, &stored).await?)?)

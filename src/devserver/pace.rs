@@ -50,7 +50,7 @@ impl Pace {
     /// Returns how long a chore waits.
     pub fn delay(&self, chore: &Chore, is_namespace_leaving: bool) -> Duration {
         match chore {
-            Chore::Owned(..) | Chore::Owner(_) => self.collection,
+            Chore::Owned(..) | Chore::Owner(_) | Chore::Kind { .. } => self.collection,
             Chore::Namespace(_) if is_namespace_leaving => self.namespaces,
             Chore::Namespace(_) | Chore::Definition(_) | Chore::Event(_) => Duration::ZERO,
         }

@@ -72,7 +72,8 @@ pub struct Registry {
 impl Registry {
     /// Returns the kinds that are built in.
     pub fn new() -> Self {
-        let built_in = builtin::kinds().into_iter().map(|kind| Arc::new(Served::of(kind))).collect();
+        let served = |kind: Kind| Served { deprecation: builtin::deprecation(&kind), ..Served::of(kind) };
+        let built_in = builtin::kinds().into_iter().map(|kind| Arc::new(served(kind))).collect();
         let mut registry = Self { built_in, ..Self::default() };
         registry.index();
         registry
@@ -86,10 +87,8 @@ impl Registry {
         let came_at = known.or(Some(now));
         let served = definition::kinds(definition).into_iter().map(|kind| {
             let schema = definition::schema(definition, &kind.version);
-            // A webhook that converts says itself what becomes of what the stored version does not have.
-            let is_own = definition["spec"]["conversion"]["strategy"] != "Webhook";
             let is_stored = |version: &&Value| version["storage"] == true && version["name"] != kind.version.as_str();
-            let stored = definition::versions(definition).filter(|_| is_own).find(is_stored);
+            let stored = definition::versions(definition).find(is_stored);
             let stored_schema = stored.and_then(|version| definition::schema(definition, version["name"].as_str().unwrap_or_default()));
             let deprecation = definition::deprecation(definition, &kind.version);
             let (defined_at, kind) = (Some(now), Served::of(kind));

@@ -65,6 +65,11 @@ impl Reply {
         Self::object(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}))
     }
 
+    /// Returns the answer that something was done that leaves nothing to be shown.
+    pub fn created() -> Self {
+        Self::object(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})).with_code(201)
+    }
+
     /// Writes the answer.
     pub fn into_response(self, accept: Accept) -> Response<Body> {
         let (media, body) = match self.content {
@@ -74,6 +79,7 @@ impl Reply {
                 text.push(b'\n');
                 ("application/json", Body::from(text))
             }
+            Content::Text(text) if self.code == 204 => ("", Body::from(text)),
             Content::Text(text) => ("text/plain; charset=utf-8", Body::from(text)),
             Content::Lines(lines) => {
                 let lines = futures::StreamExt::map(lines, Ok::<_, std::convert::Infallible>);
@@ -83,7 +89,9 @@ impl Reply {
         let mut response = Response::new(body);
         *response.status_mut() = http::StatusCode::from_u16(self.code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+        if !media.is_empty() {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+        }
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         for warning in self.warnings {
             let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");

@@ -202,6 +202,8 @@ pub struct Options {
     pub validation: FieldValidation,
     /// Whether an apply takes fields from other managers.
     pub is_forced: bool,
+    /// What else the options of a deletion say, for webhooks.
+    pub deletion: serde_json::Map<String, serde_json::Value>,
 }
 
 /// What to do about unknown and duplicate fields.
@@ -252,7 +254,7 @@ impl Options {
             }
         };
         if causes.is_empty() {
-            return Ok(Self { is_dry_run, field_manager, validation, is_forced: query.is_on("force") });
+            return Ok(Self { is_dry_run, field_manager, validation, is_forced: query.is_on("force"), deletion: serde_json::Map::new() });
         }
         Err(Failure::invalid("meta.k8s.io", options, "", causes))
     }

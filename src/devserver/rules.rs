@@ -227,10 +227,22 @@ impl Writer<'_> {
     /// If it is no such object any more.
     pub fn redraft(&self, old: &Value, seen: &Value, changed: Value) -> Result<Draft, Failure> {
         let mut new = self.readmit(changed)?;
+        self.check_identity(old, &new)?;
         new["metadata"].as_object_mut().map(|metadata| metadata.remove("managedFields"));
         self.keep_what_is_the_servers(old, &mut new)?;
         self.keep_what_is_not_written(old, &mut new);
         Ok(Draft { value: new, owners: Some(seen["metadata"]["managedFields"].clone()) })
+    }
+
+    /// Webhooks may not make another object of it.
+    fn check_identity(&self, old: &Value, new: &Value) -> Result<(), Failure> {
+        check_namespace(&old["metadata"]["namespace"], new)?;
+        let (kind, sent) = (&self.served.kind, &new["metadata"]["name"]);
+        if *sent == old["metadata"]["name"] {
+            return Ok(());
+        }
+        let cause = Cause::new("FieldValueInvalid", "metadata.name", format!("Invalid value: {sent}: field is immutable"));
+        Err(Failure::invalid(&kind.group, &kind.kind, old["metadata"]["name"].as_str().unwrap_or_default(), vec![cause]))
     }
 
     /// Brings an object into form again that webhooks have changed.
@@ -340,7 +352,7 @@ impl Writer<'_> {
                 found = schema.validate_after(found, kind.scale.as_ref(), &new, old);
             }
         } else if found.is_empty() {
-            warnings = builtin::prepare(kind, &mut new, old)?;
+            warnings = builtin::prepare(kind, self.subresource, &mut new, old)?;
             if kind.kind == "CustomResourceDefinition" {
                 new = definition::accept(&new, old)?;
             }
@@ -443,6 +455,10 @@ impl Writer<'_> {
         if !self.served.kind.has_status {
             return;
         }
+        if let Some(kept) = builtin::written_part(&self.served.kind, self.subresource, old, new) {
+            *new = kept;
+            return;
+        }
         if self.subresource != "status" {
             keep(new, "status");
             return;
@@ -489,6 +505,18 @@ impl Writer<'_> {
     fn record(&self, old: Option<&Value>, new: &mut Value) {
         self.as_manager(Operation::Update, |by| ownership::record(old, new, by));
     }
+}
+
+/// Checks that an object is still in the namespace of its request.
+///
+/// # Errors
+/// If a webhook has moved it.
+pub fn check_namespace(wanted: &Value, object: &Value) -> Result<(), Failure> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if text(wanted) == text(&object["metadata"]["namespace"]) {
+        return Ok(());
+    }
+    Err(Failure::bad_request("the namespace of the provided object does not match the namespace sent on the request"))
 }
 
 /// Returns the failure of a patch that is in order, and yet makes something that is no object of the kind.

@@ -5,7 +5,7 @@
 mod change;
 mod resting;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -76,6 +76,8 @@ pub struct Store {
     limits: Limits,
     /// Where the objects are that have an object as owner, by the owner's unique id.
     dependents: HashMap<String, BTreeSet<(Resource, Key)>>,
+    /// The unique ids of owners that were removed, as long as there are objects that name them: their kinds may be gone with them.
+    gone: HashSet<String>,
     /// Where objects are, by their unique ids.
     places: HashMap<String, (Resource, Key)>,
     chores: VecDeque<Chore>,
@@ -130,6 +132,7 @@ impl Store {
             tables: BTreeMap::new(),
             limits,
             dependents: HashMap::new(),
+            gone: HashSet::new(),
             places: HashMap::new(),
             chores: VecDeque::new(),
             recent: Recent::default(),
@@ -175,6 +178,16 @@ impl Store {
     /// Returns where the objects are that name an owner.
     pub fn dependents(&self, uid: &str) -> Vec<(Resource, Key)> {
         self.dependents.get(uid).map(|places| places.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Returns where the objects are that name any owner, in order.
+    pub fn owned(&self) -> BTreeSet<(Resource, Key)> {
+        self.dependents.values().flatten().cloned().collect()
+    }
+
+    /// Tells whether an owner was there and is removed, though there are objects that name it.
+    pub fn is_gone(&self, uid: &str) -> bool {
+        self.gone.contains(uid)
     }
 
     /// Returns the resources that have objects in a namespace.
@@ -355,8 +368,12 @@ impl Store {
                     }
                 }
             }
+            let uid = uid_of(&old.value);
             if new.is_none() {
-                self.places.remove(uid_of(&old.value));
+                self.places.remove(uid);
+            }
+            if new.is_none() && self.dependents.contains_key(uid) {
+                self.gone.insert(uid.to_owned());
             }
         }
         if let Some(new) = new {
@@ -364,6 +381,9 @@ impl Store {
                 self.dependents.entry(owner.to_owned()).or_default().insert(place.clone());
             }
             self.places.insert(uid_of(&new.value).to_owned(), place);
+        }
+        for owner in old.into_iter().flat_map(|old| owners(&old.value)).filter(|owner| !self.dependents.contains_key(*owner)) {
+            self.gone.remove(owner);
         }
         for chore in Chore::from_write(resource, key, old.map(|old| &*old.value), new.map(|new| &*new.value)) {
             self.leave_chore(chore);

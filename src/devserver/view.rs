@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::builtin::autoscaling;
+use super::conversion;
 use super::kind::Kind;
 use super::registry::Served;
+use super::schema::Schema;
 use super::store::Stored;
 
 /// The fields of events, by their names in `v1` and in `events.k8s.io/v1`.
@@ -42,7 +45,10 @@ pub fn convert(served: &Served, value: &mut Value) {
     if served.kind.group == "events.k8s.io" {
         rename(object, EVENT_FIELDS.iter().copied());
     }
-    match (&served.schema, &served.stored_schema) {
+    if is_old_autoscaler(served) {
+        autoscaling::to_old(value);
+    }
+    match (&served.schema, own_stored_schema(served)) {
         (Some(schema), None) => {
             schema.prune(value);
             schema.fill_defaults(value);
@@ -60,9 +66,12 @@ pub fn convert(served: &Served, value: &mut Value) {
 /// Turns an object in the version of a kind into stored form.
 pub fn store(served: &Served, value: &mut Value) {
     let kind = &served.kind;
-    if let Some(stored) = &served.stored_schema {
+    if let Some(stored) = own_stored_schema(served) {
         stored.prune(value);
         stored.fill_defaults(value);
+    }
+    if is_old_autoscaler(served) {
+        autoscaling::to_new(value);
     }
     let Some(object) = value.as_object_mut() else { return };
     if kind.group == "events.k8s.io" {
@@ -73,6 +82,15 @@ pub fn store(served: &Served, value: &mut Value) {
     } else {
         object.insert("apiVersion".into(), json!(format!("{}/{}", kind.group, kind.storage_version)));
     }
+}
+
+fn is_old_autoscaler(served: &Served) -> bool {
+    served.kind.group == "autoscaling" && served.kind.kind == "HorizontalPodAutoscaler" && served.kind.version == "v1"
+}
+
+/// Returns the schema of the version that is stored. A webhook that converts says itself what becomes of what that version has not.
+fn own_stored_schema(served: &Served) -> Option<&Schema> {
+    served.stored_schema.as_ref().filter(|_| conversion::webhook(served).is_none())
 }
 
 fn rename(object: &mut Map<String, Value>, names: impl Iterator<Item = (&'static str, &'static str)>) {

@@ -99,6 +99,7 @@ async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_ge
         warnings.extend(more);
         if let Some(changed) = changed {
             named = writer.readmit(changed)?;
+            rules::check_namespace(&Value::from(namespace.as_str()), &named)?;
             if named["metadata"]["name"].as_str().is_none_or(str::is_empty) {
                 named["metadata"]["name"] = given_name;
             }
@@ -286,6 +287,7 @@ pub async fn write_scale(
 pub async fn bind(api: &Api, served: &Served, call: &Call) -> Result<Reply, Failure> {
     let options = Options::default();
     let binding = read_body(served, call)?.value;
+    super::deleting::check_name(call, &binding)?;
     let stored = existing(api, served, call)?;
     let gate = Gate::new(api, served, "binding", call.by(&options));
     let (namespace, name) = key(call);
@@ -293,11 +295,22 @@ pub async fn bind(api: &Api, served: &Served, call: &Call) -> Result<Reply, Fail
     let (changed, _) = gate.mutate(passage).await?;
     let binding = changed.unwrap_or_else(|| binding.clone());
     gate.validate(Passage { object: Some(&binding), ..passage }).await?;
+    let Some(node) = binding["target"]["name"].as_str().filter(|node| !node.is_empty()) else {
+        return Err(Failure::new(500, "", "target.name: Required value"));
+    };
+    let conflict = |why: &str| Failure::conflict("", "pods/binding", &name, why);
+    if let Some(present) = stored.value["spec"]["nodeName"].as_str().filter(|present| !present.is_empty()) {
+        return Err(conflict(&format!("pod {name} is already assigned to node {present:?}")));
+    }
     let mut value = (*stored.value).clone();
-    value["spec"]["nodeName"] = binding["target"]["name"].clone();
-    let raced = |_| Failure::conflict("", "pods", &name, "the object has been modified");
-    api.commit(served, Some(&stored), Decision::Store(value)).map_err(raced)?;
-    Ok(Reply::object(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})).with_code(201))
+    value["spec"]["nodeName"] = json!(node);
+    let mut conditions = value["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.retain(|condition| condition["type"] != "PodScheduled");
+    let now = rules::time(api.now());
+    conditions.push(json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}));
+    value["status"]["conditions"] = json!(conditions);
+    api.commit(served, Some(&stored), Decision::Store(value)).map_err(|_| conflict("the object has been modified"))?;
+    Ok(Reply::created())
 }
 
 fn check_size(value: &Value) -> Result<(), Failure> {

@@ -344,6 +344,100 @@ async fn the_controllers_pass_the_webhooks_and_try_again() {
     assert!(tasks.finish(std::time::Duration::from_secs(1)).await.is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn webhooks_are_told_the_options_of_a_deletion_and_of_evictions_alone() {
+    let world = World::new(|_, _| allowed()).await;
+    let everything = json!({"rules": [{"operations": ["*"], "apiGroups": ["", "ex.dev"], "apiVersions": ["*"], "resources": ["pods", "pods/*", "widgets"]}]});
+    world.guard("Validating", "v.ex.dev", everything).await;
+    let uid = world.create("a").await.value["metadata"]["uid"].clone();
+    world
+        .send(
+            "DELETE",
+            &format!("{WIDGETS}/a?gracePeriodSeconds=7"),
+            json!({"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}),
+        )
+        .await;
+    let options = world.questions.lock().last().unwrap()["options"].clone();
+    let told = json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "gracePeriodSeconds": 7, "propagationPolicy": "Foreground",
+        "preconditions": {"uid": uid}});
+    assert_eq!(options, told);
+    let pods = "/api/v1/namespaces/default/pods";
+    world.send("POST", pods, json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})).await;
+    world.questions.lock().clear();
+    let evicted = world.send("POST", &format!("{pods}/p/eviction"), json!({"metadata": {"name": "p"}})).await;
+    assert_eq!((evicted.status, world.asked()), (201, vec!["CREATE p eviction".to_owned()]));
+    assert_eq!(world.get(&format!("{pods}/p")).await.status, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mutating_webhook_may_not_make_another_object_of_one_that_is_there() {
+    let world = World::new(|_, request| {
+        let path = request["object"]["metadata"]["annotations"]["change"].as_str().unwrap_or_default();
+        if path.is_empty() { allowed() } else { patched(json!([{"op": "replace", "path": path, "value": "other"}])) }
+    })
+    .await;
+    world.guard("Mutating", "m.ex.dev", Value::Null).await;
+    world.create("a").await;
+    let change = async |path: &str| {
+        let answer = world.send("PATCH", &format!("{WIDGETS}/a"), json!({"metadata": {"annotations": {"change": path}}})).await;
+        (answer.status, answer.value["details"]["causes"][0]["field"].clone())
+    };
+    assert_eq!(change("/metadata/namespace").await, (400, Value::Null));
+    assert_eq!(change("/metadata/name").await, (422, json!("metadata.name")));
+    let mut moved = widget("b");
+    moved["metadata"]["annotations"] = json!({"change": "/metadata/namespace"});
+    moved["metadata"]["namespace"] = json!("default");
+    assert_eq!(world.send("POST", WIDGETS, moved).await.status, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_is_not_settled_while_a_controller_waits_for_a_webhook() {
+    let hook = |_: &str, question: &Value| {
+        let uid = question["request"]["uid"].clone();
+        let answer = json!({"apiVersion": question["apiVersion"], "kind": question["kind"], "response": {"uid": uid, "allowed": true}});
+        let answer = async move {
+            tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+            Ok(answer)
+        };
+        Some(answer.boxed())
+    };
+    let world = World { api: api(Caller { services: BTreeMap::new(), hook: Some(Arc::new(hook)) }), questions: Arc::default() };
+    world.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(&json!({"strategy": "None"}))).await;
+    world.guard("Validating", "v.ex.dev", Value::Null).await;
+    let (stop, mut tasks) = (Stop::new(), Tasks::default());
+    tasks.spawn("controllers", {
+        let (api, stop) = (world.api.clone(), stop.clone());
+        async move { api.attend(stop).await }
+    });
+    let owner = world.create("owner").await.value;
+    let mut child = widget("child");
+    child["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "ex.dev/v1", "kind": "Widget", "name": "owner", "uid": owner["metadata"]["uid"]}]);
+    world.send("POST", WIDGETS, child).await;
+    world.send("DELETE", &format!("{WIDGETS}/owner"), Value::Null).await;
+    while !world.api.is_settled() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert_eq!(world.get(&format!("{WIDGETS}/child")).await.status, 404);
+    stop.request("the end");
+    assert!(tasks.finish(std::time::Duration::from_secs(1)).await.is_empty());
+}
+
+#[cfg(feature = "cel")]
+#[tokio::test(start_paused = true)]
+async fn conditions_may_ask_who_may_do_what() {
+    let world = World::new(|_, _| allowed()).await;
+    for (name, expression) in [
+        ("yes.ex.dev", "authorizer.group('').resource('secrets').namespace('default').name('x').check('get').allowed()"),
+        ("own.ex.dev", "authorizer.requestResource.check('create').allowed() && authorizer.path('/healthz').check('get').allowed()"),
+        ("no.ex.dev", "authorizer.serviceAccount('default', 'nobody').group('').resource('secrets').check('get').allowed()"),
+    ] {
+        world.guard("Validating", name, json!({"matchConditions": [{"name": "c", "expression": expression}]})).await;
+    }
+    assert_eq!(world.create("a").await.status, 201);
+    assert_eq!(world.asked(), ["CREATE a"; 2]);
+}
+
 /// A server whose widgets are converted by a webhook: what is `color` in one version is `hue` in the other.
 async fn converting(fail: impl Fn(&Value) -> bool + Send + Sync + 'static) -> World {
     let world = World::new(move |_, request| {
@@ -428,7 +522,38 @@ async fn a_conversion_that_fails_fails_the_request() {
     assert_eq!(world.get(CONVERTED).await.status, 500);
     assert_eq!(world.get(&format!("{CONVERTED}/good")).await.status, 200);
     assert_eq!(world.send("PATCH", &format!("{CONVERTED}/bad"), json!({"spec": {"hue": "blue"}})).await.status, 500);
-    assert_eq!(world.get(WIDGETS).await.status, 200);
+    assert_eq!(world.send("DELETE", &format!("{CONVERTED}/bad"), Value::Null).await.status, 500);
+    assert_eq!(world.get(&format!("{WIDGETS}/bad")).await.value["metadata"].get("deletionTimestamp"), None);
+    assert_eq!(world.get(WIDGETS).await.value["items"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_marked_is_seen_in_the_version_of_the_request() {
+    let world = converting(|_| false).await;
+    let mut held = colored("a", "v1", json!({"color": "red"}));
+    held["metadata"]["finalizers"] = json!(["ex.dev/f"]);
+    world.send("POST", WIDGETS, held).await;
+    let marked = world.send("DELETE", &format!("{CONVERTED}/a"), Value::Null).await.value;
+    assert_eq!((&marked["apiVersion"], &marked["spec"]["hue"]), (&json!("ex.dev/v2"), &json!("red")));
+    assert_eq!(marked["metadata"], world.get(&format!("{WIDGETS}/a")).await.value["metadata"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversion_webhook_sees_the_defaults_of_the_stored_version() {
+    let world = converting(|_| false).await;
+    world.send("POST", CONVERTED, colored("a", "v2", json!({"hue": "red"}))).await;
+    let stored = world.get(&format!("{WIDGETS}/a")).await.value;
+    assert_eq!(stored["spec"], json!({"color": "red", "mode": "slow"}));
+    // A default that comes later is seen, too, though nobody has stored it.
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.ex.dev";
+    let default =
+        json!([{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/default", "value": 7}]);
+    let changed = world.send_as("PATCH", path, "application/json-patch+json", default).await;
+    assert_eq!(changed.status, 200, "{}", changed.value);
+    for _ in 0..2 {
+        assert_eq!(world.get(&format!("{CONVERTED}/a")).await.value["spec"], json!({"hue": "red", "size": 7}));
+    }
+    assert_eq!(world.get(CONVERTED).await.value["items"][0]["spec"]["size"], 7);
 }
 
 #[tokio::test]

@@ -19,7 +19,6 @@ pub const DIFFERENCES: &[Difference] = &[
             ("built-in: pods get their defaults", "10/status"),
             ("built-in: pods get their defaults", "11/status"),
             ("built-in: pods get their defaults", "12/status"),
-            ("built-in: pods get their defaults", "19/status"),
             ("built-in: deployments get their defaults and are checked", "17/body/details/group"),
             ("built-in: deployments get their defaults and are checked", "17/body/details/kind"),
             ("built-in: services get addresses and keep them", "15/status"),
@@ -35,7 +34,6 @@ pub const DIFFERENCES: &[Difference] = &[
         reason: "Of built-in kinds, only the defaults that operators meet are filled in, and empty members are shown as they were sent.",
         places: &[
             ("built-in: pods get their defaults", "18/body/status/podIPs"),
-            ("built-in: pods get their defaults", "20/body/code"),
             ("built-in: other workloads get their defaults", "2/body/metadata/annotations"),
             ("built-in: events are written in both groups", "2/body/reportingController"),
             ("built-in: events are written in both groups", "2/body/reportingInstance"),

@@ -252,6 +252,7 @@ fn built_in(plural: &str) -> Option<&'static str> {
         | "resourcequotas"
         | "podtemplates"
         | "replicationcontrollers" => "",
+        "horizontalpodautoscalers" => "autoscaling",
         "deployments" | "statefulsets" | "daemonsets" | "replicasets" | "controllerrevisions" => "apps",
         "jobs" | "cronjobs" => "batch",
         "leases" => "coordination.k8s.io",

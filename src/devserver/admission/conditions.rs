@@ -6,9 +6,9 @@ use std::sync::Arc;
 use cel::{Context, Program};
 use serde_json::{Value, json};
 
-use super::Attributes;
 use super::review::review;
 use super::webhook::Webhook;
+use super::{Attributes, authorizer};
 use crate::devserver::failure::Failure;
 
 /// Tells whether all conditions hold. One that is false is enough not to call the webhook, whatever becomes of the others.
@@ -26,6 +26,7 @@ pub fn hold(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<bool, Fail
     for (name, value) in &variables {
         context.add_variable_from_value(*name, expression_value(value));
     }
+    authorizer::add_to(&mut context, attributes);
     let mut problem = None;
     for condition in conditions {
         let expression = condition["expression"].as_str().unwrap_or_default();

@@ -71,6 +71,7 @@ fn with<T>(operation: Operation, act: impl FnOnce(Attributes<'_>) -> T) -> T {
         old: (operation != Operation::Create).then_some(&old),
         dry_run: false,
         options: &json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}),
+        judge: &Judge(Arc::new(|_, _| true)),
     })
 }
 

@@ -1,5 +1,6 @@
 //! The light checks of built-in kinds: what operators get wrong most often.
 
+pub(super) mod pods;
 mod webhooks;
 
 use serde_json::{Value, json};
@@ -40,6 +41,14 @@ pub(super) fn check(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
+/// Checks what only objects that are there may have.
+pub(super) fn check_new(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
+    let is_pod = kind.group.is_empty() && kind.kind == "Pod";
+    if is_pod && object["spec"]["ephemeralContainers"].as_array().is_some_and(|containers| !containers.is_empty()) {
+        causes.push(forbidden("spec.ephemeralContainers", "cannot be set on create"));
+    }
+}
+
 /// What may not change once it is there: pointers into the objects of a kind.
 fn immutable(group: &str, kind: &str) -> &'static [&'static str] {
     match (group, kind) {
@@ -53,7 +62,7 @@ fn immutable(group: &str, kind: &str) -> &'static [&'static str] {
 }
 
 /// Checks what may not change.
-pub(super) fn check_change(kind: &Kind, object: &Value, old: &Value, causes: &mut Vec<Cause>) {
+pub(super) fn check_change(kind: &Kind, subresource: &str, object: &Value, old: &Value, causes: &mut Vec<Cause>) {
     for pointer in immutable(&kind.group, &kind.kind) {
         let (now, before) = (object.pointer(pointer), old.pointer(pointer));
         if now != before && before.is_some() {
@@ -62,7 +71,10 @@ pub(super) fn check_change(kind: &Kind, object: &Value, old: &Value, causes: &mu
         }
     }
     match (kind.group.as_str(), kind.kind.as_str()) {
-        ("", "Pod") => pod_change(&object["spec"], &old["spec"], causes),
+        ("", "Pod") if subresource == "ephemeralcontainers" => pods::ephemeral_change(&object["spec"], &old["spec"], causes),
+        ("", "Pod") if subresource == "resize" => {}
+        ("", "Pod") => pods::change(&object["spec"], &old["spec"], causes),
+        ("events.k8s.io", "Event") => event_change(object, old, causes),
         ("apps", "StatefulSet") => set_change(&object["spec"], &old["spec"], causes),
         ("batch", "Job") => job_change(&object["spec"], &old["spec"], causes),
         _ => {}
@@ -81,32 +93,6 @@ pub(super) fn check_change(kind: &Kind, object: &Value, old: &Value, causes: &mu
                 causes.push(forbidden(field, "field is immutable when `immutable` is set"));
             }
         }
-    }
-}
-
-/// Of a pod, only images, tolerations and deadlines may change.
-fn pod_change(now: &Value, before: &Value, causes: &mut Vec<Cause>) {
-    for field in ["containers", "initContainers"] {
-        let count = |spec: &Value| spec[field].as_array().map_or(0, Vec::len);
-        if count(now) != count(before) {
-            causes.push(forbidden(format!("spec.{field}"), "pod updates may not add or remove containers"));
-            return;
-        }
-    }
-    let rest = |spec: &Value| {
-        let mut spec = spec.clone();
-        for field in ["containers", "initContainers"] {
-            for container in spec[field].as_array_mut().into_iter().flatten() {
-                container.as_object_mut().map(|container| container.remove("image"));
-            }
-        }
-        for field in ["activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds"] {
-            spec.as_object_mut().map(|spec| spec.remove(field));
-        }
-        spec
-    };
-    if rest(now) != rest(before) {
-        causes.push(forbidden("spec", "pod updates may not change fields other than images, tolerations and deadlines"));
     }
 }
 
@@ -341,6 +327,30 @@ fn core_event(object: &Value, causes: &mut Vec<Cause>) {
     let about = object["involvedObject"]["namespace"].as_str().unwrap_or_default();
     if about != own && !(about.is_empty() && own == "default") {
         causes.push(invalid("involvedObject.namespace", &json!(about), "does not match event.namespace"));
+    }
+}
+
+/// Of an event of the new group, only the series goes on. Its fields go by their names in the core.
+fn event_change(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
+    const KEPT: &[(&str, &str)] = &[
+        ("regarding", "involvedObject"),
+        ("reason", "reason"),
+        // The reason is told twice, as the real server does.
+        ("reason", "reason"),
+        ("note", "message"),
+        ("type", "type"),
+        ("action", "action"),
+        ("related", "related"),
+        ("eventTime", "eventTime"),
+        ("reportingController", "reportingController"),
+        ("reportingInstance", "reportingInstance"),
+        ("deprecatedSource", "source"),
+        ("deprecatedFirstTimestamp", "firstTimestamp"),
+        ("deprecatedLastTimestamp", "lastTimestamp"),
+        ("deprecatedCount", "count"),
+    ];
+    for (field, told) in KEPT.iter().filter(|(field, _)| object[*field] != old[*field]) {
+        causes.push(invalid(told, &object[*field], "field is immutable"));
     }
 }
 

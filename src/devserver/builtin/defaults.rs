@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::events;
+use super::{autoscaling, events};
 use crate::devserver::Kind;
 
 /// Fills in the defaults of an object, and what the server set in the old one.
@@ -17,6 +17,7 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
         ("", "Service") => service(object, old),
         ("", "Pod") => pod(object),
         ("", "Event") => *object = events::to_core(object),
+        ("", "ReplicationController") => controller(object),
         ("", "PersistentVolumeClaim") => claim(object),
         ("", "PersistentVolume") if old.is_none() => {
             let created_at = object["metadata"]["creationTimestamp"].clone();
@@ -24,10 +25,6 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
         }
         ("", "Node") => node(object),
         ("", "ResourceQuota") => put(object, "status", json!({})),
-        ("", "ReplicationController") => {
-            template(&mut object["spec"]["template"]);
-            put(&mut object["status"], "replicas", json!(0));
-        }
         ("coordination.k8s.io", "Lease") => put(object, "spec", json!({})),
         ("", "PodTemplate") => template(&mut object["template"]),
         ("apps", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") => workload(&kind.kind, object),
@@ -39,23 +36,14 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
             let counts = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
             put_all(&mut object["status"], counts.map(|count| (count, json!(0))));
         }
-        ("autoscaling", "HorizontalPodAutoscaler") => {
-            put(&mut object["spec"], "minReplicas", json!(1));
-            put(&mut object["status"], "desiredReplicas", json!(0));
-            // The first version has other words for the metrics, and tells the present number always.
-            if kind.version == "v1" {
-                put(&mut object["status"], "currentReplicas", json!(0));
-            } else {
-                put(&mut object["status"], "currentMetrics", Value::Null);
-            }
-        }
+        ("autoscaling", "HorizontalPodAutoscaler") => autoscaling::fill(&kind.version, object),
         ("admissionregistration.k8s.io", _) => webhooks(&kind.kind, object),
         _ => {}
     }
 }
 
 /// Puts a value where there is none.
-fn put(object: &mut Value, name: &str, value: Value) {
+pub(super) fn put(object: &mut Value, name: &str, value: Value) {
     let members = members(object);
     if members.get(name).is_none_or(Value::is_null) {
         members.insert(name.into(), value);
@@ -133,6 +121,18 @@ fn service(object: &mut Value, old: Option<&Value>) {
     put(&mut object["status"], "loadBalancer", json!({}));
 }
 
+/// A controller of old wants one pod, and goes by the labels of its pods.
+fn controller(object: &mut Value) {
+    template(&mut object["spec"]["template"]);
+    put(&mut object["spec"], "replicas", json!(1));
+    let labels = object["spec"]["template"]["metadata"]["labels"].clone();
+    if labels.as_object().is_some_and(|labels| !labels.is_empty()) {
+        put(&mut object["spec"], "selector", labels.clone());
+        put(&mut object["metadata"], "labels", labels);
+    }
+    put(&mut object["status"], "replicas", json!(0));
+}
+
 /// There is no network: an address that only depends on the name serves as well as any, and repeats.
 fn cluster_address(metadata: &Value) -> String {
     let mut hasher = DefaultHasher::new();
@@ -178,7 +178,7 @@ fn pod_spec(spec: &mut Value) {
     if account.is_string() {
         put(spec, "serviceAccount", account);
     }
-    for list in ["containers", "initContainers"] {
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
         items(spec, list).for_each(container);
     }
     items(spec, "volumes").for_each(volume);

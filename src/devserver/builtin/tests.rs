@@ -6,12 +6,12 @@ fn kind(name: &str) -> Kind {
 }
 
 fn prepared(name: &str, mut object: Value) -> Value {
-    prepare(&kind(name), &mut object, None).unwrap();
+    prepare(&kind(name), "", &mut object, None).unwrap();
     object
 }
 
 fn refused(name: &str, mut object: Value, old: Option<&Value>) -> Vec<String> {
-    let failure = prepare(&kind(name), &mut object, old).unwrap_err();
+    let failure = prepare(&kind(name), "", &mut object, old).unwrap_err();
     failure.details.causes.iter().map(|cause| format!("{}@{}", cause.reason.trim_start_matches("FieldValue"), cause.field)).collect()
 }
 
@@ -35,9 +35,9 @@ fn secrets_take_texts_and_refuse_what_is_no_base64() {
     let secret = prepared("Secret", json!({"metadata": {"name": "s"}, "stringData": {"x": "y"}}));
     assert_eq!(secret, json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"x": "eQ=="}, "type": "Opaque"}));
     let mut bad = json!({"metadata": {"name": "s"}, "data": {"x": "!"}});
-    assert_eq!(prepare(&kind("Secret"), &mut bad, None).unwrap_err().code, 400);
+    assert_eq!(prepare(&kind("Secret"), "", &mut bad, None).unwrap_err().code, 400);
     let mut bad = json!({"metadata": {"name": "c1"}, "data": {"a": 1}});
-    assert_eq!(prepare(&kind("ConfigMap"), &mut bad, None).unwrap_err().code, 400);
+    assert_eq!(prepare(&kind("ConfigMap"), "", &mut bad, None).unwrap_err().code, 400);
 }
 
 #[test]
@@ -115,14 +115,14 @@ fn events_have_two_faces() {
     assert_eq!(refused("Event", foreign, None), ["Invalid@involvedObject.namespace"]);
     let new_kind = kinds().into_iter().find(|kind| kind.group == "events.k8s.io").unwrap();
     let mut event = json!({"metadata": {"name": "e1"}, "reason": "R", "note": "N", "type": "Normal"});
-    assert_eq!(prepare(&new_kind, &mut event, None).unwrap_err().details.causes[0].field, "eventTime");
+    assert_eq!(prepare(&new_kind, "", &mut event, None).unwrap_err().details.causes[0].field, "eventTime");
 }
 
 #[test]
 fn moments_of_leases_have_six_digits() {
     let lease = |time: &str| json!({"metadata": {"name": "le"}, "spec": {"renewTime": time, "leaseDurationSeconds": 1}});
-    assert!(prepare(&kind("Lease"), &mut lease("2026-01-01T00:00:00.000000Z"), None).is_ok());
-    assert_eq!(prepare(&kind("Lease"), &mut lease("2026-01-01T00:00:00Z"), None).unwrap_err().code, 400);
+    assert!(prepare(&kind("Lease"), "", &mut lease("2026-01-01T00:00:00.000000Z"), None).is_ok());
+    assert_eq!(prepare(&kind("Lease"), "", &mut lease("2026-01-01T00:00:00Z"), None).unwrap_err().code, 400);
     assert_eq!(
         refused("Lease", json!({"metadata": {"name": "le"}, "spec": {"leaseDurationSeconds": 0}}), None),
         ["Invalid@spec.leaseDurationSeconds"]
@@ -140,7 +140,7 @@ fn metadata_is_checked() {
         refused("ConfigMap", map(json!({"name": "a", "labels": {"-": "x", "k": "-"}})), None),
         ["Invalid@metadata.labels", "Invalid@metadata.labels"]
     );
-    assert!(prepare(&kind("Role"), &mut map(json!({"name": "system:A_b"})), None).is_ok());
+    assert!(prepare(&kind("Role"), "", &mut map(json!({"name": "system:A_b"})), None).is_ok());
     assert!(check_name("a/b").is_err());
 }
 
@@ -261,11 +261,11 @@ fn values_of_wrong_types_are_refused_in_every_kind() {
         for shape in &shapes {
             let mut object = shape.clone();
             drop(read(&kind, &mut object));
-            let old = prepare(&kind, &mut object, None).is_ok().then(|| object.clone());
-            let _ = prepare(&kind, &mut shape.clone(), old.as_ref());
+            let old = prepare(&kind, "", &mut object, None).is_ok().then(|| object.clone());
+            let _ = prepare(&kind, "", &mut shape.clone(), old.as_ref());
         }
         let has_spec = messages::of_kind(&kind.group, &kind.version, &kind.kind).is_some_and(|message| message.member("spec").is_some());
         let mut object = json!({"metadata": {"name": "a"}, "spec": "x"});
-        assert!(!has_spec || prepare(&kind, &mut object, None).unwrap_err().code == 400, "{}", kind.kind);
+        assert!(!has_spec || prepare(&kind, "", &mut object, None).unwrap_err().code == 400, "{}", kind.kind);
     }
 }

@@ -56,10 +56,11 @@ fn check_spec(definition: &Value, causes: &mut Vec<Cause>) {
 fn check_names(names: &Value, causes: &mut Vec<Cause>) {
     for field in ["plural", "singular", "kind", "listKind"] {
         let name = text(&names[field]);
+        let is_kind = matches!(field, "kind" | "listKind");
         let at = format!("spec.names.{field}");
         if name.is_empty() {
             causes.push(causes::required(at, ""));
-        } else if let Some(why) = label_mistake(&name.to_lowercase()) {
+        } else if let Some(why) = label_mistake(&if is_kind { name.to_lowercase() } else { name.to_owned() }) {
             causes.push(causes::invalid(at, &json!(name), why));
         }
     }

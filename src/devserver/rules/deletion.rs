@@ -24,6 +24,8 @@ pub struct Deletion {
     pub is_dry_run: bool,
     /// Whether the object is one of a collection that is deleted.
     pub is_of_many: bool,
+    /// Whether it is a part of another request, which has passed the webhooks.
+    pub is_admitted: bool,
 }
 
 /// What happens to the dependents of a deleted object.
@@ -35,6 +37,26 @@ pub enum Propagation {
     Foreground,
     /// They are left alone.
     Orphan,
+}
+
+impl Propagation {
+    /// Returns the word of options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Background => "Background",
+            Self::Foreground => "Foreground",
+            Self::Orphan => "Orphan",
+        }
+    }
+
+    /// Returns the finalizer that tells the garbage collector of it.
+    fn finalizer(self) -> Option<&'static str> {
+        match self {
+            Self::Foreground => Some(FOREGROUND),
+            Self::Orphan => Some(ORPHAN),
+            Self::Background => None,
+        }
+    }
 }
 
 impl Writer<'_> {
@@ -53,15 +75,11 @@ impl Writer<'_> {
         let mut new = old.clone();
         let mut finalizers: Vec<Value> = new["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         let is_definition = kind.kind == "CustomResourceDefinition";
-        let added = match deletion.propagation.unwrap_or_else(|| default_propagation(self.served)) {
-            Propagation::Foreground => Some(FOREGROUND),
-            Propagation::Orphan => Some(ORPHAN),
-            Propagation::Background => None,
-        };
         let is_leaving = old["metadata"]["deletionTimestamp"].is_string();
-        let replaced = [FOREGROUND, ORPHAN];
-        if deletion.propagation.is_some() || !is_leaving {
-            finalizers.retain(|one| !replaced.iter().any(|other| one == other) || added.is_some_and(|added| one == added));
+        if let Some(propagation) = self.new_propagation(deletion, &finalizers, is_leaving) {
+            let added = propagation.finalizer();
+            let is_replaced = |one: &Value| [FOREGROUND, ORPHAN].iter().any(|other| one == other);
+            finalizers.retain(|one| !is_replaced(one) || added.is_some_and(|added| one == added));
             finalizers.extend(added.filter(|added| !finalizers.iter().any(|one| one == added)).map(|added| json!(added)));
         }
         if is_definition && !is_leaving {
@@ -86,6 +104,14 @@ impl Writer<'_> {
             }
         }
         Ok(if is_same(old, &new) { Decision::Unchanged } else { Decision::Store(new) })
+    }
+
+    /// Returns what is to happen to the dependents, if that is not what the finalizers already say: a policy in the request goes before
+    /// them, and they go before the default of the kind.
+    fn new_propagation(&self, deletion: &Deletion, finalizers: &[Value], is_leaving: bool) -> Option<Propagation> {
+        let is_said = || [FOREGROUND, ORPHAN].iter().any(|said| finalizers.iter().any(|one| one == said));
+        let default = || (!is_leaving && !is_said()).then(|| default_propagation(self.served));
+        deletion.propagation.or_else(default)
     }
 
     fn check_preconditions(&self, old: &Value, deletion: &Deletion) -> Result<(), Failure> {
