@@ -3,21 +3,21 @@
 //! Nothing here waits, stores, or reads a clock.
 
 mod deletion;
+mod keeping;
+mod receiving;
 mod sameness;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::causes::Place;
 use super::failure::{Cause, Failure};
 use super::metadata::{self, NameRule};
 use super::ownership::{self, Manager, Operation};
 use super::registry::Served;
-use super::request::{FieldValidation, Options};
-use super::schema::Schema;
+use super::request::Options;
 use super::{builtin, definition};
 pub use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation, is_marked_first, mark};
-use sameness::{generation_grows, gives_its_status, has_generation, is_empty, is_same, needs_version, without_times};
+use sameness::{generation_grows, gives_its_status, has_generation, is_same, without_times};
 
 /// What a write is about, and who writes.
 #[derive(Debug, Clone)]
@@ -62,104 +62,6 @@ pub fn time(now: Timestamp) -> String {
 }
 
 impl Writer<'_> {
-    /// Reads what a client has sent: checks what it is, and drops and fills in what the schema says. Returns the warnings, which begin
-    /// with the remarks on how it was written.
-    ///
-    /// # Errors
-    /// If it is something else, or has mistakes that the client wants to hear of.
-    pub fn receive(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
-        self.receive_with(value, remarks, Schema::fill_defaults)
-    }
-
-    /// Reads what an apply has made, as [`Self::receive`] does; but nulls that are not allowed stay, and are mistakes.
-    ///
-    /// # Errors
-    /// If it is something else, or has mistakes that the client wants to hear of.
-    pub fn receive_applied(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
-        self.receive_with(value, remarks, Schema::replace_with_defaults)
-    }
-
-    fn receive_with(&self, value: &mut Value, remarks: &[String], fill: impl Fn(&Schema, &mut Value)) -> Result<Vec<String>, Failure> {
-        self.check_kind(value)?;
-        let mut unknown = self.clean(value)?;
-        if let Some(schema) = &self.served.schema {
-            unknown.extend(schema.prune(value));
-            fill(schema, value);
-        } else {
-            unknown.extend(builtin::read(&self.served.kind, value)?);
-        }
-        unknown.sort();
-        let mut remarks = remarks.to_vec();
-        remarks.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
-        match self.options.validation {
-            FieldValidation::Ignore => Ok(Vec::new()),
-            FieldValidation::Warn => Ok(remarks),
-            FieldValidation::Strict if remarks.is_empty() => Ok(remarks),
-            FieldValidation::Strict => Err(self.refuse_strictly(&remarks.join(", "))),
-        }
-    }
-
-    /// Reads the metadata strictly by type. Returns the paths of what was dropped.
-    fn clean(&self, value: &mut Value) -> Result<Vec<String>, Failure> {
-        if let Some(why) = metadata::type_mistake(&value["metadata"]) {
-            let (kind, version) = (&self.served.kind.kind, &self.served.kind.version);
-            return Err(Failure::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}")));
-        }
-        let unknown = metadata::clean(&mut value["metadata"], &Place::Named("metadata"));
-        if let Some(members) = value["metadata"].as_object_mut() {
-            // What is empty is as good as absent; empty owners of fields mean something.
-            members.retain(|name, member| name == "managedFields" || !is_empty(member));
-        }
-        Ok(unknown)
-    }
-
-    fn refuse_strictly(&self, remarks: &str) -> Failure {
-        let kind = &self.served.kind;
-        if self.is_patch {
-            return Failure::bad_request(format!("strict decoding error: {remarks}"));
-        }
-        let (name, version) = (&kind.kind, &kind.version);
-        Failure::bad_request(format!("{name} in version {version:?} cannot be handled as a {name}: strict decoding error: {remarks}"))
-    }
-
-    fn check_kind(&self, value: &mut Value) -> Result<(), Failure> {
-        let kind = &self.served.kind;
-        let expected = kind.api_version();
-        if value.is_null() && !kind.is_custom() {
-            *value = json!({});
-        }
-        let Some(object) = value.as_object_mut() else {
-            return Err(Failure::bad_request(format!("the object provided is unrecognized (must be of type {})", kind.kind)));
-        };
-        let sent =
-            |field: &str, object: &serde_json::Map<String, Value>| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (sent_kind, sent_version) = (sent("kind", object), sent("apiVersion", object));
-        if kind.is_custom() && (sent_kind.is_empty() || sent_version.is_empty()) {
-            let field = if sent_kind.is_empty() { "Kind" } else { "apiVersion" };
-            let text = format!("the object provided is unrecognized (must be of type {}): Object '{field}' is missing", kind.kind);
-            return Err(Failure::bad_request(text));
-        }
-        if !sent_version.is_empty() && sent_version != expected {
-            if kind.is_custom() && self.is_patch {
-                let cause = Cause::new("FieldValueInvalid", "apiVersion", format!("Invalid value: {sent_version:?}: must be {expected}"));
-                return Err(Failure::invalid(&kind.group, &sent_kind, value["metadata"]["name"].as_str().unwrap_or_default(), vec![cause]));
-            }
-            let text = format!("the API version in the data ({sent_version}) does not match the expected API version ({expected})");
-            return Err(Failure::bad_request(text));
-        }
-        if !sent_kind.is_empty() && sent_kind != kind.kind {
-            if kind.is_custom() {
-                let cause = Cause::new("FieldValueInvalid", "kind", format!("Invalid value: {sent_kind:?}: must be {}", kind.kind));
-                return Err(Failure::invalid(&kind.group, &sent_kind, value["metadata"]["name"].as_str().unwrap_or_default(), vec![cause]));
-            }
-            let text = format!("{sent_kind} in version {sent_version:?} cannot be handled as a {}", kind.kind);
-            return Err(Failure::bad_request(text));
-        }
-        object.insert("kind".into(), json!(kind.kind));
-        object.insert("apiVersion".into(), json!(expected));
-        Ok(())
-    }
-
     /// Returns a new object as it is to be stored. It was received, and has its name and unique id.
     ///
     /// # Errors
@@ -232,31 +134,6 @@ impl Writer<'_> {
         self.keep_what_is_the_servers(old, &mut new)?;
         self.keep_what_is_not_written(old, &mut new);
         Ok(Draft { value: new, owners: Some(seen["metadata"]["managedFields"].clone()) })
-    }
-
-    /// Webhooks may not make another object of it.
-    fn check_identity(&self, old: &Value, new: &Value) -> Result<(), Failure> {
-        check_namespace(&old["metadata"]["namespace"], new)?;
-        let (kind, sent) = (&self.served.kind, &new["metadata"]["name"]);
-        if *sent == old["metadata"]["name"] {
-            return Ok(());
-        }
-        let cause = Cause::new("FieldValueInvalid", "metadata.name", format!("Invalid value: {sent}: field is immutable"));
-        Err(Failure::invalid(&kind.group, &kind.kind, old["metadata"]["name"].as_str().unwrap_or_default(), vec![cause]))
-    }
-
-    /// Brings an object into form again that webhooks have changed.
-    ///
-    /// # Errors
-    /// If it is no such object any more.
-    pub fn readmit(&self, mut value: Value) -> Result<Value, Failure> {
-        self.check_kind(&mut value)?;
-        self.clean(&mut value)?;
-        if let Some(schema) = &self.served.schema {
-            schema.prune(&mut value);
-            schema.fill_defaults(&mut value);
-        }
-        Ok(value)
     }
 
     /// Returns what a draft comes to.
@@ -376,115 +253,6 @@ impl Writer<'_> {
         let cause = Cause::new("FieldValueForbidden", "metadata.finalizers", format!("Forbidden: {text}{{{}}}", added.join(", ")));
         // The change of the metadata is looked at twice, and its mistakes are told twice.
         vec![cause.clone(), cause]
-    }
-
-    fn check_version(&self, old: &Value, new: &mut Value) -> Result<(), Failure> {
-        let kind = &self.served.kind;
-        let name = old["metadata"]["name"].as_str().unwrap_or_default();
-        let stored = &old["metadata"]["resourceVersion"];
-        let sent = new["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        if matches!(sent, "" | "0") {
-            if needs_version(self.served) && self.subresource != "scale" {
-                let cause =
-                    Cause::new("FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update");
-                return Err(Failure::invalid(&kind.group, &kind.plural, name, vec![cause]));
-            }
-            new["metadata"]["resourceVersion"] = stored.clone();
-            return Ok(());
-        }
-        if sent.parse::<u64>().is_err() {
-            let text = format!("metadata.resourceVersion: Invalid value: {sent:?}: strconv.ParseUint: parsing {sent:?}: invalid syntax");
-            return Err(Failure::new(500, "", text));
-        }
-        if *stored != sent {
-            let text = "the object has been modified; please apply your changes to the latest version and try again";
-            return Err(Failure::conflict(&kind.group, &kind.plural, name, text));
-        }
-        Ok(())
-    }
-
-    fn keep_what_is_the_servers(&self, old: &Value, new: &mut Value) -> Result<(), Failure> {
-        let kind = &self.served.kind;
-        let name = old["metadata"]["name"].as_str().unwrap_or_default();
-        let (stored, sent) = (old["metadata"]["uid"].clone(), new["metadata"]["uid"].clone());
-        if sent.is_string() && sent != stored {
-            if !self.is_patch {
-                let text = format!("Precondition failed: UID in precondition: {sent}, UID in object meta: {stored}");
-                return Err(Failure::conflict(&kind.group, &kind.plural, name, &text));
-            }
-            let cause = Cause::new("FieldValueInvalid", "metadata.uid", format!("Invalid value: {sent}: field is immutable"));
-            return Err(Failure::invalid(&kind.group, &kind.kind, name, vec![cause.clone(), cause]));
-        }
-        // When an object is going already, only what it is granted is held to be its own.
-        for (field, is_kept) in
-            [("deletionTimestamp", old["metadata"]["deletionTimestamp"].is_string()), ("deletionGracePeriodSeconds", false)]
-        {
-            let sent = &new["metadata"][field];
-            if !sent.is_null() && *sent != old["metadata"][field] && !is_kept {
-                let text = format!("Invalid value: {sent}: field is immutable");
-                let cause = Cause::new("FieldValueInvalid", format!("metadata.{field}"), text);
-                return Err(Failure::invalid(&kind.group, &kind.kind, name, vec![cause.clone(), cause]));
-            }
-        }
-        let Some(metadata) = new["metadata"].as_object_mut() else { return Ok(()) };
-        for field in
-            ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generateName"]
-        {
-            match old["metadata"].get(field) {
-                Some(value) => metadata.insert(field.to_owned(), value.clone()),
-                None => metadata.remove(field),
-            };
-        }
-        if !metadata.contains_key("managedFields")
-            && let Some(owners) = old["metadata"].get("managedFields")
-        {
-            metadata.insert("managedFields".to_owned(), owners.clone());
-        }
-        Ok(())
-    }
-
-    /// The object itself is written without its status, and the status without the rest.
-    fn keep_what_is_not_written(&self, old: &Value, new: &mut Value) {
-        let keep = |new: &mut Value, field: &str| {
-            let Some(object) = new.as_object_mut() else { return };
-            match old.get(field) {
-                Some(value) => object.insert(field.to_owned(), value.clone()),
-                None => object.remove(field),
-            };
-        };
-        if !self.served.kind.has_status {
-            return;
-        }
-        if let Some(kept) = builtin::written_part(&self.served.kind, self.subresource, old, new) {
-            *new = kept;
-            return;
-        }
-        if self.subresource != "status" {
-            keep(new, "status");
-            return;
-        }
-        let fields: Vec<String> = new.as_object().into_iter().chain(old.as_object()).flat_map(|object| object.keys().cloned()).collect();
-        for field in fields.iter().filter(|field| !matches!(field.as_str(), "status" | "metadata")) {
-            keep(new, field);
-        }
-        let is_kept = |field: &str| {
-            if self.served.kind.is_custom() {
-                !matches!(field, "managedFields")
-            } else {
-                let is_written = matches!(field, "annotations" | "managedFields");
-                let is_pods = field == "labels" && self.served.kind.kind == "Pod";
-                !is_written && !is_pods
-            }
-        };
-        let names: Vec<String> =
-            old["metadata"].as_object().into_iter().chain(new["metadata"].as_object()).flat_map(|map| map.keys().cloned()).collect();
-        let Some(metadata) = new["metadata"].as_object_mut() else { return };
-        for name in names.iter().filter(|name| is_kept(name)) {
-            match old["metadata"].get(name) {
-                Some(value) => metadata.insert(name.clone(), value.clone()),
-                None => metadata.remove(name),
-            };
-        }
     }
 
     /// Calls the work with who writes what, for managed fields.
