@@ -9,10 +9,13 @@
 //! | 143 | `dev --once` was terminated |
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
+
+use crate::manifest::{self, Diagnostic, Operator};
 
 mod apiserver;
 mod check;
@@ -117,15 +120,15 @@ fn quoted(text: &str) -> String {
     if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// Returns an error with all its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
+/// Returns the operators of manifests that can be run, or nothing after having told what is wrong with them.
+fn load(paths: &[PathBuf]) -> Option<Vec<Operator>> {
+    let loaded = manifest::load(paths);
+    let mut found = loaded.diagnostics;
+    if !found.iter().any(Diagnostic::is_error) {
+        found.extend(loaded.operators.iter().flat_map(Operator::refuse_unsupported));
     }
-    text
+    diagnostics::print(&found);
+    (!found.iter().any(Diagnostic::is_error)).then_some(loaded.operators)
 }
 
 /// Tells a problem of the command itself.

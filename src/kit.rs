@@ -4,6 +4,7 @@ pub mod backoff;
 pub mod clock;
 pub mod crowd;
 pub mod duration;
+pub mod errors;
 pub mod stop;
 pub mod tasks;
 

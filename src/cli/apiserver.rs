@@ -16,11 +16,12 @@ use crate::devserver::journal::{self, Journal};
 use crate::devserver::pace::Pace;
 use crate::devserver::server::{self, Kubeconfig, Listening};
 use crate::devserver::{Api, Settings, given};
+use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks};
 use crate::object::yaml;
 use crate::telemetry::{self, Verbosity};
 
-use super::{DONE, FAILED, chain, complain, quoted};
+use super::{DONE, FAILED, complain, quoted};
 
 /// Runs the embedded API server until a signal comes.
 #[derive(Debug, Args)]

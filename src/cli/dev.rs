@@ -19,15 +19,16 @@ use crate::devserver::access::{Authentication, MASTERS, User};
 use crate::devserver::pace::Pace;
 use crate::devserver::server::{Kubeconfig, Listening};
 use crate::devserver::{Api, Settings, ids};
+use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks};
-use crate::manifest::{self, Diagnostic, Operator};
+use crate::manifest::Operator;
 use crate::reactor::operator::{self, ServeError, Shared};
 use crate::reactor::{Account, Scope};
 use crate::telemetry::{self, Format, Verbosity};
 
 use super::apiserver::{Webhooks, export, write_kubeconfig};
 use super::run::tell_end;
-use super::{DONE, ENDED_AT_ONCE, FAILED, TERMINATED, chain, complain, counted, diagnostics, enumerated};
+use super::{DONE, ENDED_AT_ONCE, FAILED, TERMINATED, complain, counted, enumerated, load};
 use files::{Changed, Files};
 use objects::Given;
 
@@ -86,17 +87,6 @@ pub fn run(options: &Options) -> u8 {
         complain(&problem);
         FAILED
     })
-}
-
-/// Returns the operators, or nothing after having told what is wrong with their manifests.
-fn load(paths: &[PathBuf]) -> Option<Vec<Operator>> {
-    let loaded = manifest::load(paths);
-    let mut found = loaded.diagnostics;
-    if !found.iter().any(Diagnostic::is_error) {
-        found.extend(loaded.operators.iter().flat_map(Operator::refuse_unsupported));
-    }
-    diagnostics::print(&found);
-    (!found.iter().any(Diagnostic::is_error)).then_some(loaded.operators)
 }
 
 async fn serve(operators: Vec<Operator>, options: &Options, clock: Clock) -> Result<u8, String> {

@@ -8,15 +8,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use crate::cluster::{self, Client, config};
+use crate::kit::errors::chain;
 use crate::kit::{Clock, Ended, Stop, Tasks};
-use crate::manifest::{self, Diagnostic, Operator};
+use crate::manifest::Operator;
 use crate::object::namespace::Pattern;
 use crate::reactor::Scope;
 use crate::reactor::operator::{self, ServeError, Shared};
 use crate::script::Problem;
 use crate::telemetry::{self, Verbosity};
 
-use super::{DONE, ENDED_AT_ONCE, FAILED, MISUNDERSTOOD, chain, diagnostics};
+use super::{DONE, ENDED_AT_ONCE, FAILED, MISUNDERSTOOD, load};
 
 /// How long the last tasks may take after everything was told to stop.
 const LAST_TASKS: Duration = Duration::from_secs(5);
@@ -154,17 +155,6 @@ pub fn run(options: &Options) -> u8 {
 fn engine_threads() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     (processors / 2).clamp(1, MAX_ENGINE_THREADS)
-}
-
-/// Returns the operators of the manifests, or nothing after having told what is wrong with them.
-fn load(paths: &[PathBuf]) -> Option<Vec<Operator>> {
-    let loaded = manifest::load(paths);
-    let mut found = loaded.diagnostics;
-    if !found.iter().any(Diagnostic::is_error) {
-        found.extend(loaded.operators.iter().flat_map(Operator::refuse_unsupported));
-    }
-    diagnostics::print(&found);
-    (!found.iter().any(Diagnostic::is_error)).then_some(loaded.operators)
 }
 
 async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock: Clock) -> u8 {

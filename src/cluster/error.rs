@@ -5,6 +5,8 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::Value;
 
+use crate::kit::errors;
+
 /// The longest text of a failure that is kept when the server does not answer with a `Status`.
 const TEXT_LIMIT: usize = 256;
 
@@ -182,13 +184,7 @@ impl Error {
 
     /// Returns the error with its causes in one line.
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            text = format!("{text}: {error}");
-            cause = error.source();
-        }
-        text
+        errors::chain(self)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::cluster;
 use crate::handling::progress::seconds_between;
 use crate::handling::telling::seconds;
 use crate::handling::{Moment, Telling};
+use crate::kit::errors::chain;
 use crate::kit::{Stop, tasks};
 use crate::object::{Body, Sighting};
 
@@ -189,15 +190,4 @@ impl<W: World> Worker<W> {
 
 fn duration(seconds: f64) -> Duration {
     Duration::try_from(SignedDuration::try_from_secs_f64(seconds).unwrap_or(SignedDuration::MAX)).unwrap_or_default()
-}
-
-/// Returns an error with all its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
