@@ -76,8 +76,12 @@ pub fn apply(live: Option<&Value>, applied: &Value, by: &Manager<'_>) -> Result<
     }
     entries.take_fields(&difference.changed);
     entries.take_fields(&difference.removed);
-    let same = difference.is_empty() && before.as_ref().is_some_and(|before| before.fields == fields);
-    entries.put(Entry::of(by, fields, before.filter(|_| same).map(|before| before.time)));
+    let mut entry = Entry::of(by, fields);
+    if difference.is_empty() {
+        // Who changes nothing has written when it did before; never, if it only takes part in what is there.
+        entry.time = before.map(|before| before.time).unwrap_or_default();
+    }
+    entries.put(entry);
     entries.write(&mut merged);
     Ok(merged)
 }
@@ -108,7 +112,7 @@ pub fn record(old: Option<&Value>, new: &mut Value, by: &Manager<'_>) {
     entries.take_others(&changed, by);
     if !changed.is_empty() {
         let fields = entries.take(by).map(|entry| entry.fields).unwrap_or_default().union(&changed);
-        entries.put(Entry::of(by, fields, None));
+        entries.put(Entry::of(by, fields));
     }
     entries.limit();
     entries.write(new);

@@ -17,7 +17,7 @@ use super::registry::Served;
 use super::request::Options;
 use super::{builtin, definition};
 pub use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation, is_marked_first, mark};
-use sameness::{generation_grows, gives_its_status, has_generation, is_same, without_times};
+use sameness::{generation_grows, gives_its_status, has_generation, is_empty, is_same, without_times};
 
 /// What a write is about, and who writes.
 #[derive(Debug, Clone)]
@@ -147,11 +147,10 @@ impl Writer<'_> {
         let is_patched = self.is_patch && draft.owners.is_none();
         let refused = |failure| if is_patched { no_object(failure) } else { failure };
         let (mut new, warnings) = self.validate(draft.value, Some(old)).map_err(refused)?;
-        let is_unchanged = is_same(old, &new);
         let is_owned_alike = |owners: &Option<Value>| {
             owners.as_ref().is_none_or(|owners| without_times(owners) == without_times(&old["metadata"]["managedFields"]))
         };
-        if is_unchanged && is_owned_alike(&draft.owners) {
+        if is_same(old, &new) && is_owned_alike(&draft.owners) {
             return Ok((Decision::Unchanged, warnings));
         }
         if generation_grows(self.served, self.subresource, old, &new) {
@@ -159,33 +158,11 @@ impl Writer<'_> {
             new["metadata"]["generation"] = json!(generation + 1);
         }
         match draft.owners {
-            Some(owners) => self.hand_over(&mut new, owners.as_array().cloned().unwrap_or_default(), is_unchanged),
+            Some(owners) if is_empty(&owners) || owners.is_null() => ownership::strip(&mut new),
+            Some(owners) => new["metadata"]["managedFields"] = owners,
             None => self.record(Some(old), &mut new),
         }
         Ok((self.conclude(old, new), warnings))
-    }
-
-    /// Gives an object its owners of fields.
-    fn hand_over(&self, new: &mut Value, mut owners: Vec<Value>, is_unchanged: bool) {
-        if is_unchanged {
-            self.forget_time(&mut owners);
-        }
-        if owners.is_empty() {
-            new["metadata"].as_object_mut().map(|metadata| metadata.remove("managedFields"));
-        } else {
-            new["metadata"]["managedFields"] = json!(owners);
-        }
-    }
-
-    /// Who only takes part in what is there already has no time, and comes first.
-    fn forget_time(&self, owners: &mut [Value]) {
-        let subresource = if self.subresource.is_empty() { Value::Null } else { json!(self.subresource) };
-        for owner in owners.iter_mut() {
-            if owner["operation"] == "Apply" && owner["manager"] == self.manager && owner["subresource"] == subresource {
-                owner.as_object_mut().map(|owner| owner.remove("time"));
-            }
-        }
-        owners.sort_by_key(|owner| (owner["operation"] != "Apply", owner["time"].as_str().unwrap_or_default().to_owned()));
     }
 
     /// An object that is going and is held by nobody goes with its last update.

@@ -30,14 +30,14 @@ pub struct Entry {
 pub struct Entries(Vec<Entry>);
 
 impl Entry {
-    /// Returns the entry of a manager that wrote: now, or at the given time.
-    pub fn of(by: &Manager<'_>, fields: Set, time: Option<String>) -> Self {
+    /// Returns the entry of a manager that writes now.
+    pub fn of(by: &Manager<'_>, fields: Set) -> Self {
         Self {
             manager: by.name.to_owned(),
             operation: by.operation,
             api_version: by.api_version.to_owned(),
             // What is written through `scale` is not dated.
-            time: if by.subresource == Some("scale") { String::new() } else { time.unwrap_or_else(|| written(by.time)) },
+            time: if by.subresource == Some("scale") { String::new() } else { written(by.time) },
             subresource: by.subresource.unwrap_or_default().to_owned(),
             fields,
         }
@@ -45,12 +45,7 @@ impl Entry {
 
     /// Returns the owner of what was there before anybody applied.
     pub fn before_first_apply(by: &Manager<'_>, fields: Set) -> Self {
-        Self {
-            manager: "before-first-apply".to_owned(),
-            operation: Operation::Update,
-            subresource: String::new(),
-            ..Self::of(by, fields, None)
-        }
+        Self { manager: "before-first-apply".to_owned(), operation: Operation::Update, subresource: String::new(), ..Self::of(by, fields) }
     }
 
     fn read(value: &Value) -> Option<Self> {

@@ -53,6 +53,8 @@ fn join<'v>(live: Option<&'v Value>, applied: &'v Value, path: &mut Vec<&'v str>
         (Some(Value::Array(old)), Value::Array(new), Topology::Set | Topology::Keyed(_)) => {
             join_lists(old, new, &topology, path, lists).unwrap_or_else(|| applied.clone())
         }
+        // Nothing in the place of what has parts of its own is no word about these parts.
+        (Some(value), Value::Null, _) if parts(Some(value), &topology).is_some_and(|parts| !parts.is_empty()) => value.clone(),
         _ => applied.clone(),
     }
 }
@@ -97,10 +99,12 @@ pub fn prune(object: &mut Value, before: &Set, kept: &Set, lists: &dyn Lists) {
     remove(object, before, &kept, &mut Vec::new(), lists);
 }
 
+/// What loses its last part is nothing, even where something is wanted.
 fn remove(value: &mut Value, before: &Set, kept: &Set, path: &mut Vec<String>, lists: &dyn Lists) {
     let topology = lists.topology(&path.iter().map(String::as_str).collect::<Vec<_>>());
-    match (value, &topology) {
+    let is_something = match (&mut *value, &topology) {
         (Value::Object(members), Topology::Granular) => {
+            let found = members.len();
             for (part, before) in before.parts() {
                 let Some(name) = part.strip_prefix("f:") else { continue };
                 match (kept.child(part), members.get_mut(name)) {
@@ -113,19 +117,25 @@ fn remove(value: &mut Value, before: &Set, kept: &Set, path: &mut Vec<String>, l
                     (_, None) => {}
                 }
             }
+            found == 0 || !members.is_empty()
         }
         (Value::Array(list), Topology::Set | Topology::Keyed(_)) => {
+            let found = list.len();
             list.retain(|item| item_name(item, &topology).is_none_or(|name| before.child(&name).is_none() || kept.child(&name).is_some()));
             path.push(ITEM.to_owned());
-            for item in list {
+            for item in list.iter_mut() {
                 let Some(name) = item_name(item, &topology) else { continue };
                 if let (Some(before), Some(kept)) = (before.child(&name), kept.child(&name)) {
                     remove(item, before, kept, path, lists);
                 }
             }
             path.pop();
+            found == 0 || !list.is_empty()
         }
-        _ => {}
+        _ => true,
+    };
+    if !is_something {
+        *value = Value::Null;
     }
 }
 
