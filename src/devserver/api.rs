@@ -28,8 +28,8 @@ use super::journal::{Journal, Record};
 use super::pace::Pace;
 use super::registry::{Registry, Served};
 use super::reply::{self, Reply};
-use super::request::{Accept, Path, Question};
-use super::rules::Decision;
+use super::request::{Accept, Options, Path, Question};
+use super::rules::{Decision, Writer};
 use super::store::{Expected, Key, Limits, Raced, Resource, Store, Stored};
 use super::{controllers, discovery, handlers, openapi, rules};
 use crate::kit::Clock;
@@ -38,6 +38,8 @@ use crate::kit::Clock;
 pub const AUDIT_ID: &str = "audit-id";
 /// Ids of clients that are longer are not taken.
 const LONGEST_AUDIT_ID: usize = 64;
+/// As whom the server itself writes.
+const OWN_NAME: &str = "kube-apiserver";
 
 /// How the server behaves.
 #[derive(Debug, Clone)]
@@ -367,7 +369,10 @@ impl Api {
     fn judge(&self, state: &mut State, served: &Served, old: Option<&Value>, new: &Arc<Stored>, key: &Key) {
         let now = self.now();
         let others = state.store.list(&served.resource, None);
-        let judged = conditions(&new.value, others.iter().map(|(_, other)| &*other.value), &rules::time(now));
+        let mut judged = conditions(&new.value, others.iter().map(|(_, other)| &*other.value), &rules::time(now));
+        let options = Options::default();
+        let author = Writer { served, subresource: "status", options: &options, manager: OWN_NAME, now, is_patch: false };
+        author.record(Some(&new.value), &mut judged);
         let mut new = Arc::clone(new);
         if judged != *new.value
             && let Ok(stored) = state.store.put(&served.resource, judged, Expected::Revision(new.revision), now)

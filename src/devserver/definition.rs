@@ -151,6 +151,10 @@ fn kind(definition: &Arc<Value>, storage_version: &str, version: &Value) -> Kind
 
 fn fill_defaults(definition: &mut Value) {
     let spec = members(&mut definition["spec"]);
+    // What is false is not written.
+    if spec.get("preserveUnknownFields") == Some(&json!(false)) {
+        spec.remove("preserveUnknownFields");
+    }
     let names = members(spec.entry("names").or_insert_with(|| json!({})));
     let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
     let is_empty = |names: &Map<String, Value>, name: &str| names.get(name).and_then(Value::as_str).is_none_or(str::is_empty);

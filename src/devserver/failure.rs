@@ -15,6 +15,8 @@ pub struct Failure {
     pub message: String,
     /// What the failure is about.
     pub details: Details,
+    /// What was to be warned of before it failed.
+    pub warnings: Vec<String>,
 }
 
 /// What a failure is about.
@@ -57,7 +59,7 @@ impl Cause {
 impl Failure {
     /// Returns a failure without details.
     pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self { code, reason: reason.into(), message: message.into(), details: Details::default() }
+        Self { code, reason: reason.into(), message: message.into(), details: Details::default(), warnings: Vec::new() }
     }
 
     /// Returns a failure whose details are told though there are none, as some are.
@@ -115,6 +117,12 @@ impl Failure {
     /// Returns the failure with the seconds after which the client may try again.
     pub fn retry_after(mut self, seconds: u64) -> Self {
         self.details.retry_after = Some(seconds);
+        self
+    }
+
+    /// Returns the failure after these warnings.
+    pub fn after(mut self, warnings: &[String]) -> Self {
+        self.warnings.splice(..0, warnings.iter().cloned());
         self
     }
 

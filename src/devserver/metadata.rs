@@ -178,7 +178,9 @@ pub fn check_finalizers(metadata: &Map<String, Value>, is_custom: bool) -> (Vec<
             causes.push(causes::invalid(field, &json!(finalizer), why));
         } else if !finalizer.contains('/') && !["foregroundDeletion", "orphan", "kubernetes"].contains(finalizer) {
             if is_custom {
-                let text = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers";
+                let path = if finalizer.contains('.') { " including a path (/)" } else { "" };
+                let text =
+                    format!("prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers");
                 warnings.push(format!("{field}: \"{finalizer}\": {text}"));
             } else {
                 let text = "name is neither a standard finalizer name nor is it fully qualified";

@@ -163,7 +163,7 @@ async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, 
             value["metadata"]["managedFields"] = owners;
         }
         let gate = Gate::new(api, served, "", call.by(options));
-        let (value, more) = writing::create_received(api, &writer, &gate, value).await?;
+        let (value, more) = writing::create_received(api, &writer, &gate, value).await.map_err(|failure| failure.after(&warnings))?;
         warnings.extend(more);
         return Ok(reading::shape(served, call, value)?.with_code(201).with_warnings(warnings));
     }
@@ -230,8 +230,7 @@ fn check_typed(served: &Served, applied: &Value, namespace: &str) -> Result<(), 
             Err(failure) => refuse(failure.message),
         };
     };
-    let unknown = schema.prune(&mut applied.clone());
-    if let Some(path) = unknown.first() {
+    if let Some(path) = schema.undeclared(applied).first() {
         return refuse(format!(".{path}: field not declared in schema"));
     }
     // Nulls have no type yet: they may become defaults.

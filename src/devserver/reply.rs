@@ -105,7 +105,7 @@ impl Reply {
 
 impl From<Failure> for Reply {
     fn from(failure: Failure) -> Self {
-        Self { code: failure.code, content: Content::Object(failure.to_json()), warnings: Vec::new() }
+        Self { code: failure.code, content: Content::Object(failure.to_json()), warnings: failure.warnings }
     }
 }
 

@@ -68,10 +68,7 @@ impl Writer<'_> {
     /// If it has mistakes.
     pub fn create(&self, mut value: Value, uid: &str) -> Result<(Value, Vec<String>), Failure> {
         let kind = &self.served.kind;
-        let sent_version = value["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        if !matches!(sent_version, "" | "0") {
-            return Err(Failure::new(500, "", "resourceVersion should not be set on objects to be created"));
-        }
+        let is_stored = !matches!(value["metadata"]["resourceVersion"].as_str().unwrap_or_default(), "" | "0");
         if let Some(metadata) = value["metadata"].as_object_mut() {
             for field in ["resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
                 metadata.remove(field);
@@ -86,6 +83,9 @@ impl Writer<'_> {
             value.as_object_mut().map(|object| object.remove("status"));
         }
         let (mut value, warnings) = self.validate(value, None)?;
+        if is_stored {
+            return Err(Failure::new(500, "", "resourceVersion should not be set on objects to be created").after(&warnings));
+        }
         // What was applied has its owners already.
         if !self.is_patch {
             self.record(None, &mut value);
@@ -247,7 +247,8 @@ impl Writer<'_> {
         })
     }
 
-    fn record(&self, old: Option<&Value>, new: &mut Value) {
+    /// Records who wrote what in an object that was written in any other way than by an apply.
+    pub fn record(&self, old: Option<&Value>, new: &mut Value) {
         self.as_manager(Operation::Update, |by| ownership::record(old, new, by));
     }
 }

@@ -17,6 +17,7 @@ use serde_json::Value;
 use super::Cause;
 use super::causes::{self, Place};
 use super::kind::Scale;
+use prune::Pruning;
 
 pub use node::{Additional, ListType, Node, Rule, Type};
 
@@ -55,10 +56,12 @@ impl Schema {
 
     /// Drops the fields that the schema does not know, and returns their paths in order. The object's metadata stays as it is.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
-        let mut dropped = Vec::new();
-        prune::prune_root(&self.root, object, &mut dropped);
-        dropped.sort();
-        dropped
+        Pruning::default().root(&self.root, object)
+    }
+
+    /// Returns the fields that nobody can own, because their schema does not know them. An object without any fields may have any.
+    pub fn undeclared(&self, object: &Value) -> Vec<String> {
+        Pruning::sparing_bare_objects().root(&self.root, &mut object.clone())
     }
 
     /// Fills in the defaults, and drops nulls that are neither allowed nor replaced.

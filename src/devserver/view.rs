@@ -69,6 +69,8 @@ pub fn store(served: &Served, value: &mut Value) {
     if let Some(stored) = own_stored_schema(served) {
         stored.prune(value);
         stored.fill_defaults(value);
+    } else {
+        complete(served, value);
     }
     if is_old_autoscaler(served) {
         autoscaling::to_new(value);
@@ -81,6 +83,13 @@ pub fn store(served: &Served, value: &mut Value) {
         object.insert("apiVersion".into(), json!(kind.storage_version));
     } else {
         object.insert("apiVersion".into(), json!(format!("{}/{}", kind.group, kind.storage_version)));
+    }
+}
+
+/// Fills in the defaults of an object as it is written: a status that nobody has written yet may have one, too.
+pub fn complete(served: &Served, value: &mut Value) {
+    if let Some(schema) = &served.schema {
+        schema.fill_defaults(value);
     }
 }
 

@@ -32,7 +32,7 @@ pub async fn create(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
     let warnings = writer.receive(&mut body.value, &body.remarks)?;
     place_body(served, call, &mut body.value, false)?;
     let gate = Gate::new(api, served, "", call.by(&options));
-    let (value, more) = create_received(api, &writer, &gate, body.value).await?;
+    let (value, more) = create_received(api, &writer, &gate, body.value).await.map_err(|failure| failure.after(&warnings))?;
     Ok(reading::shape(served, call, value)?.with_code(201).with_warnings([warnings, more].concat()))
 }
 
@@ -51,12 +51,13 @@ pub async fn create_received(api: &Api, writer: &Writer<'_>, gate: &Gate<'_>, va
         api.with(|state| state.ids.identify(&mut named));
         let name = named["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         check_place(api, served, &namespace, &name)?;
-        let (new, warnings) = admit_new(writer, gate, named, is_generated).await?;
+        let (mut new, warnings) = admit_new(writer, gate, named, is_generated).await?;
         let name = new["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         check_size(&new)?;
         attempts -= 1;
         let taken = api.read(&served.resource, &(namespace.clone(), name.clone()));
         if taken.is_none() && writer.options.is_dry_run {
+            view::complete(served, &mut new);
             return Ok((new, warnings));
         }
         if taken.is_none() {
@@ -110,13 +111,13 @@ async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_ge
             }
         }
     }
-    let (new, more) = writer.create(named, &uid)?;
+    let (new, more) = writer.create(named, &uid).map_err(|failure| failure.after(&warnings))?;
     warnings.extend(more);
     let name = text(&new["metadata"]["name"]);
     // Updates and applies create too.
     gate.check_creation(&namespace, &name)?;
     let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&new), old: None };
-    warnings.extend(gate.validate(passage).await?);
+    warnings.extend(gate.validate(passage).await.map_err(|failure| failure.after(&warnings))?);
     Ok((new, warnings))
 }
 
@@ -134,7 +135,7 @@ pub async fn update(api: &Api, served: &Arc<Served>, call: &Call, subresource: &
     place_body(served, call, &mut value, true)?;
     if api.read(&served.resource, &key(call)).is_none() && subresource.is_empty() && is_created_by_put(served) {
         let gate = Gate::new(api, served, "", call.by(&options));
-        let (value, more) = create_received(api, &writer, &gate, value).await?;
+        let (value, more) = create_received(api, &writer, &gate, value).await.map_err(|failure| failure.after(&warnings))?;
         return Ok(reading::shape(served, call, value)?.with_code(201).with_warnings([warnings, more].concat()));
     }
     let change = |old: &Value| {
@@ -145,7 +146,7 @@ pub async fn update(api: &Api, served: &Arc<Served>, call: &Call, subresource: &
         }
         writer.draft(old, new).map(|draft| (draft, Vec::new()))
     };
-    let (value, more) = write(api, &writer, call, change).await?;
+    let (value, more) = write(api, &writer, call, change).await.map_err(|failure| failure.after(&warnings))?;
     Ok(reading::shape(served, call, value)?.with_warnings([warnings, more].concat()))
 }
 
@@ -182,7 +183,7 @@ pub async fn write(
         let stored = existing(api, served, call)?;
         let old = conversion::see(api, served, &stored).await?;
         let (draft, mut warnings) = change(&old)?;
-        let (decision, more) = admit_changed(writer, &gate, &old, draft).await?;
+        let (decision, more) = admit_changed(writer, &gate, &old, draft).await.map_err(|failure| failure.after(&warnings))?;
         warnings.extend(more);
         let (decision, last) = match decision {
             Decision::Unchanged => return Ok(((*old).clone(), warnings)),
@@ -223,13 +224,14 @@ async fn admit_changed(writer: &Writer<'_>, gate: &Gate<'_>, old: &Value, draft:
         Some(changed) if writer.subresource == "scale" => rescaled(writer, draft, &changed),
         Some(changed) => writer.redraft(old, &seen, changed)?,
     };
-    let (decision, more) = writer.settle(old, draft)?;
+    let (decision, more) = writer.settle(old, draft).map_err(|failure| failure.after(&warnings))?;
     warnings.extend(more);
     let after = match &decision {
         Decision::Unchanged => old,
         Decision::Store(value) | Decision::Remove(value) => value,
     };
-    warnings.extend(gate.validate(Passage { object: Some(&shown_as(after)), ..passage }).await?);
+    let validated = gate.validate(Passage { object: Some(&shown_as(after)), ..passage }).await;
+    warnings.extend(validated.map_err(|failure| failure.after(&warnings))?);
     Ok((decision, warnings))
 }
 

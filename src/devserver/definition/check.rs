@@ -11,6 +11,8 @@ use crate::devserver::{Cause, Schema, table};
 
 /// The annotation without which nobody may define kinds in Kubernetes' own groups.
 const APPROVAL: &str = "api-approved.kubernetes.io";
+/// The reason of the condition of kinds that have it.
+pub(super) const APPROVED: &str = "ApprovedAnnotation";
 
 /// Returns all mistakes of a definition with its defaults.
 pub(super) fn check(definition: &Value, old: Option<&Value>) -> Vec<Cause> {
@@ -23,7 +25,7 @@ pub(super) fn check(definition: &Value, old: Option<&Value>) -> Vec<Cause> {
     if let Some(old) = old {
         check_change(definition, old, &mut causes);
     }
-    check_approval(definition, &mut causes);
+    check_approval(definition, old, &mut causes);
     causes
 }
 
@@ -87,7 +89,10 @@ fn label_mistake(name: &str) -> Option<String> {
 fn check_versions(definition: &Value, causes: &mut Vec<Cause>) {
     let all: Vec<&Value> = versions(definition).collect();
     if all.is_empty() {
-        causes.push(causes::required("spec.versions", "must have exactly one version marked as storage version"));
+        causes.push(causes::invalid("spec.versions", &Value::Null, "must have exactly one version marked as storage version"));
+        if texts(&definition["status"]["storedVersions"]).is_empty() {
+            causes.push(causes::invalid("status.storedVersions", &json!([]), "must have at least one stored version"));
+        }
         return;
     }
     let mut seen = BTreeSet::new();
@@ -284,21 +289,40 @@ fn check_change(definition: &Value, old: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_approval(definition: &Value, causes: &mut Vec<Cause>) {
-    let group = text(&definition["spec"]["group"]);
-    let is_protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
-    if !is_protected {
+fn check_approval(definition: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    let Some(approval) = approval(definition) else { return };
+    if old.and_then(self::approval).is_some_and(|old| old.state == approval.state) {
         return;
     }
     let field = format!("metadata.annotations[{APPROVAL}]");
-    match definition["metadata"]["annotations"][APPROVAL].as_str() {
-        None | Some("") => {
-            causes.push(causes::required(field, "protected groups must have approval annotation \"api-approved.kubernetes.io\""));
-        }
-        Some(approval) if approval.starts_with("unapproved") || approval.starts_with("https://") => {}
-        Some(other) => {
-            let text = "protected groups must have approval annotation \"api-approved.kubernetes.io\" with either a URL or a reason starting with \"unapproved\"";
-            causes.push(causes::invalid(field, &json!(other), text));
-        }
+    match approval.state {
+        "MissingAnnotation" => causes.push(causes::required(field, &approval.text)),
+        "InvalidAnnotation" => causes.push(causes::invalid(field, &definition["metadata"]["annotations"][APPROVAL], approval.text)),
+        _ => {}
     }
+}
+
+/// What is known of the approval of a kind in one of Kubernetes' own groups.
+pub(super) struct Approval {
+    /// The reason of the condition that tells of it.
+    pub(super) state: &'static str,
+    /// The text for people.
+    pub(super) text: String,
+}
+
+/// Returns the approval of a definition, if its group is one of Kubernetes' own.
+pub(super) fn approval(definition: &Value) -> Option<Approval> {
+    let group = text(&definition["spec"]["group"]);
+    let is_protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
+    let written = text(&definition["metadata"]["annotations"][APPROVAL]);
+    let is_url = || written.parse::<http::Uri>().is_ok_and(|url| url.scheme().is_some() && url.host().is_some());
+    is_protected.then(|| match written {
+        "" => Approval { state: "MissingAnnotation", text: format!("protected groups must have approval annotation {APPROVAL:?}") },
+        _ if written.starts_with("unapproved") => Approval { state: "UnapprovedAnnotation", text: format!("not approved: {written:?}") },
+        _ if is_url() => Approval { state: APPROVED, text: format!("approved in {written}") },
+        _ => {
+            let wanted = "with either a URL or a reason starting with \"unapproved\"";
+            Approval { state: "InvalidAnnotation", text: format!("protected groups must have approval annotation {APPROVAL:?} {wanted}") }
+        }
+    })
 }

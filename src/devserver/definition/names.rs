@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::check::{APPROVED, approval};
 use super::{members, text, texts};
 
 /// Returns a definition with its conditions and accepted names, given the other definitions.
@@ -26,6 +27,10 @@ pub fn conditions<'a>(definition: &Value, others: impl IntoIterator<Item = &'a V
     } else {
         set_condition(&mut judged, ["NamesAccepted", "True", "NoConflicts", "no conflicts found"], now);
         set_condition(&mut judged, ["Established", "True", "InitialNamesAccepted", "the initial names have been accepted"], now);
+    }
+    if let Some(approval) = approval(definition) {
+        let status = if approval.state == APPROVED { "True" } else { "False" };
+        set_condition(&mut judged, ["KubernetesAPIApprovalPolicyConformant", status, approval.state, &approval.text], now);
     }
     judged
 }

@@ -106,6 +106,7 @@ impl Lists for BuiltIn {
         match path {
             ["spec", "scaleTargetRef"] => self.kind == "HorizontalPodAutoscaler",
             ["spec", "resources"] => self.kind == "PersistentVolumeClaim",
+            ["spec", "names"] | ["status", "acceptedNames"] => self.kind == "CustomResourceDefinition",
             ["spec", field] => ["template", "strategy", "updateStrategy", "jobTemplate", "containers"].contains(field),
             ["source" | "involvedObject"] => self.kind == "Event",
             ["metadata" | "spec" | "status"]

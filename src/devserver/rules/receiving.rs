@@ -18,23 +18,36 @@ impl Writer<'_> {
     /// # Errors
     /// If it is something else, or has mistakes that the client wants to hear of.
     pub fn receive(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
-        self.receive_with(value, remarks, Schema::fill_defaults)
+        self.receive_with(value, remarks, |schema, value| {
+            let unknown = schema.prune(value);
+            schema.fill_defaults(value);
+            unknown
+        })
     }
 
-    /// Reads what an apply has made, as [`Self::receive`] does; but nulls that are not allowed stay, and are mistakes.
+    /// Reads what an apply has made, as [`Self::receive`] does; but nulls that are not allowed stay, and are mistakes. What nobody could
+    /// have owned was refused before, and what else is dropped is not told.
     ///
     /// # Errors
     /// If it is something else, or has mistakes that the client wants to hear of.
     pub fn receive_applied(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
-        self.receive_with(value, remarks, Schema::replace_with_defaults)
+        self.receive_with(value, remarks, |schema, value| {
+            schema.prune(value);
+            schema.replace_with_defaults(value);
+            Vec::new()
+        })
     }
 
-    fn receive_with(&self, value: &mut Value, remarks: &[String], fill: impl Fn(&Schema, &mut Value)) -> Result<Vec<String>, Failure> {
+    fn receive_with(
+        &self,
+        value: &mut Value,
+        remarks: &[String],
+        fill: impl Fn(&Schema, &mut Value) -> Vec<String>,
+    ) -> Result<Vec<String>, Failure> {
         self.check_kind(value)?;
         let mut unknown = self.clean(value)?;
         if let Some(schema) = &self.served.schema {
-            unknown.extend(schema.prune(value));
-            fill(schema, value);
+            unknown.extend(fill(schema, value));
         } else {
             unknown.extend(builtin::read(&self.served.kind, value)?);
         }

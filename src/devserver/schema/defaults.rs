@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::node::{Additional, Node};
+use super::node::Node;
 
 /// Drops the nulls below a value that are not allowed.
 pub(super) fn drop_nulls(node: &Node, value: &mut Value) {
@@ -10,7 +10,7 @@ pub(super) fn drop_nulls(node: &Node, value: &mut Value) {
         Value::Object(members) => members.retain(|name, member| {
             let Some(schema) = node.member(name) else { return true };
             drop_nulls(schema, member);
-            !member.is_null() || schema.is_nullable || accepts_null(schema)
+            !member.is_null() || schema.is_nullable
         }),
         Value::Array(items) => {
             let Some(schema) = &node.items else { return };
@@ -57,13 +57,4 @@ fn replace_null(node: &Node, value: &mut Value) {
     {
         *value = default.clone();
     }
-}
-
-/// A node without any type that keeps unknown values is no statement on its value.
-fn accepts_null(node: &Node) -> bool {
-    node.kind.is_none()
-        && node.keeps_unknown
-        && !node.is_int_or_string
-        && matches!(node.additional, Additional::Nothing)
-        && node.properties.is_empty()
 }

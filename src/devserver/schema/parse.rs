@@ -4,6 +4,7 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use super::node::{Additional, Limits, ListType, Node, Range, Rule, Type};
+use super::prune::Pruning;
 use super::values;
 use crate::devserver::Cause;
 use crate::devserver::causes::{self, Place};
@@ -381,9 +382,7 @@ impl Parser {
         let Some(default) = &node.default else { return };
         let field = format!("{place}.default");
         let mut pruned = default.clone();
-        let mut dropped = Vec::new();
-        super::prune::prune(node, &mut pruned, &Place::Root, &mut dropped);
-        if !dropped.is_empty() {
+        if !Pruning::default().part(node, &mut pruned).is_empty() {
             self.causes.push(causes::invalid(&field, default, "must not have unknown fields"));
         }
         // Defaults of deeper nodes complete this one.

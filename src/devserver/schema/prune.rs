@@ -6,48 +6,73 @@ use super::node::{Additional, Node};
 use crate::devserver::causes::Place;
 use crate::devserver::metadata;
 
-/// Drops the unknown fields of a whole object.
-pub(super) fn prune_root(node: &Node, object: &mut Value, dropped: &mut Vec<String>) {
-    let Value::Object(members) = object else { return };
-    prune_members(node, members, true, &Place::Root, dropped);
+/// What is dropped on a walk through an object.
+#[derive(Default)]
+pub(super) struct Pruning {
+    /// Whether objects without any known fields are left as they are.
+    spares_bare_objects: bool,
+    dropped: Vec<String>,
 }
 
-/// Drops the unknown fields below a value.
-pub(super) fn prune(node: &Node, value: &mut Value, place: &Place<'_>, dropped: &mut Vec<String>) {
-    match value {
-        Value::Object(members) => {
-            prune_members(node, members, node.is_embedded, place, dropped);
-            if node.is_embedded
-                && let Some(meta) = members.get_mut("metadata")
-            {
-                dropped.extend(metadata::clean(meta, &place.member("metadata")));
-            }
-        }
-        Value::Array(items) => {
-            let Some(schema) = &node.items else { return };
-            for (index, item) in items.iter_mut().enumerate() {
-                prune(schema, item, &place.item(index), dropped);
-            }
-        }
-        _ => {}
+impl Pruning {
+    /// Returns a pruning that leaves objects without any known fields as they are.
+    pub(super) fn sparing_bare_objects() -> Self {
+        Self { spares_bare_objects: true, dropped: Vec::new() }
     }
-}
 
-fn prune_members(node: &Node, members: &mut Map<String, Value>, is_object: bool, place: &Place<'_>, dropped: &mut Vec<String>) {
-    members.retain(|name, value| {
-        if is_object && ["apiVersion", "kind", "metadata"].contains(&name.as_str()) {
-            return true;
+    /// Drops the unknown fields of a whole object. Returns their paths in order.
+    pub(super) fn root(mut self, node: &Node, object: &mut Value) -> Vec<String> {
+        if let Value::Object(members) = object {
+            self.members(node, members, true, &Place::Root);
         }
-        match (node.properties.get(name), &node.additional) {
-            (Some(schema), _) => prune(schema, value, &place.member(name), dropped),
-            (None, Additional::Of(schema)) => prune(schema, value, &place.member(name), dropped),
-            (None, Additional::Anything) => {}
-            (None, Additional::Nothing) if node.keeps_unknown => {}
-            (None, Additional::Nothing) => {
-                dropped.push(place.member(name).to_string());
-                return false;
+        self.dropped.sort();
+        self.dropped
+    }
+
+    /// Drops the unknown fields of a part of an object. Returns their paths in order.
+    pub(super) fn part(mut self, node: &Node, value: &mut Value) -> Vec<String> {
+        self.value(node, value, &Place::Root);
+        self.dropped.sort();
+        self.dropped
+    }
+
+    fn value(&mut self, node: &Node, value: &mut Value, place: &Place<'_>) {
+        match value {
+            Value::Object(members) => {
+                self.members(node, members, node.is_embedded, place);
+                if node.is_embedded
+                    && let Some(meta) = members.get_mut("metadata")
+                {
+                    self.dropped.extend(metadata::clean(meta, &place.member("metadata")));
+                }
             }
+            Value::Array(items) => {
+                let Some(schema) = &node.items else { return };
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.value(schema, item, &place.item(index));
+                }
+            }
+            _ => {}
         }
-        true
-    });
+    }
+
+    fn members(&mut self, node: &Node, members: &mut Map<String, Value>, is_object: bool, place: &Place<'_>) {
+        let keeps_unknown = node.keeps_unknown || self.spares_bare_objects && node.properties.is_empty();
+        members.retain(|name, value| {
+            if is_object && ["apiVersion", "kind", "metadata"].contains(&name.as_str()) {
+                return true;
+            }
+            match (node.properties.get(name), &node.additional) {
+                (Some(schema), _) => self.value(schema, value, &place.member(name)),
+                (None, Additional::Of(schema)) => self.value(schema, value, &place.member(name)),
+                (None, Additional::Anything) => {}
+                (None, Additional::Nothing) if keeps_unknown => {}
+                (None, Additional::Nothing) => {
+                    self.dropped.push(place.member(name).to_string());
+                    return false;
+                }
+            }
+            true
+        });
+    }
 }

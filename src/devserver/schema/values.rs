@@ -98,7 +98,7 @@ fn check_branches(limits: &Limits, new: &Value, old: Option<&Value>, place: &Pla
         let results: Vec<Vec<Cause>> = limits.any_of.iter().map(causes_of).collect();
         if results.iter().all(|result| !result.is_empty()) {
             causes.push(unnamed(format!("\"{place}\" must validate at least one schema (anyOf)")));
-            causes.extend(best(results));
+            causes.extend(best(&limits.any_of, results, new));
         }
     }
     if !limits.one_of.is_empty() {
@@ -106,7 +106,7 @@ fn check_branches(limits: &Limits, new: &Value, old: Option<&Value>, place: &Pla
         match results.iter().filter(|result| result.is_empty()).count() {
             0 => {
                 causes.push(unnamed(format!("\"{place}\" must validate one and only one schema (oneOf). Found none valid")));
-                causes.extend(best(results));
+                causes.extend(best(&limits.one_of, results, new));
             }
             1 => {}
             count => {
@@ -115,8 +115,11 @@ fn check_branches(limits: &Limits, new: &Value, old: Option<&Value>, place: &Pla
             }
         }
     }
-    for branch in &limits.all_of {
-        causes.extend(causes_of(branch));
+    let failed: Vec<Vec<Cause>> = limits.all_of.iter().map(causes_of).filter(|result| !result.is_empty()).collect();
+    if !failed.is_empty() {
+        let none = if failed.len() == limits.all_of.len() { ". None validated" } else { "" };
+        causes.extend(failed.into_iter().flatten());
+        causes.push(unnamed(format!("\"{place}\" must validate all the schemas (allOf){none}")));
     }
     if let Some(branch) = &limits.not
         && causes_of(branch).is_empty()
@@ -125,9 +128,35 @@ fn check_branches(limits: &Limits, new: &Value, old: Option<&Value>, place: &Pla
     }
 }
 
-/// Of several failed branches, the one that came closest is told, and the first of equals.
-fn best(results: Vec<Vec<Cause>>) -> Vec<Cause> {
-    results.into_iter().min_by_key(Vec::len).unwrap_or_default()
+/// Of several failed branches, the one that has most to say about the value is told, and the first of equals.
+fn best(branches: &[Node], results: Vec<Vec<Cause>>, value: &Value) -> Vec<Cause> {
+    let said: Vec<usize> = branches.iter().map(|branch| checks(branch, value)).collect();
+    let most = said.iter().max();
+    results.into_iter().zip(&said).find(|(_, said)| Some(*said) == most).map(|(result, _)| result).unwrap_or_default()
+}
+
+/// Counts the checks that a value goes through, as the server's validator does: each value goes through its general ones, those of its
+/// type, and those of what is below it.
+fn checks(node: &Node, value: &Value) -> usize {
+    let limits = &node.limits;
+    let of_all = |branches: &[Node]| branches.iter().map(|branch| checks(branch, value)).collect::<Vec<usize>>();
+    let most = |branches: &[Node]| of_all(branches).into_iter().max().unwrap_or_default();
+    let branches = most(&limits.any_of) + most(&limits.one_of) + of_all(&limits.all_of).into_iter().sum::<usize>();
+    let typed = if node.kind.is_some() || node.is_int_or_string || limits.format.is_some() { 2 } else { 0 };
+    let own = match value {
+        Value::Null => return typed / 2,
+        Value::Bool(_) => 4,
+        Value::String(_) if limits.format.is_some() => 6,
+        Value::String(_) => 5,
+        Value::Number(_) | Value::Array(_) => 6,
+        Value::Object(_) => 5,
+    };
+    let below: usize = match value {
+        Value::Array(items) => items.iter().filter_map(|item| Some(checks(node.items.as_deref()?, item))).sum(),
+        Value::Object(members) => members.iter().filter_map(|(name, member)| Some(checks(node.member(name)?, member))).sum(),
+        _ => 0,
+    };
+    own + typed + branches + below
 }
 
 fn check_text(limits: &Limits, text: &str, place: &Place<'_>, causes: &mut Vec<Cause>) {
