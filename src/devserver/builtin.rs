@@ -1,9 +1,9 @@
 //! The built-in kinds: what the server offers without any definition, their defaults, and the light checks that they get.
 
+mod assigned;
 pub mod autoscaling;
 mod checks;
 mod defaults;
-pub mod events;
 mod typed;
 
 use std::sync::LazyLock;
@@ -11,9 +11,11 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+pub use assigned::written;
+
 use super::kind::Scale;
 use super::metadata::{self, NameRule};
-use super::{Failure, Kind};
+use super::{Failure, Kind, messages};
 
 /// A subresource of a built-in kind.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -91,6 +93,17 @@ pub fn check_name(name: &str) -> Result<(), Failure> {
 /// A bad request for values of wrong types.
 pub fn read(kind: &Kind, object: &mut Value) -> Result<Vec<String>, Failure> {
     typed::read(kind, object).map_err(|why| refusal(kind, &why))
+}
+
+/// Returns what all objects of a built-in kind tell, whatever was written.
+pub fn zero(kind: &Kind) -> Value {
+    if kind.kind == "CustomResourceDefinition" {
+        let names = json!({"plural": "", "kind": ""});
+        let status = json!({"conditions": null, "acceptedNames": names, "storedVersions": null});
+        return json!({"metadata": {}, "spec": {"group": "", "names": names, "scope": "", "versions": null}, "status": status});
+    }
+    let message = messages::of_kind(&kind.group, &kind.version, &kind.kind);
+    message.map_or_else(|| json!({"metadata": {}}), messages::Message::zero)
 }
 
 /// Makes an object of a built-in kind fit for the store: fills in its defaults and checks it. Returns warnings.

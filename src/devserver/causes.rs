@@ -27,6 +27,11 @@ pub fn duplicate(field: impl Display, value: &Value) -> Cause {
     Cause::new("FieldValueDuplicate", field.to_string(), format!("Duplicate value: {value}"))
 }
 
+/// Returns the cause of a name of something that is not there.
+pub fn not_found(field: impl Display, value: &Value) -> Cause {
+    Cause::new("FieldValueNotFound", field.to_string(), format!("Not found: {value}"))
+}
+
 /// Returns the cause of a value that is none of the allowed ones.
 pub fn not_supported<T: Display>(field: impl Display, value: &Value, supported: impl IntoIterator<Item = T>) -> Cause {
     let supported: Vec<String> = supported.into_iter().map(|one| format!("\"{one}\"")).collect();

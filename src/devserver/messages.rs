@@ -1,14 +1,21 @@
 //! The messages of the built-in kinds: which fields they have, and of which types these are.
 //!
-//! They are data, in `messages.txt`: `message: number name type`, with `[]` for repeated fields, `map<…>` for maps with strings as keys, `?`
-//! for numbers and booleans whose zero means that the field is not there, and `~` for the name of a message whose fields stand in the one
-//! around it. The names are those of JSON, the numbers those of protobuf.
+//! They are data, in `messages.txt`: `message: number name type`, with `[]` for repeated fields, `map<…>` for maps with strings as keys, and
+//! `~` for the name of a message whose fields stand in the one around it. The names are those of JSON, the numbers those of protobuf.
+//!
+//! The last sign of a type says what becomes of a field that has no value, or zero: `?` is not told with zero, `!` is told as zero without a
+//! value, and `*` as null; any other field is told with the value that it was given.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use serde_json::{Map, Value, json};
+
 /// Stands for the name of a message whose fields stand in the one around it.
 const INLINE: &str = "~";
+
+/// Messages that are one value, which is null if there is none.
+const NULLS: [&str; 4] = ["meta.Time", "meta.MicroTime", "meta.FieldsV1", "runtime.RawExtension"];
 
 /// The metadata of objects.
 pub const OBJECT_META: &str = "meta.ObjectMeta";
@@ -31,8 +38,21 @@ pub struct Field {
     pub of: &'static str,
     /// How many values it has.
     pub form: Form,
-    /// Whether zero is as good as nothing.
-    pub zero_is_nothing: bool,
+    /// What becomes of it without a value, or with zero.
+    pub when_zero: Zero,
+}
+
+/// What becomes of a field without a value, or with zero: an empty text, list, or map, the number 0, or false.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Zero {
+    /// It is told as it was given.
+    Kept,
+    /// It is not told.
+    Dropped,
+    /// It is told, as zero.
+    Told,
+    /// It is told, as null.
+    Null,
 }
 
 /// How many values a field has.
@@ -89,6 +109,28 @@ impl Message {
         Some((name, Self { name, fields }))
     }
 
+    /// Returns what its values tell when they were given nothing.
+    pub fn zero(&self) -> Value {
+        let mut members = Map::new();
+        self.complete(&mut members);
+        Value::Object(members)
+    }
+
+    /// Adds what is told without being given.
+    pub fn complete(&self, members: &mut Map<String, Value>) {
+        for field in &self.fields {
+            if field.is_inline() {
+                if let Some(message) = find(field.of) {
+                    message.complete(members);
+                }
+            } else if !members.contains_key(field.name)
+                && let Some(zero) = field.zero()
+            {
+                members.insert(field.name.to_owned(), zero);
+            }
+        }
+    }
+
     /// Returns the field with a name in JSON, also of a message whose fields stand in this one.
     pub fn member(&self, name: &str) -> Option<&Field> {
         let own = self.fields.iter().find(|field| field.name == name && !field.is_inline());
@@ -109,14 +151,35 @@ impl Field {
     fn parse(field: &'static str) -> Option<Self> {
         let mut words = field.split(' ');
         let (number, name, of) = (words.next()?.parse().ok()?, words.next()?, words.next()?);
-        let zero_is_nothing = of.ends_with('?');
-        let of = of.trim_end_matches('?');
+        let when_zero = match of.chars().last()? {
+            '?' => Zero::Dropped,
+            '!' => Zero::Told,
+            '*' => Zero::Null,
+            _ => Zero::Kept,
+        };
+        let of = of.trim_end_matches(['?', '!', '*']);
         let (form, of) = match (of.strip_suffix("[]"), of.strip_prefix("map<").and_then(|of| of.strip_suffix('>'))) {
             (Some(of), _) => (Form::List, of),
             (_, Some(of)) => (Form::Map, of),
             _ => (Form::One, of),
         };
-        Some(Self { number, name, of, form, zero_is_nothing })
+        Some(Self { number, name, of, form, when_zero })
+    }
+
+    /// Returns the value that it is told with if it was given none.
+    pub fn zero(&self) -> Option<Value> {
+        match self.when_zero {
+            Zero::Kept | Zero::Dropped => None,
+            Zero::Null => Some(Value::Null),
+            Zero::Told => Some(match (self.form, self.of) {
+                (Form::One, "string" | "bytes") => json!(""),
+                (Form::One, "bool") => json!(false),
+                (Form::One, "int32" | "int64" | "util.intstr.IntOrString") => json!(0),
+                (Form::One, "resource.Quantity") => json!("0"),
+                (Form::One, of) if !NULLS.contains(&of) => find(of).map_or(Value::Null, Message::zero),
+                _ => Value::Null,
+            }),
+        }
     }
 
     /// Tells whether the fields of its message stand in the message around it.

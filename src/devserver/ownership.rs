@@ -55,11 +55,11 @@ pub fn apply(live: Option<&Value>, applied: &Value, by: &Manager<'_>) -> Result<
     if applied.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
+    merge::check_items(applied, by.lists)?;
     let applied = tracked_part(applied, by);
-    merge::check_items(&applied, by.lists)?;
     let mut entries = live.map(Entries::read).unwrap_or_default();
     if let Some(live) = live.filter(|_| entries.is_empty()) {
-        let fields = compare::compare(None, Some(live), by.lists).changed;
+        let fields = compare::compare(Some(&by.lists.zero()), Some(live), by.lists).changed;
         entries.put(Entry::before_first_apply(by, untrack(fields, by.lists.has_status())));
     }
     let before = entries.take(by);
@@ -106,7 +106,8 @@ pub fn record(old: Option<&Value>, new: &mut Value, by: &Manager<'_>) {
     if old.is_some() && entries.is_empty() {
         return;
     }
-    let difference = compare::compare(old, Some(new), by.lists);
+    let zero = by.lists.zero();
+    let difference = compare::compare(old.or(Some(&zero)), Some(new), by.lists);
     let changed = untrack(difference.changed, by.subresource.is_none() && by.lists.has_status());
     entries.take_fields(&difference.removed);
     entries.take_others(&changed, by);

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
-use super::messages::{self, Field, Form, Message};
+use super::messages::{self, Field, Form, Message, Zero};
 
 /// What a protobuf body starts with.
 pub const MAGIC: &[u8] = b"k8s\0";
@@ -149,8 +149,8 @@ impl Field {
                 let is_nothing = match &value {
                     Value::Null => true,
                     Value::String(text) => text.is_empty() && self.of == "string",
-                    Value::Number(number) => self.zero_is_nothing && number.as_i64() == Some(0),
-                    Value::Bool(is) => self.zero_is_nothing && !is,
+                    Value::Number(number) => self.when_zero == Zero::Dropped && number.as_i64() == Some(0),
+                    Value::Bool(is) => self.when_zero == Zero::Dropped && !is,
                     _ => false,
                 };
                 if !is_nothing {

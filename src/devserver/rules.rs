@@ -82,13 +82,20 @@ impl Writer<'_> {
         if kind.has_status && !gives_its_status(kind) {
             value.as_object_mut().map(|object| object.remove("status"));
         }
+        let sent = (!kind.is_custom()).then(|| value.clone());
         let (mut value, warnings) = self.validate(value, None)?;
         if is_stored {
             return Err(Failure::new(500, "", "resourceVersion should not be set on objects to be created").after(&warnings));
         }
         // What was applied has its owners already.
         if !self.is_patch {
-            self.record(None, &mut value);
+            match sent.and_then(|sent| builtin::written(kind, &sent, &value)) {
+                Some(mut written) => {
+                    self.record(None, &mut written);
+                    value["metadata"]["managedFields"] = written["metadata"]["managedFields"].take();
+                }
+                None => self.record(None, &mut value),
+            }
         }
         Ok((value, warnings))
     }

@@ -1,11 +1,12 @@
 //! The light checks of built-in kinds: what operators get wrong most often.
 
+mod networking;
 pub(super) mod pods;
 mod webhooks;
 
 use serde_json::{Value, json};
 
-use crate::devserver::causes::{duplicate, forbidden, invalid, not_supported, required, too_long};
+use crate::devserver::causes::{forbidden, invalid, not_found, not_supported, required, too_long};
 use crate::devserver::metadata;
 use crate::devserver::selector::LabelSelector;
 use crate::devserver::{Cause, Kind};
@@ -22,8 +23,11 @@ pub(super) fn check(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
             secret(object, causes);
         }
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => role(object, causes),
-        ("", "Service") => service(&object["spec"], causes),
-        ("", "Pod") => containers(&object["spec"], "spec", causes),
+        ("", "Service") => networking::service(&object["spec"], causes),
+        ("", "Pod") => {
+            containers(&object["spec"], "spec", causes);
+            mounts(&object["spec"], "spec", causes);
+        }
         ("", "Event") => core_event(object, causes),
         ("events.k8s.io", "Event") => {
             if object["eventTime"].is_null() {
@@ -34,6 +38,7 @@ pub(super) fn check(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
         ("apps", name @ ("Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet")) => workload(name, &object["spec"], causes),
         ("batch", "Job") => job(&object["spec"], "spec", causes),
         ("batch", "CronJob") => cron_job(&object["spec"], causes),
+        ("networking.k8s.io", "Ingress") => networking::ingress(&object["spec"], causes),
         ("coordination.k8s.io", "Lease") => lease(&object["spec"], causes),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => binding(object, causes),
         ("admissionregistration.k8s.io", _) => webhooks::check(object, causes),
@@ -175,44 +180,6 @@ fn role(object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn service(spec: &Value, causes: &mut Vec<Cause>) {
-    let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
-    if !kinds.iter().any(|kind| spec["type"] == *kind) {
-        causes.push(not_supported("spec.type", &spec["type"], kinds));
-    }
-    let ports = spec["ports"].as_array().map_or(&[][..], Vec::as_slice);
-    if ports.is_empty() && spec["type"] != "ExternalName" && spec["clusterIP"] != "None" {
-        causes.push(required("spec.ports", ""));
-    }
-    if spec["type"] == "ExternalName" && spec["externalName"].as_str().is_none_or(str::is_empty) {
-        causes.push(required("spec.externalName", ""));
-    }
-    let affinities = ["ClientIP", "None"];
-    if !affinities.iter().any(|affinity| spec["sessionAffinity"] == *affinity) {
-        causes.push(not_supported("spec.sessionAffinity", &spec["sessionAffinity"], affinities));
-    }
-    for (index, port) in ports.iter().enumerate() {
-        let field = |name: &str| format!("spec.ports[{index}].{name}");
-        let is_port = |value: &Value| value.as_i64().is_some_and(|number| (1..=65_535).contains(&number));
-        match port["name"].as_str().unwrap_or_default() {
-            "" if ports.len() > 1 => causes.push(required(field("name"), "")),
-            "" => {}
-            name if ports[..index].iter().any(|other| other["name"] == name) => causes.push(duplicate(field("name"), &port["name"])),
-            _ => {}
-        }
-        if !is_port(&port["port"]) {
-            causes.push(invalid(field("port"), &port["port"], "must be between 1 and 65535, inclusive"));
-        }
-        let protocols = ["SCTP", "TCP", "UDP"];
-        if !protocols.iter().any(|protocol| port["protocol"] == *protocol) {
-            causes.push(not_supported(field("protocol"), &port["protocol"], protocols));
-        }
-        if port["targetPort"].is_number() && !is_port(&port["targetPort"]) {
-            causes.push(invalid(field("targetPort"), &port["targetPort"], "must be between 1 and 65535, inclusive"));
-        }
-    }
-}
-
 fn containers(spec: &Value, at: &str, causes: &mut Vec<Cause>) {
     let containers = spec["containers"].as_array().map_or(&[][..], Vec::as_slice);
     if containers.is_empty() {
@@ -224,10 +191,27 @@ fn containers(spec: &Value, at: &str, causes: &mut Vec<Cause>) {
                 causes.push(required(format!("{at}.containers[{index}].{field}"), ""));
             }
         }
+        for (port, value) in container["ports"].as_array().into_iter().flatten().enumerate() {
+            if value["containerPort"] == 0 {
+                causes.push(required(format!("{at}.containers[{index}].ports[{port}].containerPort"), ""));
+            }
+        }
     }
     let policies = ["Always", "Never", "OnFailure"];
     if !spec["restartPolicy"].is_null() && !policies.iter().any(|policy| spec["restartPolicy"] == *policy) {
         causes.push(not_supported(format!("{at}.restartPolicy"), &spec["restartPolicy"], policies));
+    }
+}
+
+/// What is mounted is a volume.
+fn mounts(spec: &Value, at: &str, causes: &mut Vec<Cause>) {
+    let is_volume = |name: &Value| spec["volumes"].as_array().into_iter().flatten().any(|volume| volume["name"] == *name);
+    for (index, container) in spec["containers"].as_array().into_iter().flatten().enumerate() {
+        for (mount, value) in container["volumeMounts"].as_array().into_iter().flatten().enumerate() {
+            if !is_volume(&value["name"]) {
+                causes.push(not_found(format!("{at}.containers[{index}].volumeMounts[{mount}].name"), &value["name"]));
+            }
+        }
     }
 }
 
@@ -237,6 +221,10 @@ fn workload(kind: &str, spec: &Value, causes: &mut Vec<Cause>) {
         causes.push(invalid("spec.replicas", &spec["replicas"], "must be greater than or equal to 0"));
     }
     containers(&spec["template"]["spec"], "spec.template.spec", causes);
+    // The pods of stateful sets mount their claims, too.
+    if kind != "StatefulSet" {
+        mounts(&spec["template"]["spec"], "spec.template.spec", causes);
+    }
     if spec["template"]["spec"].is_object() && spec["template"]["spec"]["restartPolicy"] != "Always" {
         causes.push(not_supported("spec.template.spec.restartPolicy", &spec["template"]["spec"]["restartPolicy"], ["Always"]));
     }
@@ -273,6 +261,7 @@ fn selector(spec: &Value, causes: &mut Vec<Cause>) {
 fn job(spec: &Value, at: &str, causes: &mut Vec<Cause>) {
     let pod = &spec["template"]["spec"];
     containers(pod, &format!("{at}.template.spec"), causes);
+    mounts(pod, &format!("{at}.template.spec"), causes);
     if pod["restartPolicy"] != "Never" && pod["restartPolicy"] != "OnFailure" {
         let field = format!("{at}.template.spec.restartPolicy");
         let message = format!("Required value: valid values: \"OnFailure\", \"Never\", not {}", pod["restartPolicy"]);
@@ -318,6 +307,15 @@ fn binding(object: &Value, causes: &mut Vec<Cause>) {
     let kinds = ["ClusterRole", "Role"];
     if !kinds.iter().any(|kind| role["kind"] == *kind) {
         causes.push(not_supported("roleRef.kind", &role["kind"], kinds));
+    }
+    for (index, subject) in object["subjects"].as_array().into_iter().flatten().enumerate() {
+        let is_missing = |field: &str| subject[field].as_str().is_none_or(str::is_empty);
+        if is_missing("name") {
+            causes.push(required(format!("subjects[{index}].name"), ""));
+        }
+        if object["kind"] == "ClusterRoleBinding" && subject["kind"] == "ServiceAccount" && is_missing("namespace") {
+            causes.push(required(format!("subjects[{index}].namespace"), ""));
+        }
     }
 }
 

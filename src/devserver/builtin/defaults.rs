@@ -1,13 +1,16 @@
 //! What the server fills in for built-in kinds.
 
+mod pods;
+
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::{autoscaling, events};
+use super::autoscaling;
 use crate::devserver::Kind;
+use pods::{pod, tcp, template};
 
 /// Fills in the defaults of an object, and what the server set in the old one.
 pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
@@ -16,26 +19,29 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
         ("", "Secret") => secret(object),
         ("", "Service") => service(object, old),
         ("", "Pod") => pod(object),
-        ("", "Event") => *object = events::to_core(object),
         ("", "ReplicationController") => controller(object),
         ("", "PersistentVolumeClaim") => claim(object),
         ("", "PersistentVolume") if old.is_none() => {
             let created_at = object["metadata"]["creationTimestamp"].clone();
             put_all(&mut object["status"], [("phase", json!("Pending")), ("lastPhaseTransitionTime", created_at)]);
         }
-        ("", "Node") => node(object),
-        ("", "ResourceQuota") => put(object, "status", json!({})),
-        ("coordination.k8s.io", "Lease") => put(object, "spec", json!({})),
+        ("", "Endpoints") => items(object, "subsets").flat_map(|subset| items(subset, "ports")).for_each(tcp),
         ("", "PodTemplate") => template(&mut object["template"]),
-        ("apps", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") => workload(&kind.kind, object),
+        ("apps", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") => {
+            workload(&kind.kind, object);
+            if kind.kind == "DaemonSet" {
+                count_templates(object, old);
+            }
+        }
         ("batch", "Job") => job(object, old),
         ("batch", "CronJob") => cron_job(object),
         ("", "LimitRange") => items(&mut object["spec"], "limits").for_each(limit),
-        ("networking.k8s.io", "Ingress") => put(&mut object["status"], "loadBalancer", json!({})),
-        ("policy", "PodDisruptionBudget") => {
-            let counts = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
-            put_all(&mut object["status"], counts.map(|count| (count, json!(0))));
+        ("scheduling.k8s.io", "PriorityClass") => put(object, "preemptionPolicy", json!("PreemptLowerPriority")),
+        ("networking.k8s.io", "NetworkPolicy") => network_policy(&mut object["spec"]),
+        ("storage.k8s.io", "StorageClass") => {
+            put_all(object, [("reclaimPolicy", json!("Delete")), ("volumeBindingMode", json!("Immediate"))]);
         }
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => binding(object),
         ("autoscaling", "HorizontalPodAutoscaler") => autoscaling::fill(&kind.version, object),
         ("admissionregistration.k8s.io", _) => webhooks(&kind.kind, object),
         _ => {}
@@ -67,6 +73,29 @@ fn items<'a>(value: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut V
     value.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
+/// A policy is about what comes in, and about what goes out if it says something of that.
+fn network_policy(spec: &mut Value) {
+    let mut about = vec![json!("Ingress")];
+    if spec["egress"].as_array().is_some_and(|rules| !rules.is_empty()) {
+        about.push(json!("Egress"));
+    }
+    put(spec, "policyTypes", json!(about));
+    for direction in ["ingress", "egress"] {
+        items(spec, direction).flat_map(|rule| items(rule, "ports")).for_each(tcp);
+    }
+}
+
+/// Roles, users and groups are in the group of roles.
+fn binding(object: &mut Value) {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    if object["roleRef"]["apiGroup"] == "" {
+        object["roleRef"]["apiGroup"] = json!(GROUP);
+    }
+    for subject in items(object, "subjects").filter(|subject| subject["kind"] == "User" || subject["kind"] == "Group") {
+        put(subject, "apiGroup", json!(GROUP));
+    }
+}
+
 /// Only `finalize` changes the finalizers of a namespace's specification, and it does not come here.
 fn namespace(object: &mut Value, old: Option<&Value>) {
     let name = object["metadata"]["name"].clone();
@@ -96,8 +125,9 @@ fn service(object: &mut Value, old: Option<&Value>) {
     put_all(spec, [("type", json!("ClusterIP")), ("sessionAffinity", json!("None"))]);
     for port in items(spec, "ports") {
         put(port, "protocol", json!("TCP"));
-        let target = port["port"].clone();
-        put(port, "targetPort", target);
+        if port["targetPort"] == 0 || port["targetPort"] == "" {
+            port["targetPort"] = port["port"].clone();
+        }
     }
     if spec["type"] != "ExternalName" {
         if spec["clusterIP"].as_str().is_none_or(str::is_empty) {
@@ -117,8 +147,10 @@ fn service(object: &mut Value, old: Option<&Value>) {
         if spec["type"] != "ClusterIP" {
             put(spec, "externalTrafficPolicy", json!("Cluster"));
         }
+        if spec["type"] == "LoadBalancer" {
+            put(spec, "allocateLoadBalancerNodePorts", json!(true));
+        }
     }
-    put(&mut object["status"], "loadBalancer", json!({}));
 }
 
 /// A controller of old wants one pod, and goes by the labels of its pods.
@@ -130,7 +162,6 @@ fn controller(object: &mut Value) {
         put(&mut object["spec"], "selector", labels.clone());
         put(&mut object["metadata"], "labels", labels);
     }
-    put(&mut object["status"], "replicas", json!(0));
 }
 
 /// There is no network: an address that only depends on the name serves as well as any, and repeats.
@@ -138,125 +169,6 @@ fn cluster_address(metadata: &Value) -> String {
     let mut hasher = DefaultHasher::new();
     (metadata["namespace"].as_str(), metadata["name"].as_str()).hash(&mut hasher);
     format!("10.0.0.{}", 2 + hasher.finish() % 253)
-}
-
-fn pod(object: &mut Value) {
-    // These moments are told even if there are none.
-    for condition in items(&mut object["status"], "conditions") {
-        put_all(condition, [("lastProbeTime", Value::Null), ("lastTransitionTime", Value::Null)]);
-    }
-    let spec = &mut object["spec"];
-    pod_spec(spec);
-    put(spec, "enableServiceLinks", json!(true));
-    put(spec, "serviceAccountName", json!("default"));
-    let account = spec["serviceAccountName"].clone();
-    put(spec, "serviceAccount", account);
-    let tolerations = ["not-ready", "unreachable"].map(|state| {
-        json!({"key": format!("node.kubernetes.io/{state}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
-    });
-    put_all(spec, [("priority", json!(0)), ("preemptionPolicy", json!("PreemptLowerPriority")), ("tolerations", json!(tolerations))]);
-    for list in ["containers", "initContainers"] {
-        items(spec, list).for_each(request_limits);
-    }
-    let class = quality(spec);
-    put_all(&mut object["status"], [("phase", json!("Pending")), ("qosClass", json!(class))]);
-}
-
-fn pod_spec(spec: &mut Value) {
-    put_all(
-        spec,
-        [
-            ("restartPolicy", json!("Always")),
-            ("terminationGracePeriodSeconds", json!(30)),
-            ("dnsPolicy", json!("ClusterFirst")),
-            ("securityContext", json!({})),
-            ("schedulerName", json!("default-scheduler")),
-        ],
-    );
-    // The old name of the field goes with the new one.
-    let account = spec["serviceAccountName"].clone();
-    if account.is_string() {
-        put(spec, "serviceAccount", account);
-    }
-    for list in ["containers", "initContainers", "ephemeralContainers"] {
-        items(spec, list).for_each(container);
-    }
-    items(spec, "volumes").for_each(volume);
-}
-
-/// The mode of files in volumes: all may read them.
-const FILE_MODE: i32 = 0o644;
-
-fn volume(volume: &mut Value) {
-    for name in ["configMap", "secret", "downwardAPI", "projected"] {
-        if let Some(source) = object_in(volume, name) {
-            put(source, "defaultMode", json!(FILE_MODE));
-            items(source, "items").for_each(reference);
-            for source in items(source, "sources") {
-                object_in(source, "downwardAPI").into_iter().flat_map(|source| items(source, "items")).for_each(reference);
-                if let Some(token) = object_in(source, "serviceAccountToken") {
-                    put(token, "expirationSeconds", json!(3600));
-                }
-            }
-        }
-    }
-    if let Some(host) = object_in(volume, "hostPath") {
-        put(host, "type", json!(""));
-    }
-    if let Some(template) = object_in(volume, "ephemeral").and_then(|ephemeral| object_in(ephemeral, "volumeClaimTemplate")) {
-        put(&mut template["spec"], "volumeMode", json!("Filesystem"));
-    }
-}
-
-fn object_in<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut Value> {
-    value.get_mut(name).filter(|member| member.is_object())
-}
-
-/// A reference to a field says which version of the object it means.
-fn reference(holder: &mut Value) {
-    if let Some(reference) = object_in(holder, "fieldRef") {
-        put(reference, "apiVersion", json!("v1"));
-    }
-}
-
-fn container(container: &mut Value) {
-    let image = container["image"].as_str().unwrap_or_default();
-    let tag = image.rsplit('/').next().unwrap_or_default();
-    let is_moving = !image.contains('@') && (!tag.contains(':') || tag.ends_with(":latest"));
-    put_all(
-        container,
-        [
-            ("terminationMessagePath", json!("/dev/termination-log")),
-            ("terminationMessagePolicy", json!("File")),
-            ("imagePullPolicy", json!(if is_moving { "Always" } else { "IfNotPresent" })),
-            ("resources", json!({})),
-        ],
-    );
-    items(container, "ports").for_each(|port| put(port, "protocol", json!("TCP")));
-    items(container, "env").filter_map(|variable| object_in(variable, "valueFrom")).for_each(reference);
-    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        if let Some(found) = container.get_mut(name).filter(|found| found.is_object()) {
-            probe(found);
-        }
-    }
-}
-
-fn probe(probe: &mut Value) {
-    put_all(
-        probe,
-        [("timeoutSeconds", json!(1)), ("periodSeconds", json!(10)), ("successThreshold", json!(1)), ("failureThreshold", json!(3))],
-    );
-    if probe["httpGet"].is_object() {
-        put_all(&mut probe["httpGet"], [("path", json!("/")), ("scheme", json!("HTTP"))]);
-    }
-}
-
-/// A pod, unlike a template of pods, asks for what it is limited to.
-fn request_limits(container: &mut Value) {
-    let limits = container["resources"]["limits"].as_object().cloned().unwrap_or_default();
-    for (resource, amount) in limits {
-        put(&mut container["resources"]["requests"], &resource, amount);
-    }
 }
 
 /// What is a limit by default is asked for by default; what is the most is the limit by default.
@@ -270,54 +182,6 @@ fn limit(limit: &mut Value) {
     inherit("max", "default");
     inherit("default", "defaultRequest");
     inherit("min", "defaultRequest");
-}
-
-/// The class that tells who is evicted first.
-fn quality(spec: &Value) -> &'static str {
-    let containers: Vec<&Value> = ["containers", "initContainers"].iter().filter_map(|list| spec[*list].as_array()).flatten().collect();
-    let has_any = containers
-        .iter()
-        .any(|one| ["requests", "limits"].iter().any(|part| one["resources"][*part].as_object().is_some_and(|map| !map.is_empty())));
-    let is_full = |one: &&Value| {
-        ["cpu", "memory"].iter().all(|resource| {
-            let (limit, request) = (&one["resources"]["limits"][*resource], &one["resources"]["requests"][*resource]);
-            !limit.is_null() && (request.is_null() || request == limit)
-        })
-    };
-    match (has_any, containers.iter().all(is_full)) {
-        (false, _) => "BestEffort",
-        (true, true) => "Guaranteed",
-        (true, false) => "Burstable",
-    }
-}
-
-fn template(template: &mut Value) {
-    if template.is_object() {
-        put(template, "metadata", json!({}));
-        pod_spec(&mut template["spec"]);
-    }
-}
-
-/// These are told even if nothing is known of them.
-fn node(object: &mut Value) {
-    let status = &mut object["status"];
-    for condition in items(status, "conditions") {
-        put_all(condition, [("lastHeartbeatTime", Value::Null), ("lastTransitionTime", Value::Null)]);
-    }
-    put(status, "daemonEndpoints", json!({"kubeletEndpoint": {"Port": 0}}));
-    let facts = [
-        "architecture",
-        "bootID",
-        "containerRuntimeVersion",
-        "kernelVersion",
-        "kubeProxyVersion",
-        "kubeletVersion",
-        "machineID",
-        "operatingSystem",
-        "osImage",
-        "systemUUID",
-    ];
-    put_all(&mut status["nodeInfo"], facts.map(|fact| (fact, json!(""))));
 }
 
 fn claim(object: &mut Value) {
@@ -343,7 +207,6 @@ fn workload(kind: &str, object: &mut Value) {
         "Deployment" => {
             put_all(spec, [("replicas", json!(1)), ("revisionHistoryLimit", json!(10)), ("progressDeadlineSeconds", json!(600))]);
             rolling(spec, "strategy", [("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))]);
-            put(object, "status", json!({}));
         }
         "StatefulSet" => {
             put_all(
@@ -353,29 +216,33 @@ fn workload(kind: &str, object: &mut Value) {
                     ("podManagementPolicy", json!("OrderedReady")),
                     ("revisionHistoryLimit", json!(10)),
                     ("persistentVolumeClaimRetentionPolicy", json!({"whenDeleted": "Retain", "whenScaled": "Retain"})),
-                    ("serviceName", json!("")),
                 ],
             );
-            rolling(spec, "updateStrategy", [("partition", json!(0))]);
+            // Who says that updates roll says how, too.
+            if spec["updateStrategy"]["type"].is_null() {
+                rolling(spec, "updateStrategy", [("partition", json!(0))]);
+            }
             for template in items(spec, "volumeClaimTemplates") {
                 put_all(template, [("apiVersion", json!("v1")), ("kind", json!("PersistentVolumeClaim"))]);
                 claim(template);
             }
-            put_all(&mut object["status"], [("replicas", json!(0)), ("availableReplicas", json!(0))]);
         }
         "DaemonSet" => {
             put(spec, "revisionHistoryLimit", json!(10));
             rolling(spec, "updateStrategy", [("maxUnavailable", json!(1)), ("maxSurge", json!(0))]);
-            let counts = ["currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"];
-            for count in counts {
-                put(&mut object["status"], count, json!(0));
-            }
         }
-        _ => {
-            put(spec, "replicas", json!(1));
-            put(&mut object["status"], "replicas", json!(0));
-        }
+        _ => put(spec, "replicas", json!(1)),
     }
+}
+
+/// A daemon set counts its templates, in an annotation that was a field once.
+fn count_templates(object: &mut Value, old: Option<&Value>) {
+    const COUNT: &str = "deprecated.daemonset.template.generation";
+    let noted = |object: &Value| object["metadata"]["annotations"][COUNT].as_str().and_then(|count| count.parse::<i64>().ok());
+    let before = noted(old.unwrap_or(object)).unwrap_or_default();
+    let is_new = old.is_some_and(|old| old["spec"]["template"] != object["spec"]["template"]);
+    let count = (before + i64::from(is_new)).max(1);
+    members(&mut object["metadata"]["annotations"]).insert(COUNT.to_owned(), json!(count.to_string()));
 }
 
 fn job_spec(spec: &mut Value) {
@@ -422,13 +289,11 @@ fn job(object: &mut Value, old: Option<&Value>) {
     if old.is_none() && labels.is_object() && object["metadata"]["labels"].as_object().is_none_or(Map::is_empty) {
         members(&mut object["metadata"]).insert("labels".into(), labels);
     }
-    put(object, "status", json!({}));
 }
 
 fn cron_job(object: &mut Value) {
     let spec = &mut object["spec"];
     template(&mut spec["jobTemplate"]["spec"]["template"]);
-    put(&mut spec["jobTemplate"], "metadata", json!({}));
     put_all(
         spec,
         [
@@ -438,7 +303,6 @@ fn cron_job(object: &mut Value) {
             ("failedJobsHistoryLimit", json!(1)),
         ],
     );
-    put(object, "status", json!({}));
 }
 
 fn webhooks(kind: &str, object: &mut Value) {

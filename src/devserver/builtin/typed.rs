@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::devserver::Kind;
 use crate::devserver::causes::Place;
 use crate::devserver::json;
-use crate::devserver::messages::{self, Field, Form, Message};
+use crate::devserver::messages::{self, Field, Form, Message, Zero};
 use crate::object::quantity;
 
 /// Moments of leases and events have a fraction of exactly six digits.
@@ -63,6 +63,13 @@ impl Reading {
                 return Err(wrong(value, &place.member(name), "string"));
             }
         }
+        // The empty is as good as absent: it is stored as that.
+        members.retain(|name, value| {
+            let Some(field) = message.member(name).filter(|_| is_zero(value)) else { return true };
+            let is_container = field.form != Form::One;
+            !(field.when_zero == Zero::Dropped || field.when_zero == Zero::Told && is_container)
+        });
+        message.complete(members);
         Ok(())
     }
 
@@ -121,6 +128,17 @@ impl Reading {
             },
         };
         if fits { Ok(()) } else { Err(wrong(value, place, of)) }
+    }
+}
+
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(is) => !is,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
     }
 }
 

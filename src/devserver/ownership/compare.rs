@@ -53,12 +53,9 @@ fn walk<'v>(old: Option<&'v Value>, new: Option<&'v Value>, path: &mut Vec<&'v s
         return difference;
     }
     // A map or list is new itself if nothing was there, or something else.
-    // An empty part is a leaf; only metadata is never told when there is nothing in it.
-    let is_empty = after.as_ref().is_some_and(BTreeMap::is_empty) && path.last() != Some(&"metadata");
     // What was null was there, without any parts.
     let is_replaced = old.is_some_and(|old| !old.is_null()) && before.is_none() || after.is_none();
-    let is_made = is_replaced || old.is_none() && (is_empty || !lists.is_always_there(path));
-    if new.is_some() && is_made {
+    if new.is_some() && (is_replaced || old.is_none()) {
         difference.changed.own();
     }
     if new.is_none() {

@@ -1,7 +1,8 @@
 //! What the lists and maps of a kind mean to owners: from the schema of a definition, or from the table of built-in kinds.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::devserver::builtin;
 use crate::devserver::kind::Kind;
 use crate::devserver::shapes::{self, ATOMIC, SET};
 
@@ -29,8 +30,8 @@ pub trait Lists {
     /// Tells whether the field at the path is a field of the schema, as opposed to the key of a free map.
     fn is_declared(&self, path: &[&str]) -> bool;
 
-    /// Tells whether the map at the path is there in every object, so that nobody creates it.
-    fn is_always_there(&self, path: &[&str]) -> bool;
+    /// Returns what is there in every object, so that nobody has made it.
+    fn zero(&self) -> Value;
 
     /// Tells whether the status is written through a subresource only.
     fn has_status(&self) -> bool;
@@ -43,7 +44,7 @@ pub fn lists_of(kind: &Kind) -> Box<dyn Lists + '_> {
     match version {
         Some(version) => Box::new(Schema { schema: &version["schema"]["openAPIV3Schema"], has_status: kind.has_status }),
         None if kind.is_custom() => Box::new(Schema { schema: &Value::Null, has_status: kind.has_status }),
-        None => Box::new(BuiltIn { kind: kind.kind.clone(), has_status: kind.has_status }),
+        None => Box::new(BuiltIn { kind: kind.kind.clone(), zero: builtin::zero(kind), has_status: kind.has_status }),
     }
 }
 
@@ -52,6 +53,8 @@ pub fn lists_of(kind: &Kind) -> Box<dyn Lists + '_> {
 pub struct BuiltIn {
     /// The kind.
     pub kind: String,
+    /// What is there in every object.
+    pub zero: Value,
     /// Whether there is a `status` subresource.
     pub has_status: bool,
 }
@@ -102,21 +105,8 @@ impl Lists for BuiltIn {
         !above.is_some_and(|above| FREE_MAPS.contains(&above))
     }
 
-    fn is_always_there(&self, path: &[&str]) -> bool {
-        match path {
-            ["spec", "scaleTargetRef"] => self.kind == "HorizontalPodAutoscaler",
-            ["spec", "resources"] => self.kind == "PersistentVolumeClaim",
-            ["spec", "names"] | ["status", "acceptedNames"] => self.kind == "CustomResourceDefinition",
-            ["spec", field] => ["template", "strategy", "updateStrategy", "jobTemplate", "containers"].contains(field),
-            ["source" | "involvedObject"] => self.kind == "Event",
-            ["metadata" | "spec" | "status"]
-            | ["status", "loadBalancer"]
-            | [.., "template" | "jobTemplate", "metadata" | "spec"]
-            | [.., "jobTemplate", "spec", "template"]
-            | [.., "template", "spec", "containers"]
-            | [.., "containers" | "initContainers", ITEM, "resources"] => true,
-            _ => false,
-        }
+    fn zero(&self) -> Value {
+        self.zero.clone()
     }
 
     fn has_status(&self) -> bool {
@@ -141,7 +131,7 @@ impl Schema<'_> {
     }
 
     fn metadata() -> BuiltIn {
-        BuiltIn { kind: "Metadata".to_owned(), has_status: false }
+        BuiltIn { kind: "Metadata".to_owned(), zero: Value::Null, has_status: false }
     }
 }
 
@@ -178,8 +168,8 @@ impl Lists for Schema<'_> {
             || self.node(above).and_then(|node| node.get("properties")?.get(*name)).is_some()
     }
 
-    fn is_always_there(&self, path: &[&str]) -> bool {
-        path == ["metadata"]
+    fn zero(&self) -> Value {
+        json!({"metadata": {}})
     }
 
     fn has_status(&self) -> bool {

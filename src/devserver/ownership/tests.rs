@@ -146,7 +146,9 @@ fn a_creation_owns_the_maps_and_lists_that_it_makes() {
 fn a_deployment_owns_no_maps_that_are_always_there() {
     let mut made = json!({"metadata": {"name": "d", "labels": {"l": "1"}}, "spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]}}}});
-    let lists = BuiltIn { kind: "Deployment".to_owned(), has_status: true };
+    let zero =
+        json!({"metadata": {}, "spec": {"selector": null, "template": {"metadata": {}, "spec": {"containers": null}}, "strategy": {}}});
+    let lists = BuiltIn { kind: "Deployment".to_owned(), zero, has_status: true };
     let time = Timestamp::UNIX_EPOCH;
     let by =
         Manager { name: "k", operation: Operation::Update, subresource: None, api_version: "apps/v1", time, force: false, lists: &lists };

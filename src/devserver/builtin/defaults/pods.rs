@@ -1,0 +1,151 @@
+//! The defaults of pods and of their templates.
+
+use serde_json::{Value, json};
+
+use super::{items, put, put_all};
+
+/// Fills in a pod.
+pub fn pod(object: &mut Value) {
+    let spec = &mut object["spec"];
+    pod_spec(spec);
+    put(spec, "enableServiceLinks", json!(true));
+    put(spec, "serviceAccountName", json!("default"));
+    let account = spec["serviceAccountName"].clone();
+    put(spec, "serviceAccount", account);
+    let tolerations = ["not-ready", "unreachable"].map(|state| {
+        json!({"key": format!("node.kubernetes.io/{state}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+    });
+    put_all(spec, [("priority", json!(0)), ("preemptionPolicy", json!("PreemptLowerPriority")), ("tolerations", json!(tolerations))]);
+    for list in ["containers", "initContainers"] {
+        items(spec, list).for_each(request_limits);
+    }
+    let class = quality(spec);
+    put_all(&mut object["status"], [("phase", json!("Pending")), ("qosClass", json!(class))]);
+}
+
+fn pod_spec(spec: &mut Value) {
+    put_all(
+        spec,
+        [
+            ("restartPolicy", json!("Always")),
+            ("terminationGracePeriodSeconds", json!(30)),
+            ("dnsPolicy", json!("ClusterFirst")),
+            ("securityContext", json!({})),
+            ("schedulerName", json!("default-scheduler")),
+        ],
+    );
+    // The old name of the field goes with the new one.
+    let account = spec["serviceAccountName"].clone();
+    if account.is_string() {
+        put(spec, "serviceAccount", account);
+    }
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        items(spec, list).for_each(container);
+    }
+    items(spec, "volumes").for_each(volume);
+}
+
+/// The mode of files in volumes: all may read them.
+const FILE_MODE: i32 = 0o644;
+
+fn volume(volume: &mut Value) {
+    for name in ["configMap", "secret", "downwardAPI", "projected"] {
+        if let Some(source) = object_in(volume, name) {
+            put(source, "defaultMode", json!(FILE_MODE));
+            items(source, "items").for_each(reference);
+            for source in items(source, "sources") {
+                object_in(source, "downwardAPI").into_iter().flat_map(|source| items(source, "items")).for_each(reference);
+                if let Some(token) = object_in(source, "serviceAccountToken") {
+                    put(token, "expirationSeconds", json!(3600));
+                }
+            }
+        }
+    }
+    if let Some(host) = object_in(volume, "hostPath") {
+        put(host, "type", json!(""));
+    }
+    if let Some(template) = object_in(volume, "ephemeral").and_then(|ephemeral| object_in(ephemeral, "volumeClaimTemplate")) {
+        put(&mut template["spec"], "volumeMode", json!("Filesystem"));
+    }
+}
+
+fn object_in<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut Value> {
+    value.get_mut(name).filter(|member| member.is_object())
+}
+
+/// A reference to a field says which version of the object it means.
+fn reference(holder: &mut Value) {
+    if let Some(reference) = object_in(holder, "fieldRef") {
+        put(reference, "apiVersion", json!("v1"));
+    }
+}
+
+fn container(container: &mut Value) {
+    let image = container["image"].as_str().unwrap_or_default();
+    let tag = image.rsplit('/').next().unwrap_or_default();
+    let is_moving = !image.contains('@') && (!tag.contains(':') || tag.ends_with(":latest"));
+    put_all(
+        container,
+        [
+            ("terminationMessagePath", json!("/dev/termination-log")),
+            ("terminationMessagePolicy", json!("File")),
+            ("imagePullPolicy", json!(if is_moving { "Always" } else { "IfNotPresent" })),
+        ],
+    );
+    items(container, "ports").for_each(tcp);
+    items(container, "env").filter_map(|variable| object_in(variable, "valueFrom")).for_each(reference);
+    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(found) = container.get_mut(name).filter(|found| found.is_object()) {
+            probe(found);
+        }
+    }
+}
+
+fn probe(probe: &mut Value) {
+    put_all(
+        probe,
+        [("timeoutSeconds", json!(1)), ("periodSeconds", json!(10)), ("successThreshold", json!(1)), ("failureThreshold", json!(3))],
+    );
+    if probe["httpGet"].is_object() {
+        put_all(&mut probe["httpGet"], [("path", json!("/")), ("scheme", json!("HTTP"))]);
+    }
+}
+
+/// A pod, unlike a template of pods, asks for what it is limited to.
+fn request_limits(container: &mut Value) {
+    let limits = container["resources"]["limits"].as_object().cloned().unwrap_or_default();
+    for (resource, amount) in limits {
+        put(&mut container["resources"]["requests"], &resource, amount);
+    }
+}
+
+/// The class that tells who is evicted first.
+fn quality(spec: &Value) -> &'static str {
+    let containers: Vec<&Value> = ["containers", "initContainers"].iter().filter_map(|list| spec[*list].as_array()).flatten().collect();
+    let has_any = containers
+        .iter()
+        .any(|one| ["requests", "limits"].iter().any(|part| one["resources"][*part].as_object().is_some_and(|map| !map.is_empty())));
+    let is_full = |one: &&Value| {
+        ["cpu", "memory"].iter().all(|resource| {
+            let (limit, request) = (&one["resources"]["limits"][*resource], &one["resources"]["requests"][*resource]);
+            !limit.is_null() && (request.is_null() || request == limit)
+        })
+    };
+    match (has_any, containers.iter().all(is_full)) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+/// Fills in a template of pods.
+pub fn template(template: &mut Value) {
+    if template.is_object() {
+        pod_spec(&mut template["spec"]);
+    }
+}
+
+/// Ports are of TCP.
+pub fn tcp(port: &mut Value) {
+    put(port, "protocol", json!("TCP"));
+}
