@@ -146,10 +146,9 @@ fn checks(node: &Node, value: &Value) -> usize {
     let own = match value {
         Value::Null => return typed / 2,
         Value::Bool(_) => 4,
-        Value::String(_) if limits.format.is_some() => 6,
-        Value::String(_) => 5,
         Value::Number(_) | Value::Array(_) => 6,
-        Value::Object(_) => 5,
+        Value::String(_) if limits.format.is_some() => 6,
+        Value::String(_) | Value::Object(_) => 5,
     };
     let below: usize = match value {
         Value::Array(items) => items.iter().filter_map(|item| Some(checks(node.items.as_deref()?, item))).sum(),
