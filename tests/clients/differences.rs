@@ -37,20 +37,7 @@ pub const DIFFERENCES: &[Difference] = &[
         Extent::Output,
         "tokens are opaque: nobody else has to check them",
     ),
-    differs("creating::objects_are_created_from_arguments", "services/inner", Extent::ManagedFields, ALLOCATED),
-    differs("creating::workloads_are_created_from_arguments", "batch/v1/jobs/once", Extent::ManagedFields, ALLOCATED),
-    differs("creating::workloads_are_created_from_arguments", "services/web", Extent::ManagedFields, ALLOCATED),
     differs("creating::workloads_are_created_from_arguments", "pods/worker", Extent::Output, ACCOUNTS),
-    differs("applying::built_in_lists_are_merged_by_their_keys", "services/web", Extent::ManagedFields, ALLOCATED),
-    differs("rolling::parts_of_templates_are_set", "services/web", Extent::ManagedFields, ALLOCATED),
-    differs("reading::workloads_are_shown_in_their_tables", "services/web", Extent::ManagedFields, ALLOCATED),
-    differs("reading::workloads_are_shown_in_their_tables", "batch/v1/jobs/once", Extent::ManagedFields, ALLOCATED),
-    differs(
-        "reading::workloads_are_shown_in_their_tables",
-        "apps/v1/daemonsets/everywhere",
-        Extent::Output,
-        "the deprecated annotation of a generation is left out",
-    ),
     differs(
         "reading::workloads_are_shown_in_their_tables",
         "persistentvolumeclaims/disk",
@@ -92,7 +79,5 @@ pub const DIFFERENCES: &[Difference] = &[
     differs("access::rights_are_asked_for_and_given", "auth whoami", Extent::Output, "each server has an administrator of its own"),
 ];
 
-const ALLOCATED: &str = "what a real server allocates when it stores an object is nobody's, here its creator's";
-const ACCOUNTS: &str =
-    "the real server of the suite runs without the admission of service accounts, and tracks less of what admission fills in";
+const ACCOUNTS: &str = "the real server of the suite runs without the admission of service accounts";
 const TEXTS: &str = "the descriptions of built-in kinds and of metadata are short ones of our own";

@@ -40,7 +40,7 @@ pub fn written(kind: &Kind, sent: &Value, new: &Value) -> Option<Value> {
         let Some(members) = written.pointer_mut(above).and_then(Value::as_object_mut) else { continue };
         let name = name.replace("~1", "/");
         // The labels themselves are the server's only if all of them are.
-        if !name.ends_with("labels") || members.get(&name).is_some_and(is_nothing) {
+        if name != "labels" || members.get(&name).is_some_and(is_nothing) {
             members.remove(&name);
         }
     }
