@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub use assigned::written;
+pub use assigned::{decides, written};
 
 use super::kind::Scale;
 use super::metadata::{self, NameRule};

@@ -94,7 +94,7 @@ pub fn record(old: Option<&Value>, new: &mut Value, by: &Manager<'_>) {
     let mut entries = match by.subresource {
         Some(_) => Entries::default(),
         None if Entries::is_reset(new) => {
-            strip(new);
+            take(new);
             return;
         }
         None => Entries::read(new),
@@ -102,7 +102,7 @@ pub fn record(old: Option<&Value>, new: &mut Value, by: &Manager<'_>) {
     if let Some(old) = old.filter(|_| entries.is_empty()) {
         entries = Entries::read(old);
     }
-    strip(new);
+    take(new);
     if old.is_some() && entries.is_empty() {
         return;
     }
@@ -119,10 +119,18 @@ pub fn record(old: Option<&Value>, new: &mut Value, by: &Manager<'_>) {
     entries.write(new);
 }
 
-/// Removes all ownership from the object.
-pub fn strip(object: &mut Value) {
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
+/// Takes the owners out of an object; null if it has none.
+pub fn take(object: &mut Value) -> Value {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    metadata.and_then(|metadata| metadata.remove("managedFields")).unwrap_or_default()
+}
+
+/// Gives an object these owners, as they were taken.
+pub fn give(object: &mut Value, owners: Value) {
+    if owners.as_array().is_none_or(Vec::is_empty) {
+        take(object);
+    } else {
+        object["metadata"]["managedFields"] = owners;
     }
 }
 

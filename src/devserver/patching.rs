@@ -153,15 +153,13 @@ async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, 
         let mut value = with_author(&writer, |by| ownership::apply(None, &applied, by))?;
         // What is applied to nothing has no revision to be based on.
         value["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
-        let owners = value["metadata"].as_object_mut().and_then(|metadata| metadata.remove("managedFields"));
+        let owners = ownership::take(&mut value);
         // It is nobody's, but some kinds begin with it.
         if let Some(status) = applied.get("status") {
             value["status"] = status.clone();
         }
         let mut warnings = writer.receive_applied(&mut value, &remarks)?;
-        if let Some(owners) = owners {
-            value["metadata"]["managedFields"] = owners;
-        }
+        ownership::give(&mut value, owners);
         let gate = Gate::new(api, served, "", call.by(options));
         let (value, more) = writing::create_received(api, &writer, &gate, value).await.map_err(|failure| failure.after(&warnings))?;
         warnings.extend(more);
@@ -170,11 +168,9 @@ async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, 
     let change = |old: &Value| -> Result<(Draft, Vec<String>), Failure> {
         let mut new = with_author(&writer, |by| ownership::apply(Some(old), &applied, by))?;
         note_last_applied(&writer, &mut new, &applied);
-        let owners = new["metadata"].as_object_mut().and_then(|metadata| metadata.remove("managedFields"));
+        let owners = ownership::take(&mut new);
         let warnings = writer.receive_applied(&mut new, &remarks)?;
-        if let Some(owners) = owners {
-            new["metadata"]["managedFields"] = owners;
-        }
+        ownership::give(&mut new, owners);
         Ok((writer.draft_applied(old, new)?, warnings))
     };
     let (value, warnings) = writing::write(api, &writer, call, change).await?;

@@ -17,7 +17,7 @@ use super::registry::Served;
 use super::request::Options;
 use super::{builtin, definition};
 pub use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation, is_marked_first, mark};
-use sameness::{generation_grows, gives_its_status, has_generation, is_empty, is_same, without_times};
+use sameness::{generation_grows, gives_its_status, has_generation, is_same, without_times};
 
 /// What a write is about, and who writes.
 #[derive(Debug, Clone)]
@@ -82,19 +82,18 @@ impl Writer<'_> {
         if kind.has_status && !gives_its_status(kind) {
             value.as_object_mut().map(|object| object.remove("status"));
         }
-        let sent = (!kind.is_custom()).then(|| value.clone());
+        let sent = builtin::decides(kind).then(|| value.clone());
         let (mut value, warnings) = self.validate(value, None)?;
         if is_stored {
             return Err(Failure::new(500, "", "resourceVersion should not be set on objects to be created").after(&warnings));
         }
         // What was applied has its owners already.
         if !self.is_patch {
-            match sent.and_then(|sent| builtin::written(kind, &sent, &value)) {
-                Some(mut written) => {
-                    self.record(None, &mut written);
-                    value["metadata"]["managedFields"] = written["metadata"]["managedFields"].take();
-                }
-                None => self.record(None, &mut value),
+            if let Some(mut written) = sent.map(|sent| builtin::written(kind, &sent, &value)) {
+                self.record(None, &mut written);
+                ownership::give(&mut value, ownership::take(&mut written));
+            } else {
+                self.record(None, &mut value);
             }
         }
         Ok((value, warnings))
@@ -116,7 +115,7 @@ impl Writer<'_> {
     /// # Errors
     /// If it is not based on what is stored.
     pub fn draft_applied(&self, old: &Value, mut new: Value) -> Result<Draft, Failure> {
-        let owners = new["metadata"].as_object_mut().and_then(|metadata| metadata.remove("managedFields")).unwrap_or_default();
+        let owners = ownership::take(&mut new);
         Ok(Draft { owners: Some(owners), ..self.draft(old, new)? })
     }
 
@@ -137,7 +136,7 @@ impl Writer<'_> {
     pub fn redraft(&self, old: &Value, seen: &Value, changed: Value) -> Result<Draft, Failure> {
         let mut new = self.readmit(changed)?;
         self.check_identity(old, &new)?;
-        new["metadata"].as_object_mut().map(|metadata| metadata.remove("managedFields"));
+        ownership::take(&mut new);
         self.keep_what_is_the_servers(old, &mut new)?;
         self.keep_what_is_not_written(old, &mut new);
         Ok(Draft { value: new, owners: Some(seen["metadata"]["managedFields"].clone()) })
@@ -165,8 +164,7 @@ impl Writer<'_> {
             new["metadata"]["generation"] = json!(generation + 1);
         }
         match draft.owners {
-            Some(owners) if is_empty(&owners) || owners.is_null() => ownership::strip(&mut new),
-            Some(owners) => new["metadata"]["managedFields"] = owners,
+            Some(owners) => ownership::give(&mut new, owners),
             None => self.record(Some(old), &mut new),
         }
         Ok((self.conclude(old, new), warnings))
