@@ -52,6 +52,13 @@ impl Interest {
         self.labels.is_some() || self.fields.is_some()
     }
 
+    /// Tells whether an object is of interest whatever it says; none if that depends on what it says.
+    pub fn covers_key(&self, (namespace, name): &Key) -> Option<bool> {
+        let is_here = self.namespace.as_ref().is_none_or(|wanted| wanted == namespace);
+        let is_it = self.name.as_ref().is_none_or(|wanted| wanted == name);
+        (!self.is_selective()).then_some(is_here && is_it)
+    }
+
     /// Tells whether an object is of interest, in the version of the request.
     pub fn covers(&self, value: &Value) -> bool {
         self.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str())

@@ -22,15 +22,15 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
     ("count", "deprecatedCount"),
 ];
 
-/// Tells whether stored objects are seen as they are.
-pub fn is_plain(served: &Served, stored: &Stored) -> bool {
+/// Tells whether an object that was stored at a revision is seen as it is.
+pub fn is_plain(served: &Served, revision: u64) -> bool {
     let kind = &served.kind;
-    kind.version == kind.storage_version && kind.group == served.resource.group && (!kind.is_custom() || stored.revision > served.since)
+    kind.version == kind.storage_version && kind.group == served.resource.group && (!kind.is_custom() || revision > served.since)
 }
 
 /// Returns a stored object in the version of a kind, with what that version's schema drops and fills in.
 pub fn see(served: &Served, stored: &Stored) -> Arc<Value> {
-    if is_plain(served, stored) {
+    if is_plain(served, stored.revision) {
         return Arc::clone(&stored.value);
     }
     let mut value = (*stored.value).clone();

@@ -222,6 +222,15 @@ impl Watch {
         for change in changes {
             self.cursor = change.revision;
             let served = Arc::clone(&self.served);
+            let is_plain = change.revisions().all(|revision| view::is_plain(&served, revision));
+            let is_told_as_stored = is_plain && conversion::webhook(&served).is_none() && self.call.accept.form == Form::Plain;
+            if is_told_as_stored && let Some(is_covered) = self.interest.covers_key(change.key()) {
+                if let Some(sight) = change.whole_sight().filter(|_| is_covered) {
+                    self.told = change.revision;
+                    change.write_line(sight, &mut text);
+                }
+                continue;
+            }
             let stored = [change.before(), change.after()];
             if stored.iter().flatten().any(|stored| conversion::is_foreign(&served, &stored.value)) {
                 match self.tell_converted(change).await {
@@ -234,7 +243,6 @@ impl Watch {
                 }
                 continue;
             }
-            let is_plain = stored.iter().flatten().all(|stored| view::is_plain(&served, stored));
             let seen = |value: &Value| {
                 if is_plain {
                     return self.interest.covers(value);

@@ -32,6 +32,15 @@ pub enum Sight {
 }
 
 impl Sight {
+    fn of(was: bool, is: bool) -> Option<Self> {
+        match (was, is) {
+            (false, false) => None,
+            (false, true) => Some(Self::Added),
+            (true, true) => Some(Self::Modified),
+            (true, false) => Some(Self::Deleted),
+        }
+    }
+
     /// Returns the word in watch events.
     pub fn word(self) -> &'static str {
         match self {
@@ -43,6 +52,16 @@ impl Sight {
 }
 
 impl Change {
+    /// Returns the namespace and the name of the object.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Returns the revisions of what was there and of what is there.
+    pub fn revisions(&self) -> impl Iterator<Item = u64> {
+        self.old.iter().chain(&self.new).map(|state| state.revision)
+    }
+
     /// Returns what was there; none for a creation.
     pub fn before(&self) -> Option<Arc<Stored>> {
         self.old.as_ref().map(|old| old.wake())
@@ -57,12 +76,12 @@ impl Change {
     pub fn sight(&self, is_interesting: impl Fn(&Value) -> bool) -> Option<Sight> {
         let was = self.before().is_some_and(|old| is_interesting(&old.value));
         let is = self.after().is_some_and(|new| is_interesting(&new.value));
-        match (was, is) {
-            (false, false) => None,
-            (false, true) => Some(Sight::Added),
-            (true, true) => Some(Sight::Modified),
-            (true, false) => Some(Sight::Deleted),
-        }
+        Sight::of(was, is)
+    }
+
+    /// Returns what a watcher sees that is interested in the object whatever it says. Nobody has to look into it.
+    pub fn whole_sight(&self) -> Option<Sight> {
+        Sight::of(self.old.is_some(), self.new.is_some())
     }
 
     /// Returns the object of an event: the new state, or for what went out of sight the old state with the new revision.
