@@ -6,10 +6,12 @@ pub mod crowd;
 pub mod duration;
 pub mod errors;
 pub mod stop;
+pub mod surplus;
 pub mod tasks;
 
 pub use backoff::Backoff;
 pub use clock::Clock;
 pub use crowd::Crowd;
 pub use stop::Stop;
+pub use surplus::surplus;
 pub use tasks::{Ended, Tasks};

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 fn example(name: &str, file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).join(file)
@@ -14,17 +14,17 @@ fn kopfd(folder: &Path) -> Command {
     command
 }
 
+/// Tries an example once.
+fn tried_once(folder: &Path, name: &str) -> Output {
+    let mut command = kopfd(folder);
+    command.arg("--config").arg(example(name, "operator.yaml")).arg("--apply").arg(example(name, "obj.yaml")).arg("--once");
+    command.output().expect("the binary runs")
+}
+
 #[test]
 fn an_example_is_tried_once_and_ends_well() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let run = kopfd(folder.path())
-        .arg("--config")
-        .arg(example("01-minimal", "operator.yaml"))
-        .arg("--apply")
-        .arg(example("01-minimal", "obj.yaml"))
-        .arg("--once")
-        .output()
-        .expect("the binary runs");
+    let run = tried_once(folder.path(), "01-minimal");
     let account = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{account}");
     assert!(!account.contains('\u{1b}'), "colours are for terminals:\n{account}");
@@ -67,14 +67,7 @@ fn a_kind_that_is_not_served_is_the_exit_code() {
 #[test]
 fn what_scripts_write_is_told_with_what_it_changes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let run = kopfd(folder.path())
-        .arg("--config")
-        .arg(example("database", "operator.yaml"))
-        .arg("--apply")
-        .arg(example("database", "obj.yaml"))
-        .arg("--once")
-        .output()
-        .expect("the binary runs");
+    let run = tried_once(folder.path(), "database");
     let account = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{account}");
     for line in [

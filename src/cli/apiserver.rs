@@ -104,7 +104,7 @@ pub fn run(options: &Options) -> u8 {
 }
 
 async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
-    let objects = read(&options.crds)?.into_iter().chain(read(&options.apply)?).collect();
+    let objects = read_all(&options.crds)?.into_iter().chain(read_all(&options.apply)?).collect();
     let journal = options.data.as_deref().map(Journal::open).transpose().map_err(|error| unopened(&error))?;
     let identity = match &options.data {
         Some(directory) => Identity::kept(directory, options.address),
@@ -193,19 +193,30 @@ fn tell(listening: &Listening, kubeconfig: &Path) {
     drop(stdout.flush());
 }
 
-/// Returns the objects of files, and of the files of directories.
-fn read(paths: &[PathBuf]) -> Result<Vec<Value>, String> {
-    let mut objects = Vec::new();
+/// Returns the objects of files, and of the files of directories, that can be read, and what is wrong with the others.
+pub(super) fn read(paths: &[PathBuf]) -> (Vec<Value>, Vec<String>) {
+    let (mut objects, mut problems) = (Vec::new(), Vec::new());
     for path in paths {
-        for file in files(path).map_err(|error| format!("cannot read {}: {error}", path.display()))? {
-            objects.extend(read_file(&file)?);
+        match files(path) {
+            Err(error) => problems.push(format!("cannot read {}: {error}", path.display())),
+            Ok(files) => {
+                for file in files {
+                    read_file(&file).map_or_else(|problem| problems.push(problem), |found| objects.extend(found));
+                }
+            }
         }
     }
-    Ok(objects)
+    (objects, problems)
+}
+
+/// Returns the objects of files, all of which must be in order.
+fn read_all(paths: &[PathBuf]) -> Result<Vec<Value>, String> {
+    let (objects, problems) = read(paths);
+    problems.into_iter().next().map_or(Ok(objects), Err)
 }
 
 /// Returns the objects of a file.
-pub(super) fn read_file(file: &Path) -> Result<Vec<Value>, String> {
+fn read_file(file: &Path) -> Result<Vec<Value>, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     yaml::parse(&text).map_err(|error| format!("{}: {error}", file.display()))
 }

@@ -20,7 +20,7 @@ use crate::devserver::pace::Pace;
 use crate::devserver::server::{Kubeconfig, Listening};
 use crate::devserver::{Api, Settings, ids};
 use crate::kit::errors::chain;
-use crate::kit::{Clock, Stop, Tasks};
+use crate::kit::{Clock, Stop, Tasks, surplus};
 use crate::manifest::Operator;
 use crate::reactor::operator::{self, ServeError, Shared};
 use crate::reactor::{Account, Scope};
@@ -227,7 +227,7 @@ fn conclude(account: &Account) -> End {
     let mut reasons: Vec<String> = unserved.into_iter().map(lowered).collect();
     if !failures.is_empty() {
         let told = failures.iter().take(MOST_FAILURES).map(|one| format!("'{}' of {}", one.handler, one.object));
-        let more = failures.len().checked_sub(MOST_FAILURES).filter(|more| *more > 0).map(|more| format!("{more} more"));
+        let more = surplus(failures.len(), MOST_FAILURES).map(|more| format!("{more} more"));
         let told: Vec<String> = told.chain(more).collect();
         reasons.push(format!("{} failed for good: {}", counted(failures.len(), "handler"), enumerated(&told)));
     }

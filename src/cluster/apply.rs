@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use tracing::debug;
 
+use crate::object::equality::is_falsy;
 use crate::object::{Body, Patch, Resource, Scope, Transform, diff};
 
 use super::address;
@@ -194,17 +195,6 @@ fn inconsistencies(merge: &Map<String, Value>, object: &Value) -> Vec<diff::Item
 /// The server drops these stanzas of the metadata once they are empty.
 fn is_dropped_when_empty(path: &[String]) -> bool {
     matches!(path, [metadata, stanza] if metadata == "metadata" && ["annotations", "labels", "finalizers"].contains(&stanza.as_str()))
-}
-
-fn is_falsy(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Bool(flag) => !flag,
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(entries) => entries.is_empty(),
-    }
 }
 
 /// Returns the inconsistencies as a text for a log.

@@ -91,6 +91,12 @@ impl User {
         Self { name: name.to_owned(), groups: groups.iter().map(|group| (*group).to_owned()).collect(), ..Self::default() }
     }
 
+    /// Returns the user that a service account is.
+    pub fn service_account(namespace: &str, name: &str) -> Self {
+        let all = format!("system:serviceaccounts:{namespace}");
+        Self::new(&format!("system:serviceaccount:{namespace}:{name}"), &["system:serviceaccounts", &all, "system:authenticated"])
+    }
+
     /// Returns the user as reviews tell it.
     pub fn to_json(&self) -> Value {
         let mut user = json!({"username": self.name, "groups": self.groups});

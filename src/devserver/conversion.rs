@@ -103,8 +103,7 @@ fn filled<'a>(served: &Served, value: &'a Value) -> Cow<'a, Value> {
     match &served.stored_schema {
         Some(schema) if is_stored_version() => {
             let mut value = value.clone();
-            schema.prune(&mut value);
-            schema.fill_defaults(&mut value);
+            schema.conform(&mut value);
             Cow::Owned(value)
         }
         _ => Cow::Borrowed(value),

@@ -72,7 +72,7 @@ pub fn check_name(call: &Call, posted: &Value) -> Result<(), Failure> {
         return Err(Failure::bad_request(format!("name in URL ({name}) does not match name in {kind} ({sent})")));
     }
     if namespace.is_some() && namespace != call.place.namespace.as_deref() {
-        return Err(Failure::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
+        return Err(Failure::other_namespace());
     }
     Ok(())
 }

@@ -82,6 +82,11 @@ impl Failure {
         Self::new(400, "BadRequest", message)
     }
 
+    /// Returns the failure of an object that is of another namespace than its request.
+    pub fn other_namespace() -> Self {
+        Self::bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    }
+
     /// Returns the failure of an object with mistakes. The kind is that of the object, not the resource.
     pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
         let texts: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();

@@ -238,10 +238,7 @@ pub fn place_body(served: &Served, call: &Call, value: &mut Value, is_update: bo
         "" if served.kind.namespaced => value["metadata"]["namespace"] = json!(wanted),
         // Objects outside of namespaces lose it.
         _ if !served.kind.namespaced => drop(value["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"))),
-        _ => {
-            let text = "the namespace of the provided object does not match the namespace sent on the request";
-            return Err(Failure::bad_request(text));
-        }
+        _ => return Err(Failure::other_namespace()),
     }
     Ok(())
 }

@@ -44,8 +44,8 @@ pub fn impersonated(store: &Store, user: User, headers: &HeaderMap) -> Result<Us
         return Err(Refusal::Right(Box::new(user), Box::new(missing)));
     }
     let mut groups = wanted.groups;
-    if let (true, Some((namespace, _))) = (groups.is_empty(), account) {
-        groups.extend(["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]);
+    if let (true, Some((namespace, account))) = (groups.is_empty(), account) {
+        groups = User::service_account(namespace, account).groups;
     }
     let kind = if name == "system:anonymous" { "system:unauthenticated" } else { "system:authenticated" };
     if !groups.iter().any(|group| group == kind) {

@@ -106,8 +106,10 @@ pub fn record(old: Option<&Value>, new: &mut Value, by: &Manager<'_>) {
     if old.is_some() && entries.is_empty() {
         return;
     }
-    let zero = by.lists.zero();
-    let difference = compare::compare(old.or(Some(&zero)), Some(new), by.lists);
+    let difference = match old {
+        Some(old) => compare::compare(Some(old), Some(new), by.lists),
+        None => compare::compare(Some(&by.lists.zero()), Some(new), by.lists),
+    };
     let changed = untrack(difference.changed, by.subresource.is_none() && by.lists.has_status());
     entries.take_fields(&difference.removed);
     entries.take_others(&changed, by);

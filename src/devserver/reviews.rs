@@ -167,12 +167,7 @@ fn issue(api: &Api, served: &Served, call: &Call, mut request: Value) -> Result<
     let stored = handlers::existing(api, served, call)?;
     let (namespace, name) = handlers::key(call);
     let seconds = lifetime(&mut request, &namespace, &name)?;
-    let user = User {
-        name: format!("system:serviceaccount:{namespace}:{name}"),
-        uid: super::store::uid_of(&stored.value).to_owned(),
-        groups: vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}"), "system:authenticated".to_owned()],
-        ..User::default()
-    };
+    let user = User { uid: super::store::uid_of(&stored.value).to_owned(), ..User::service_account(&namespace, &name) };
     let token = api.with(|state| {
         let token = format!("kopfd.{}.{}", state.ids.uid().replace('-', ""), state.ids.uid().replace('-', ""));
         state.issued.insert(token.clone(), user);
@@ -193,7 +188,7 @@ fn lifetime(request: &mut Value, namespace: &str, name: &str) -> Result<i64, Fai
     builtin::read(&kind, request)?;
     let sent = |field: &str| request["metadata"][field].as_str().unwrap_or_default();
     if !matches!(sent("namespace"), "") && sent("namespace") != namespace {
-        return Err(Failure::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
+        return Err(Failure::other_namespace());
     }
     if !matches!(sent("name"), "") && sent("name") != name {
         let cause = invalid("metadata.name", "must match the service account name if specified");

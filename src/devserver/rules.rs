@@ -267,7 +267,7 @@ pub fn check_namespace(wanted: &Value, object: &Value) -> Result<(), Failure> {
     if text(wanted) == text(&object["metadata"]["namespace"]) {
         return Ok(());
     }
-    Err(Failure::bad_request("the namespace of the provided object does not match the namespace sent on the request"))
+    Err(Failure::other_namespace())
 }
 
 /// Returns the failure of a patch that is in order, and yet makes something that is no object of the kind.

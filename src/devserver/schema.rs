@@ -64,6 +64,13 @@ impl Schema {
         Pruning::sparing_bare_objects().root(&self.root, &mut object.clone())
     }
 
+    /// Drops the fields that the schema does not know, and fills in the defaults. Returns the paths of what was dropped.
+    pub fn conform(&self, object: &mut Value) -> Vec<String> {
+        let dropped = self.prune(object);
+        self.fill_defaults(object);
+        dropped
+    }
+
     /// Fills in the defaults, and drops nulls that are neither allowed nor replaced.
     pub fn fill_defaults(&self, object: &mut Value) {
         self.replace_with_defaults(object);

@@ -51,14 +51,10 @@ pub fn convert(served: &Served, value: &mut Value) {
         autoscaling::to_old(value);
     }
     match (&served.schema, own_stored_schema(served)) {
-        (Some(schema), None) => {
-            schema.prune(value);
-            schema.fill_defaults(value);
-        }
+        (Some(schema), None) => drop(schema.conform(value)),
         // What is stored gets the defaults of the stored version only.
         (Some(schema), Some(stored)) => {
-            stored.prune(value);
-            stored.fill_defaults(value);
+            stored.conform(value);
             schema.prune(value);
         }
         _ => {}
@@ -69,8 +65,7 @@ pub fn convert(served: &Served, value: &mut Value) {
 pub fn store(served: &Served, value: &mut Value) {
     let kind = &served.kind;
     if let Some(stored) = own_stored_schema(served) {
-        stored.prune(value);
-        stored.fill_defaults(value);
+        stored.conform(value);
     } else {
         complete(served, value);
     }

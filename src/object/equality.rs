@@ -18,6 +18,18 @@ pub fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
+/// Tells whether a value is false to Python, which is what Go calls zero: nothing, 0, and whatever is empty.
+pub fn is_falsy(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Numeric {
     Integer(i128),

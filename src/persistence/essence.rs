@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::handling::progress::BrokenRecord;
 use crate::handling::{Change, Handler, On};
+use crate::object::equality::is_falsy;
 use crate::object::path;
 use crate::object::{Body, Patch};
 
@@ -176,18 +177,6 @@ pub(super) fn remove_empty_stanzas(essence: &mut Map<String, Value>) {
         if essence.get(stanza).is_some_and(is_falsy) {
             essence.remove(stanza);
         }
-    }
-}
-
-/// What Python takes for false.
-pub(super) fn is_falsy(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Bool(flag) => !flag,
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(map) => map.is_empty(),
     }
 }
 

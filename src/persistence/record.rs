@@ -8,9 +8,10 @@ use serde_json::{Map, Value, json};
 use crate::handling::progress::BrokenRecord;
 use crate::handling::{Moment, Reason, Record, Records};
 use crate::object::Body;
-use crate::object::{equality, path};
+use crate::object::equality::{self, is_falsy};
+use crate::object::path;
 
-use super::essence::{is_falsy, remove_empty_stanzas};
+use super::essence::remove_empty_stanzas;
 use super::key;
 use super::storage::{ProgressAnnotations, ProgressStatus, ProgressStorage, Storages};
 use super::text;

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tracing::{debug, info};
 
+use crate::kit::surplus;
 use crate::object::diff::{self, Item, Op};
 use crate::object::{Body, Patch, Scope, Sighting, Transform, path};
 
@@ -208,7 +209,7 @@ fn tell(told: &[String], before: &str) {
     for line in told.iter().take(MOST_LINES) {
         info!(target: "kopfd::objects", "{before}{line}");
     }
-    if let Some(more) = told.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {
+    if let Some(more) = surplus(told.len(), MOST_LINES) {
         info!(target: "kopfd::objects", "{before}… and {more} more");
     }
 }

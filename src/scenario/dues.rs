@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::timeline::Subject;
+use crate::kit::surplus;
 
 /// How many are told of.
 const MOST_TOLD: usize = 5;
@@ -50,7 +51,7 @@ impl Dues {
             Due::Waits { at, error: Some(error) } => format!("`{handler}` is due again for {subject} at {at:.3}s after {error}"),
         });
         let told: Vec<String> = told.collect();
-        let more = told.len().checked_sub(MOST_TOLD).filter(|more| *more > 0).map(|more| format!("; and {more} more")).unwrap_or_default();
+        let more = surplus(told.len(), MOST_TOLD).map(|more| format!("; and {more} more")).unwrap_or_default();
         let shown = told.iter().take(MOST_TOLD).map(String::as_str).collect::<Vec<_>>().join("; ");
         (!told.is_empty()).then(|| format!("{shown}{more}"))
     }

@@ -133,6 +133,22 @@ fn widget(name: &str) -> Value {
     json!({"apiVersion": "ex.dev/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"size": 1, "replicas": 1}})
 }
 
+/// Sets the controllers to work in a world, and leaves them a child whose owner is deleted.
+async fn orphan(world: &World) -> (Stop, Tasks<()>) {
+    let (stop, mut tasks) = (Stop::new(), Tasks::default());
+    tasks.spawn("controllers", {
+        let (api, stop) = (world.api.clone(), stop.clone());
+        async move { api.attend(stop).await }
+    });
+    let owner = world.create("owner").await.value;
+    let mut child = widget("child");
+    child["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "ex.dev/v1", "kind": "Widget", "name": "owner", "uid": owner["metadata"]["uid"]}]);
+    world.send("POST", WIDGETS, child).await;
+    world.send("DELETE", &format!("{WIDGETS}/owner"), Value::Null).await;
+    (stop, tasks)
+}
+
 fn allowed() -> Result<Value, String> {
     Ok(json!({"allowed": true}))
 }
@@ -323,17 +339,7 @@ async fn the_controllers_pass_the_webhooks_and_try_again() {
     })
     .await;
     world.guard("Validating", "v.ex.dev", Value::Null).await;
-    let (stop, mut tasks) = (Stop::new(), Tasks::default());
-    tasks.spawn("controllers", {
-        let (api, stop) = (world.api.clone(), stop.clone());
-        async move { api.attend(stop).await }
-    });
-    let owner = world.create("owner").await.value;
-    let mut child = widget("child");
-    child["metadata"]["ownerReferences"] =
-        json!([{"apiVersion": "ex.dev/v1", "kind": "Widget", "name": "owner", "uid": owner["metadata"]["uid"]}]);
-    world.send("POST", WIDGETS, child).await;
-    world.send("DELETE", &format!("{WIDGETS}/owner"), Value::Null).await;
+    let (stop, mut tasks) = orphan(&world).await;
     let child = format!("{WIDGETS}/child");
     tokio::time::sleep(std::time::Duration::from_secs(5)).await;
     assert_eq!(world.get(&child).await.status, 200);
@@ -404,17 +410,7 @@ async fn a_server_is_not_settled_while_a_controller_waits_for_a_webhook() {
     let world = World { api: api(Caller { services: BTreeMap::new(), hook: Some(Arc::new(hook)) }), questions: Arc::default() };
     world.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(&json!({"strategy": "None"}))).await;
     world.guard("Validating", "v.ex.dev", Value::Null).await;
-    let (stop, mut tasks) = (Stop::new(), Tasks::default());
-    tasks.spawn("controllers", {
-        let (api, stop) = (world.api.clone(), stop.clone());
-        async move { api.attend(stop).await }
-    });
-    let owner = world.create("owner").await.value;
-    let mut child = widget("child");
-    child["metadata"]["ownerReferences"] =
-        json!([{"apiVersion": "ex.dev/v1", "kind": "Widget", "name": "owner", "uid": owner["metadata"]["uid"]}]);
-    world.send("POST", WIDGETS, child).await;
-    world.send("DELETE", &format!("{WIDGETS}/owner"), Value::Null).await;
+    let (stop, mut tasks) = orphan(&world).await;
     while !world.api.is_settled() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }

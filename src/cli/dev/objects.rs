@@ -24,7 +24,7 @@ impl Given {
     /// # Errors
     /// If a file cannot be read, or an object is not accepted.
     pub async fn begin(api: Api, paths: Vec<PathBuf>) -> Result<Self, String> {
-        let (objects, problems) = read(&paths);
+        let (objects, problems) = apiserver::read(&paths);
         if let Some(problem) = problems.into_iter().next() {
             return Err(problem);
         }
@@ -37,7 +37,7 @@ impl Given {
 
     /// Applies what is new or has changed. What cannot be read or is not accepted is told, and the rest goes on.
     pub async fn renew(&mut self, paths: Vec<PathBuf>) {
-        let (objects, mut problems) = read(&paths);
+        let (objects, mut problems) = apiserver::read(&paths);
         let told = |place: &[String; 4], is_new: bool| {
             let what = if is_new { "is new" } else { "has changed" };
             info!(target: "kopfd", "The {} {what} in the files. It is applied.", shown(place));
@@ -63,22 +63,6 @@ impl Given {
         .await;
         problems
     }
-}
-
-/// Returns the objects of all files that can be read, and what is wrong with the others.
-fn read(paths: &[PathBuf]) -> (Vec<Value>, Vec<String>) {
-    let (mut objects, mut problems) = (Vec::new(), Vec::new());
-    for path in paths {
-        match apiserver::files(path) {
-            Err(error) => problems.push(format!("cannot read {}: {error}", path.display())),
-            Ok(files) => {
-                for file in files {
-                    apiserver::read_file(&file).map_or_else(|problem| problems.push(problem), |found| objects.extend(found));
-                }
-            }
-        }
-    }
-    (objects, problems)
 }
 
 /// Returns what tells an object from others: version, kind, namespace, name.

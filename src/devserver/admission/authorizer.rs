@@ -32,10 +32,8 @@ pub fn add_to(context: &mut Context<'_, '_>, attributes: &Attributes<'_>) {
         added.push(context.add_function(step, |This(this): This<Value>, _selector: Text| this));
     }
     added.push(context.add_function("serviceAccount", |This(this): This<Value>, namespace: Text, name: Text| {
-        let groups =
-            ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}"), "system:authenticated".to_owned()];
-        let user = format!("system:serviceaccount:{namespace}:{name}");
-        with(&members(&this), &[(USER, Value::from(user)), (GROUPS, texts(&groups))])
+        let user = User::service_account(&namespace, &name);
+        with(&members(&this), &[(USER, Value::from(user.name)), (GROUPS, texts(&user.groups))])
     }));
     let judge = attributes.judge.clone();
     added.push(context.add_function("check", move |This(this): This<Value>, verb: Text| {

@@ -12,16 +12,16 @@ const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 /// The utilization that is aimed at if nobody says otherwise.
 const DEFAULT_UTILIZATION: i64 = 80;
 
-/// Fields of metrics by their names in the old version and their places in the other.
+/// Fields of a target by their names in the old version and their places in the other. Those of a current value are called by that word
+/// instead.
 type Names = &'static [(&'static str, &'static str)];
 
-/// The kinds of metrics: the type, the member that describes it, and the fields of a target and of a current value in it.
-const FORMS: &[(&str, &str, Names, Names)] = &[
+/// The kinds of metrics: the type, the member that describes it, and the fields of a target in it.
+const FORMS: &[(&str, &str, Names)] = &[
     (
         "Resource",
         "resource",
         &[("name", "name"), ("targetAverageUtilization", "target.averageUtilization"), ("targetAverageValue", "target.averageValue")],
-        &[("name", "name"), ("currentAverageUtilization", "current.averageUtilization"), ("currentAverageValue", "current.averageValue")],
     ),
     (
         "ContainerResource",
@@ -32,19 +32,8 @@ const FORMS: &[(&str, &str, Names, Names)] = &[
             ("targetAverageValue", "target.averageValue"),
             ("container", "container"),
         ],
-        &[
-            ("name", "name"),
-            ("currentAverageUtilization", "current.averageUtilization"),
-            ("currentAverageValue", "current.averageValue"),
-            ("container", "container"),
-        ],
     ),
-    (
-        "Pods",
-        "pods",
-        &[("metricName", "metric.name"), ("targetAverageValue", "target.averageValue"), ("selector", "metric.selector")],
-        &[("metricName", "metric.name"), ("currentAverageValue", "current.averageValue"), ("selector", "metric.selector")],
-    ),
+    ("Pods", "pods", &[("metricName", "metric.name"), ("targetAverageValue", "target.averageValue"), ("selector", "metric.selector")]),
     (
         "Object",
         "object",
@@ -54,13 +43,6 @@ const FORMS: &[(&str, &str, Names, Names)] = &[
             ("targetValue", "target.value"),
             ("selector", "metric.selector"),
             ("averageValue", "target.averageValue"),
-        ],
-        &[
-            ("target", "describedObject"),
-            ("metricName", "metric.name"),
-            ("currentValue", "current.value"),
-            ("selector", "metric.selector"),
-            ("averageValue", "current.averageValue"),
         ],
     ),
     (
@@ -72,12 +54,6 @@ const FORMS: &[(&str, &str, Names, Names)] = &[
             ("targetValue", "target.value"),
             ("targetAverageValue", "target.averageValue"),
         ],
-        &[
-            ("metricName", "metric.name"),
-            ("metricSelector", "metric.selector"),
-            ("currentValue", "current.value"),
-            ("currentAverageValue", "current.averageValue"),
-        ],
     ),
 ];
 
@@ -86,6 +62,18 @@ const FORMS: &[(&str, &str, Names, Names)] = &[
 enum Side {
     Target,
     Current,
+}
+
+impl Side {
+    /// Returns the names and places of fields on this side.
+    fn fields(self, names: Names) -> impl Iterator<Item = (String, String)> {
+        let goes_on = |c: char| c == '.' || c.is_uppercase();
+        let called = move |word: &str| match word.strip_prefix("target") {
+            Some(rest) if self == Self::Current && rest.starts_with(goes_on) => format!("current{rest}"),
+            _ => word.to_owned(),
+        };
+        names.iter().map(move |(name, place)| (called(name), called(place)))
+    }
 }
 
 /// Turns a stored autoscaler into the old version.
@@ -164,16 +152,14 @@ pub fn to_new(autoscaler: &mut Value) {
 pub(super) fn fill(version: &str, autoscaler: &mut Value) {
     let put = super::defaults::put;
     put(&mut autoscaler["spec"], "minReplicas", json!(1));
-    put(&mut autoscaler["status"], "desiredReplicas", json!(0));
     if version == "v1" {
-        return put(&mut autoscaler["status"], "currentReplicas", json!(0));
+        return;
     }
     let utilization = json!([{"type": "Resource", "resource": {"name": "cpu",
         "target": {"type": "Utilization", "averageUtilization": DEFAULT_UTILIZATION}}}]);
     if autoscaler["spec"]["metrics"].as_array().is_none_or(Vec::is_empty) {
         autoscaler["spec"]["metrics"] = utilization;
     }
-    put(&mut autoscaler["status"], "currentMetrics", Value::Null);
     if let Some(behavior) = autoscaler["spec"].get_mut("behavior").filter(|behavior| behavior.is_object()) {
         let doubled = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
         put(behavior, "scaleUp", json!({}));
@@ -214,25 +200,23 @@ fn state_type(metric: &mut Value) {
 
 /// Returns a metric as an annotation of the old version has it.
 fn described(metric: &Value, side: Side) -> Value {
-    let Some((word, member, targets, currents)) = FORMS.iter().find(|form| metric["type"] == form.0) else { return metric.clone() };
-    let names = if side == Side::Target { targets } else { currents };
+    let Some((word, member, names)) = FORMS.iter().find(|form| metric["type"] == form.0) else { return metric.clone() };
     let mut fields = Map::new();
-    for (old, new) in *names {
+    for (old, new) in side.fields(names) {
         let value = new.split('.').try_fold(&metric[*member], |value, part| value.get(part));
-        let value = value.cloned().or_else(|| (*old == "currentAverageValue" && *word != "External").then(|| json!("0")));
-        fields.extend(value.map(|value| ((*old).to_owned(), value)));
+        let value = value.cloned().or_else(|| (old == "currentAverageValue" && *word != "External").then(|| json!("0")));
+        fields.extend(value.map(|value| (old, value)));
     }
     json!({"type": word, *member: fields})
 }
 
 /// Returns a metric that stands in an annotation of the old version.
 fn undescribed(metric: &Value, side: Side) -> Option<Value> {
-    let (word, member, targets, currents) = FORMS.iter().find(|form| metric["type"] == form.0)?;
-    let names = if side == Side::Target { targets } else { currents };
+    let (word, member, names) = FORMS.iter().find(|form| metric["type"] == form.0)?;
     let mut fields = json!({});
-    for (old, new) in *names {
-        let value = &metric[*member][*old];
-        let is_nothing = value.is_null() || (*old == "currentAverageValue" && value == "0");
+    for (old, new) in side.fields(names) {
+        let value = &metric[*member][&old];
+        let is_nothing = value.is_null() || (old == "currentAverageValue" && value == "0");
         if !is_nothing {
             let place = new.split('.').fold(&mut fields, |place, part| &mut place[part]);
             *place = value.clone();

@@ -124,7 +124,7 @@ fn service(object: &mut Value, old: Option<&Value>) {
     let spec = &mut object["spec"];
     put_all(spec, [("type", json!("ClusterIP")), ("sessionAffinity", json!("None"))]);
     for port in items(spec, "ports") {
-        put(port, "protocol", json!("TCP"));
+        tcp(port);
         if port["targetPort"] == 0 || port["targetPort"] == "" {
             port["targetPort"] = port["port"].clone();
         }

@@ -13,6 +13,7 @@ use crate::devserver::Kind;
 use crate::devserver::causes::Place;
 use crate::devserver::json;
 use crate::devserver::messages::{self, Field, Form, Message, Zero};
+use crate::object::equality::is_falsy;
 use crate::object::quantity;
 
 /// Moments of leases and events have a fraction of exactly six digits.
@@ -65,7 +66,7 @@ impl Reading {
         }
         // The empty is as good as absent: it is stored as that.
         members.retain(|name, value| {
-            let Some(field) = message.member(name).filter(|_| is_zero(value)) else { return true };
+            let Some(field) = message.member(name).filter(|_| is_falsy(value)) else { return true };
             let is_container = field.form != Form::One;
             !(field.when_zero == Zero::Dropped || field.when_zero == Zero::Told && is_container)
         });
@@ -128,17 +129,6 @@ impl Reading {
             },
         };
         if fits { Ok(()) } else { Err(wrong(value, place, of)) }
-    }
-}
-
-fn is_zero(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Bool(is) => !is,
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(members) => members.is_empty(),
     }
 }
 

@@ -44,19 +44,17 @@ pub fn lists_of(kind: &Kind) -> Box<dyn Lists + '_> {
     match version {
         Some(version) => Box::new(Schema { schema: &version["schema"]["openAPIV3Schema"], has_status: kind.has_status }),
         None if kind.is_custom() => Box::new(Schema { schema: &Value::Null, has_status: kind.has_status }),
-        None => Box::new(BuiltIn { kind: kind.kind.clone(), zero: builtin::zero(kind), has_status: kind.has_status }),
+        None => Box::new(BuiltIn { shape: &kind.kind, kind: Some(kind) }),
     }
 }
 
 /// The lists and maps of a built-in kind.
 #[derive(Debug, Clone)]
-pub struct BuiltIn {
-    /// The kind.
-    pub kind: String,
-    /// What is there in every object.
-    pub zero: Value,
-    /// Whether there is a `status` subresource.
-    pub has_status: bool,
+pub struct BuiltIn<'a> {
+    /// The shape of the objects, which is the name of the kind.
+    shape: &'a str,
+    /// The kind; none for the metadata of any.
+    kind: Option<&'a Kind>,
 }
 
 /// The lists and maps of a schema. Its `metadata` is that of all objects.
@@ -72,9 +70,9 @@ pub struct Schema<'a> {
 const FREE_MAPS: &[&str] =
     &["labels", "annotations", "data", "binaryData", "stringData", "matchLabels", "limits", "requests", "capacity", "hard", "used"];
 
-impl BuiltIn {
+impl BuiltIn<'_> {
     fn shape(&self, path: &[&str]) -> (&str, &'static str) {
-        let (mut shape, mut owned) = (self.kind.as_str(), "");
+        let (mut shape, mut owned) = (self.shape, "");
         for part in path.iter().filter(|part| **part != ITEM) {
             (shape, owned) = shapes::find(shape, part).map_or(("", ""), |field| (field.holds, field.owned));
         }
@@ -82,7 +80,7 @@ impl BuiltIn {
     }
 }
 
-impl Lists for BuiltIn {
+impl Lists for BuiltIn<'_> {
     fn topology(&self, path: &[&str]) -> Topology {
         let (shape, owned) = self.shape(path);
         match owned {
@@ -106,11 +104,11 @@ impl Lists for BuiltIn {
     }
 
     fn zero(&self) -> Value {
-        self.zero.clone()
+        self.kind.map(builtin::zero).unwrap_or_default()
     }
 
     fn has_status(&self) -> bool {
-        self.has_status
+        self.kind.is_some_and(|kind| kind.has_status)
     }
 }
 
@@ -130,8 +128,8 @@ impl Schema<'_> {
         })
     }
 
-    fn metadata() -> BuiltIn {
-        BuiltIn { kind: "Metadata".to_owned(), zero: Value::Null, has_status: false }
+    fn metadata() -> BuiltIn<'static> {
+        BuiltIn { shape: "Metadata", kind: None }
     }
 }
 

@@ -146,12 +146,11 @@ fn a_creation_owns_the_maps_and_lists_that_it_makes() {
 fn a_deployment_owns_no_maps_that_are_always_there() {
     let mut made = json!({"metadata": {"name": "d", "labels": {"l": "1"}}, "spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]}}}});
-    let zero =
-        json!({"metadata": {}, "spec": {"selector": null, "template": {"metadata": {}, "spec": {"containers": null}}, "strategy": {}}});
-    let lists = BuiltIn { kind: "Deployment".to_owned(), zero, has_status: true };
+    let kind = crate::devserver::builtin::kinds().into_iter().find(|kind| kind.kind == "Deployment").unwrap();
+    let lists = lists_of(&kind);
     let time = Timestamp::UNIX_EPOCH;
     let by =
-        Manager { name: "k", operation: Operation::Update, subresource: None, api_version: "apps/v1", time, force: false, lists: &lists };
+        Manager { name: "k", operation: Operation::Update, subresource: None, api_version: "apps/v1", time, force: false, lists: &*lists };
     record(None, &mut made, &by);
     let wanted = json!({"f:metadata": {"f:labels": {".": {}, "f:l": {}}}, "f:spec": {"f:replicas": {}, "f:selector": {},
         "f:template": {"f:metadata": {"f:labels": {".": {}, "f:a": {}}}, "f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {

@@ -18,11 +18,7 @@ impl Writer<'_> {
     /// # Errors
     /// If it is something else, or has mistakes that the client wants to hear of.
     pub fn receive(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
-        self.receive_with(value, remarks, |schema, value| {
-            let unknown = schema.prune(value);
-            schema.fill_defaults(value);
-            unknown
-        })
+        self.receive_with(value, remarks, Schema::conform)
     }
 
     /// Reads what an apply has made, as [`Self::receive`] does; but nulls that are not allowed stay, and are mistakes. What nobody could
@@ -131,8 +127,7 @@ impl Writer<'_> {
         self.check_kind(&mut value)?;
         self.clean(&mut value)?;
         if let Some(schema) = &self.served.schema {
-            schema.prune(&mut value);
-            schema.fill_defaults(&mut value);
+            schema.conform(&mut value);
         }
         Ok(value)
     }

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use super::Event;
+use crate::kit::surplus;
 
 /// The lines of a difference, or of a text that was logged, that are shown of one entry.
 const MOST_LINES: usize = 20;
@@ -135,7 +136,7 @@ fn printed(at: f64, event: &Event) -> String {
             // Writing into a text cannot fail.
             let _ = if index == 0 { writeln!(text, "{at:>9.3}s  {word:<8}  {part}") } else { writeln!(text, "{:22}{part}", "") };
         }
-        if let Some(more) = rest.lines().count().checked_sub(MOST_LINES).filter(|more| *more > 0) {
+        if let Some(more) = surplus(rest.lines().count(), MOST_LINES) {
             let _ = writeln!(text, "{:22}… and {more} more", "");
         }
     };
@@ -151,7 +152,7 @@ fn printed(at: f64, event: &Event) -> String {
             for shown in request.lines.iter().take(MOST_LINES) {
                 let _ = writeln!(text, "{:24}{}", "", cut(shown));
             }
-            if let Some(more) = request.lines.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {
+            if let Some(more) = surplus(request.lines.len(), MOST_LINES) {
                 let _ = writeln!(text, "{:24}… and {more} more", "");
             }
         }
