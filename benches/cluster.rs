@@ -26,7 +26,7 @@ use engine::Engine;
 use harness::{Cluster, Controllers, Tools};
 
 fn main() -> ExitCode {
-    kopfd::cluster::config::install_crypto_provider();
+    kopfd::http::install_crypto_provider();
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     if let [first, kubeconfig, group] = arguments.as_slice()
         && first == bare::RUN

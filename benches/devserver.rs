@@ -28,7 +28,7 @@ use harness::{Cluster, Controllers, Tools};
 const KOPFD: &str = env!("CARGO_BIN_EXE_kopfd");
 
 fn main() {
-    kopfd::cluster::config::install_crypto_provider();
+    kopfd::http::install_crypto_provider();
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     let is_chosen = |part: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == part);
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-devserver");

@@ -4,6 +4,7 @@ pub mod cli;
 pub mod cluster;
 pub mod devserver;
 pub mod handling;
+pub mod http;
 pub mod kit;
 pub mod manifest;
 pub mod object;

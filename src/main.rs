@@ -7,6 +7,6 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    kopfd::cluster::config::install_crypto_provider();
+    kopfd::http::install_crypto_provider();
     kopfd::cli::main()
 }

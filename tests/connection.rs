@@ -11,14 +11,20 @@ use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
 use futures::StreamExt;
+use hyper_util::rt::TokioIo;
 use kopfd::cluster::{Client, Error, LoginError, Networking, Options, Repeat, Request, Seen, Sink, Watcher, Watching};
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::object::Resource;
 use parking_lot::Mutex;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
 
 /// Takes only the token `good`, and writes down what it is asked.
 #[derive(Clone, Default)]
@@ -114,6 +120,91 @@ async fn a_plug_in_brings_the_token() {
         format!("{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: [-c, \"{script}\"], interactiveMode: Never}}}}");
     let client = client(kubeconfig(&directory, &address, &user)).await;
     assert_eq!(client.request(&Request::get("/api")).await.unwrap().status, 200);
+}
+
+/// Serves with the certificate that kopf makes for its webhook servers, and returns a kubeconfig that names it as the authority.
+async fn self_signed(server: &Server, tasks: &mut Tasks<()>, directory: &TempDir, host: &str) -> Options {
+    kopfd::http::install_crypto_provider();
+    let pem = |file: &str| std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/certificates").join(file)).unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(&pem("kopf.crt")).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(&pem("kopf.key")).unwrap();
+    let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let router = Router::new().fallback(Server::answer).with_state(server.clone());
+    tasks.spawn("server", async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let Ok(stream) = acceptor.accept(stream).await else { continue };
+            let service = hyper_util::service::TowerToHyperService::new(router.clone());
+            drop(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+        }
+    });
+    let options = kubeconfig(directory, &format!("https://{host}:{port}"), "{token: good}");
+    let path = options.kubeconfig.as_ref().unwrap();
+    let authority = base64::engine::general_purpose::STANDARD.encode(pem("kopf.crt"));
+    let text = std::fs::read_to_string(path).unwrap();
+    std::fs::write(path, text.replace("cluster: {server", &format!("cluster: {{certificate-authority-data: '{authority}', server")))
+        .unwrap();
+    options
+}
+
+#[tokio::test]
+async fn a_server_whose_certificate_is_its_own_authority_is_spoken_to() {
+    for host in ["localhost", "127.0.0.1"] {
+        let (server, mut tasks, directory) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
+        let client = client(self_signed(&server, &mut tasks, &directory, host).await).await;
+        assert_eq!(client.request(&Request::get("/api")).await.unwrap().status, 200, "{host}");
+    }
+}
+
+/// A proxy that opens tunnels for a user with a password, and returns where the first one led to.
+async fn proxy(listener: TcpListener) -> String {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        assert_ne!(stream.read_buf(&mut head).await.unwrap(), 0);
+    }
+    let head = String::from_utf8(head).unwrap();
+    // `u:p@`
+    assert!(head.to_ascii_lowercase().contains("proxy-authorization: basic dtpwqa==\r\n"), "{head}");
+    let target = head.strip_prefix("CONNECT ").unwrap().split(' ').next().unwrap().to_owned();
+    let mut server = TcpStream::connect(&target).await.unwrap();
+    stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+    drop(tokio::io::copy_bidirectional(&mut stream, &mut server).await);
+    target
+}
+
+#[tokio::test]
+async fn a_proxy_leads_to_the_same_server_with_the_same_trust() {
+    let (server, mut tasks, directory) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
+    let options = self_signed(&server, &mut tasks, &directory, "localhost").await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut proxies = Tasks::default();
+    proxies.spawn("proxy", proxy(listener));
+    let path = options.kubeconfig.clone().unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("cluster: {", &format!("cluster: {{proxy-url: 'http://u:p%40@{address}', "))).unwrap();
+    let client = client(options).await;
+    assert_eq!(client.request(&Request::get("/api")).await.unwrap().status, 200);
+    drop(client);
+    let proxied = tokio::time::timeout(Duration::from_secs(10), proxies.next_ended()).await.unwrap().unwrap();
+    let target = proxied.result.unwrap().unwrap();
+    assert!(target.starts_with("localhost:"), "{target}");
+}
+
+#[tokio::test]
+async fn a_server_with_another_name_than_its_certificate_is_refused() {
+    let (server, mut tasks, directory) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
+    let client = client(self_signed(&server, &mut tasks, &directory, "127.0.0.2").await).await;
+    let request = Request::new(http::Method::POST, "/api").repeated(Repeat::Unreached);
+    let error = client.request(&request).await.unwrap_err();
+    let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+    let text = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    assert!(text.contains("invalid peer certificate"), "{text}");
+    assert!(server.asked.lock().is_empty());
 }
 
 #[tokio::test]

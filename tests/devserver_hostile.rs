@@ -66,7 +66,7 @@ impl Server {
     }
 
     async fn connect(&self, protocol: &[u8]) -> TlsStream<TcpStream> {
-        kopfd::cluster::config::install_crypto_provider();
+        kopfd::http::install_crypto_provider();
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(&self.authority).unwrap()).unwrap();
         let mut config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();

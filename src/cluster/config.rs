@@ -14,6 +14,7 @@ use rustls::pki_types::pem::PemObject;
 use super::error::LoginError;
 use super::plugin;
 use super::transport::{self, Connection, Login};
+use crate::http::install_crypto_provider;
 
 /// How to connect.
 #[derive(Debug, Clone, Default)]
@@ -229,19 +230,6 @@ impl Login for BuiltIn {
             connected.unwrap_or_else(|error| Err(setup(&error.to_string())))
         })
     }
-}
-
-/// Sets the provider of cryptography that the whole process uses, unless there is one already.
-pub fn install_crypto_provider() {
-    if rustls::crypto::CryptoProvider::get_default().is_some() {
-        return;
-    }
-    #[cfg(feature = "aws-lc")]
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    #[cfg(all(feature = "ring", not(feature = "aws-lc")))]
-    let provider = rustls::crypto::ring::default_provider();
-    // Somebody else may have been faster, and then theirs is as good.
-    let _ = provider.install_default();
 }
 
 fn setup(problem: &str) -> LoginError {

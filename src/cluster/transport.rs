@@ -3,21 +3,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt};
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper::rt::{Read, Write};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::{Connection as HttpConnection, HttpConnector};
 use hyper_util::client::legacy::{Client as HttpClient, Error as HttpError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use jiff::Timestamp;
-use kube::client::{AuthError, Body, ConfigExt};
+use kube::client::{AuthError, ConfigExt};
+use percent_encoding::percent_decode_str;
+use rustls::ClientConfig;
+use rustls::pki_types::{CertificateDer, ServerName};
 use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
 
 use super::error::{BoxError, Error, LoginError};
+use crate::http::Trust;
 
 /// The bytes of an answer as they come in.
 pub type ByteStream = BoxStream<'static, Result<Bytes, BoxError>>;
@@ -96,17 +105,26 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// # Errors
 /// If certificates, keys, names, or credentials cannot be used.
 pub(crate) fn open(config: &kube::Config, connect: Option<Duration>) -> Result<Arc<dyn Transport>, LoginError> {
-    if config.proxy_url.is_some() {
-        let client = kube::Client::try_from(config.clone()).map_err(|error| LoginError::Setup(error.to_string()))?;
-        return Ok(Arc::new(Proxied(client)));
-    }
-    Ok(Arc::new(Direct(service(config, connect)?)))
+    let tcp = tcp(connect);
+    let service = match &config.proxy_url {
+        None => service(config, tcp)?,
+        Some(proxy) => match proxy.scheme_str() {
+            Some("http") => service(config, tunnel(proxy, tcp))?,
+            Some("https") => service(config, tunnel(proxy, https(config, tcp)?))?,
+            Some("socks5") => service(config, SocksV5::new(proxy.clone(), tcp))?,
+            _ => {
+                return Err(LoginError::Setup(format!(
+                    "the proxy {proxy} cannot be used: its address must begin with http://, https:// or socks5://"
+                )));
+            }
+        },
+    };
+    Ok(Arc::new(Direct(service)))
 }
 
 type Service = BoxCloneSyncService<Request<Full<Bytes>>, Response<Incoming>, BoxError>;
 
-fn service(config: &kube::Config, connect: Option<Duration>) -> Result<Service, LoginError> {
-    let setup = |error: kube::Error| LoginError::Setup(error.to_string());
+fn tcp(connect: Option<Duration>) -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -116,17 +134,55 @@ fn service(config: &kube::Config, connect: Option<Duration>) -> Result<Service, 
     tcp.set_keepalive_retries(Some(3));
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(ACKNOWLEDGEMENT));
+    tcp
+}
 
-    let mut https =
-        hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config().map_err(setup)?).https_or_http();
+/// Returns connections through an HTTP proxy, with the name and password of its address.
+fn tunnel<C>(proxy: &Uri, connector: C) -> Tunnel<C> {
+    let tunnel = Tunnel::new(proxy.clone(), connector);
+    let credentials = proxy.authority().and_then(|authority| authority.as_str().rsplit_once('@'));
+    let Some((credentials, _)) = credentials else { return tunnel };
+    let credentials = STANDARD.encode(percent_decode_str(credentials).collect::<Vec<u8>>());
+    let header = HeaderValue::from_str(&format!("Basic {credentials}")).expect("base64 is plain text");
+    tunnel.with_auth(header)
+}
+
+fn tls(config: &kube::Config) -> Result<ClientConfig, LoginError> {
+    let mut tls = config.rustls_client_config().map_err(setup)?;
+    let trust = match (&config.root_cert_file, &config.root_cert) {
+        _ if config.accept_invalid_certs => None,
+        (Some(file), _) => Some(Trust::of_file(file).map_err(|error| LoginError::Setup(format!("{}: {error}", file.display())))?),
+        (None, Some(roots)) => Some(Trust::new(roots.iter().cloned().map(CertificateDer::from).collect())),
+        // The authorities of the system.
+        (None, None) => None,
+    };
+    if let Some(trust) = trust {
+        tls.dangerous().set_certificate_verifier(Arc::new(trust));
+    }
+    Ok(tls)
+}
+
+fn https<C>(config: &kube::Config, connector: C) -> Result<HttpsConnector<C>, LoginError> {
+    let mut https = HttpsConnectorBuilder::new().with_tls_config(tls(config)?).https_or_http();
     if let Some(name) = config.tls_server_name.clone() {
-        let name = rustls::pki_types::ServerName::try_from(name).map_err(|error| LoginError::Setup(error.to_string()))?;
-        https = https.with_server_name_resolver(hyper_rustls::FixedServerNameResolver::new(name));
+        let name = ServerName::try_from(name).map_err(|error| LoginError::Setup(error.to_string()))?;
+        https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
     // HTTP/2 would make every call wait for one shared connection, in the server too: it was measured at 1.2 times the work
     // and 1.4 times the time of HTTP/1.1.
-    let https = https.enable_http1().wrap_connector(tcp);
+    Ok(https.enable_http1().wrap_connector(connector))
+}
 
+fn setup(error: kube::Error) -> LoginError {
+    LoginError::Setup(error.to_string())
+}
+
+fn service<C>(config: &kube::Config, connector: C) -> Result<Service, LoginError>
+where
+    C: tower::Service<Uri, Error: Into<BoxError>, Future: Send> + Clone + Send + Sync + 'static,
+    C::Response: HttpConnection + Read + Write + Send + Unpin + 'static,
+{
+    let https = https(config, connector)?;
     let http: HttpClient<_, Full<Bytes>> = HttpClient::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIME)
@@ -141,7 +197,6 @@ fn service(config: &kube::Config, connect: Option<Duration>) -> Result<Service, 
     Ok(BoxCloneSyncService::new(service.map_err(Into::into)))
 }
 
-/// Speaks to the server itself.
 struct Direct(Service);
 
 impl Transport for Direct {
@@ -149,19 +204,6 @@ impl Transport for Direct {
         let service = self.0.clone();
         Box::pin(async move {
             let response = service.oneshot(request.map(Full::new)).await.map_err(classify)?;
-            Ok(answer(response))
-        })
-    }
-}
-
-/// Speaks through a proxy, for which kube's own client has the means.
-struct Proxied(kube::Client);
-
-impl Transport for Proxied {
-    fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Answer, Error>> {
-        let client = self.0.clone();
-        Box::pin(async move {
-            let response = client.send(request.map(Body::from)).await.map_err(|error| classify(Box::new(error)))?;
             Ok(answer(response))
         })
     }

@@ -13,13 +13,13 @@ use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use serde_json::Value;
 
 use super::webhook::{Client, Webhook};
 use crate::devserver::faults::{Action, WebhookFailure};
+use crate::http::Trust;
 
 /// The most bytes of an answer: that of a request to the server.
 const MAX_ANSWER: usize = 3 * 1024 * 1024;
@@ -190,14 +190,14 @@ async fn exchange(target: &Target<'_>, url: String, question: Value) -> Result<B
 }
 
 async fn tls(own: &[u8]) -> Result<ClientConfig, String> {
-    let authorities = if own.is_empty() { system_authorities().await } else { own.to_vec() };
-    let mut roots = RootCertStore::empty();
-    let certificates = CertificateDer::pem_slice_iter(&authorities).filter_map(Result::ok);
-    let (added, _) = roots.add_parsable_certificates(certificates);
-    if added == 0 && !own.is_empty() {
+    if own.is_empty() {
+        return Ok(Trust::of_pem(&system_authorities().await).client_config());
+    }
+    let trust = Trust::of_pem(own);
+    if trust.is_empty() {
         return Err("unable to load root certificates: unable to parse bytes as PEM block".to_owned());
     }
-    Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+    Ok(trust.client_config())
 }
 
 async fn system_authorities() -> Vec<u8> {

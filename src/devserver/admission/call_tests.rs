@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -21,17 +22,17 @@ struct Server {
 
 impl Server {
     async fn new(name: &str) -> Self {
-        // Only the first test to come sets it.
-        #[cfg(feature = "aws-lc")]
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        #[cfg(all(feature = "ring", not(feature = "aws-lc")))]
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
-        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
-        let chain = vec![made.cert.der().clone()];
+        Self::with(&made.cert.pem(), &made.signing_key.serialize_pem()).await
+    }
+
+    async fn with(certificate: &str, key: &str) -> Self {
+        crate::http::install_crypto_provider();
+        let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
         let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        Self { listener, acceptor: TlsAcceptor::from(Arc::new(config)), bundle: STANDARD.encode(made.cert.pem()) }
+        Self { listener, acceptor: TlsAcceptor::from(Arc::new(config)), bundle: STANDARD.encode(certificate) }
     }
 
     fn port(&self) -> u16 {
@@ -73,6 +74,23 @@ async fn a_webhook_is_called_with_its_own_authority() {
     let client = json!({"url": format!("https://localhost:{}/x", server.port()), "caBundle": server.bundle});
     let answer = call(&Caller::default(), client, &server, "200 OK", Some("{\"a\": 1}")).await;
     assert_eq!(answer, Ok(json!({"a": 1})));
+}
+
+#[tokio::test]
+async fn a_webhook_of_kopf_is_called_whose_certificate_is_its_own_authority() {
+    let (certificate, key) = (include_str!("../../../tests/certificates/kopf.crt"), include_str!("../../../tests/certificates/kopf.key"));
+    for host in ["localhost", "127.0.0.1"] {
+        let server = Server::with(certificate, key).await;
+        let client = json!({"url": format!("https://{host}:{}/x", server.port()), "caBundle": server.bundle});
+        let answer = call(&Caller::default(), client, &server, "200 OK", Some("{}")).await;
+        assert_eq!(answer, Ok(json!({})), "{host}");
+    }
+    // The certificate does not have this name, which the service is called by.
+    let server = Server::with(certificate, key).await;
+    let services = BTreeMap::from([("default/hook".to_owned(), format!("https://127.0.0.1:{}", server.port()))]);
+    let client = json!({"service": {"namespace": "default", "name": "hook", "path": "/x"}, "caBundle": server.bundle});
+    let answer = call(&Caller { services, hook: None }, client, &server, "200 OK", Some("{}")).await;
+    assert!(answer.unwrap_err().contains("not valid for name"));
 }
 
 #[tokio::test]
