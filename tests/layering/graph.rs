@@ -1,0 +1,72 @@
+//! The files of each layer as a graph of imports, and the rings in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::sources::{Sources, Target};
+
+/// Files that need each other.
+#[derive(Debug)]
+pub struct Ring {
+    /// The layer.
+    pub layer: String,
+    /// A shortest way around, from a file back to it.
+    pub files: Vec<String>,
+}
+
+impl fmt::Display for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} has a ring of imports: {}", self.layer, self.files.join(" -> "))
+    }
+}
+
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+/// Returns one ring for each group of files that need each other.
+pub fn rings(sources: &Sources) -> Vec<Ring> {
+    let mut graphs: BTreeMap<String, Graph> = BTreeMap::new();
+    for reference in sources.references().filter(|reference| !reference.is_test && !reference.is_reexport) {
+        let Target::Internal(path) = &reference.target else { continue };
+        let Some(used) = sources.definition(path) else { continue };
+        let layer = reference.layer();
+        if path.first().is_some_and(|first| first == layer) && used != reference.position.file {
+            graphs.entry(layer.to_owned()).or_default().entry(reference.position.file.clone()).or_default().insert(used.to_owned());
+        }
+    }
+    let mut rings = Vec::new();
+    for (layer, graph) in graphs {
+        let mut seen = BTreeSet::new();
+        for start in graph.keys() {
+            if seen.contains(start) {
+                continue;
+            }
+            if let Some(files) = way_around(&graph, start) {
+                seen.extend(files.iter().cloned());
+                rings.push(Ring { layer: layer.clone(), files });
+            }
+        }
+    }
+    rings
+}
+
+/// Returns a shortest way from a file back to itself.
+fn way_around(graph: &Graph, start: &str) -> Option<Vec<String>> {
+    let mut ways = vec![vec![start.to_owned()]];
+    let mut reached = BTreeSet::new();
+    while !ways.is_empty() {
+        let mut longer = Vec::new();
+        for way in ways {
+            for next in way.last().and_then(|last| graph.get(last)).into_iter().flatten() {
+                let whole: Vec<String> = way.iter().cloned().chain([next.clone()]).collect();
+                if next == start {
+                    return Some(whole);
+                }
+                if reached.insert(next.clone()) {
+                    longer.push(whole);
+                }
+            }
+        }
+        ways = longer;
+    }
+    None
+}

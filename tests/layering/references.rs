@@ -1,0 +1,190 @@
+//! What one file refers to: the paths in its imports, its code, and its macros.
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::spanned::Spanned as _;
+use syn::visit::{self, Visit};
+use syn::{
+    Attribute, ExprAsync, ExprAwait, ExprUnsafe, File, ItemExternCrate, ItemMod, ItemUse, Macro, Path, Signature, UseTree, Visibility,
+};
+
+use super::sources::ModulePath;
+
+/// A path as it stands in a file.
+pub struct Written {
+    /// The module around it.
+    pub module: ModulePath,
+    /// The segments.
+    pub segments: Vec<String>,
+    /// The line, from 1.
+    pub line: usize,
+    /// Whether it is part of the tests.
+    pub is_test: bool,
+    /// Whether it only passes an item on.
+    pub is_reexport: bool,
+}
+
+/// What was found in a file.
+#[derive(Default)]
+pub struct Found {
+    /// All paths with at least two segments, and all imports.
+    pub paths: Vec<Written>,
+    /// The modules that are written inside of the file.
+    pub modules: Vec<ModulePath>,
+    /// What is imported: the importing module, the name there, the path.
+    pub imports: Vec<(ModulePath, String, Vec<String>)>,
+    /// The lines of asynchronous functions and blocks outside of tests.
+    pub waits: Vec<usize>,
+    /// The lines of unsafe code.
+    pub unsafes: Vec<usize>,
+}
+
+/// Returns what is found in the file of a module.
+pub fn find(module: &[String], file: &File) -> Found {
+    let is_test = file.attrs.iter().any(is_for_tests) || module.last().is_some_and(|name| name == "tests" || name.ends_with("_tests"));
+    let mut finder = Finder { module: module.to_vec(), is_test, found: Found::default() };
+    finder.visit_file(file);
+    finder.found
+}
+
+struct Finder {
+    module: ModulePath,
+    is_test: bool,
+    found: Found,
+}
+
+impl Finder {
+    fn add(&mut self, segments: Vec<String>, line: usize, is_reexport: bool) {
+        self.found.paths.push(Written { module: self.module.clone(), segments, line, is_test: self.is_test, is_reexport });
+    }
+
+    fn add_imports(&mut self, prefix: &[String], tree: &UseTree, is_reexport: bool) {
+        let with = |name: String| prefix.iter().cloned().chain([name]).collect::<Vec<_>>();
+        match tree {
+            UseTree::Path(path) => self.add_imports(&with(path.ident.to_string()), &path.tree, is_reexport),
+            UseTree::Group(group) => group.items.iter().for_each(|item| self.add_imports(prefix, item, is_reexport)),
+            UseTree::Glob(glob) => self.add(prefix.to_vec(), glob.span().start().line, is_reexport),
+            UseTree::Name(name) => self.add_import(with(name.ident.to_string()), name.ident.to_string(), tree, is_reexport),
+            UseTree::Rename(rename) => self.add_import(with(rename.ident.to_string()), rename.rename.to_string(), tree, is_reexport),
+        }
+    }
+
+    fn add_import(&mut self, mut path: Vec<String>, mut name: String, tree: &UseTree, is_reexport: bool) {
+        // `use module::{self, …}`
+        if path.len() > 1 && path.last().is_some_and(|last| last == "self") {
+            path.pop();
+            if name == "self" {
+                name = path.last().cloned().unwrap_or_default();
+            }
+        }
+        self.found.imports.push((self.module.clone(), name, path.clone()));
+        self.add(path, tree.span().start().line, is_reexport);
+    }
+
+    /// Finds paths among tokens, which is all that is known of the input of a macro.
+    fn add_tokens(&mut self, tokens: TokenStream) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let is_colon = |index: usize| matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
+        let mut index = 0;
+        while let Some(token) = tokens.get(index) {
+            index += 1;
+            match token {
+                TokenTree::Group(group) => self.add_tokens(group.stream()),
+                TokenTree::Ident(first) => {
+                    if first == "unsafe" {
+                        self.found.unsafes.push(first.span().start().line);
+                    }
+                    let mut segments = vec![first.to_string()];
+                    while is_colon(index)
+                        && is_colon(index + 1)
+                        && let Some(TokenTree::Ident(next)) = tokens.get(index + 2)
+                    {
+                        segments.push(next.to_string());
+                        index += 3;
+                    }
+                    if segments.len() > 1 {
+                        self.add(segments, first.span().start().line, false);
+                    }
+                }
+                TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+            }
+        }
+    }
+
+    fn add_wait(&mut self, line: usize) {
+        if !self.is_test {
+            self.found.waits.push(line);
+        }
+    }
+}
+
+impl<'a> Visit<'a> for Finder {
+    fn visit_item_use(&mut self, item: &'a ItemUse) {
+        let is_reexport = !matches!(item.vis, Visibility::Inherited);
+        self.add_imports(&[], &item.tree, is_reexport);
+    }
+
+    fn visit_item_extern_crate(&mut self, item: &'a ItemExternCrate) {
+        self.add(vec![item.ident.to_string()], item.span().start().line, false);
+    }
+
+    fn visit_item_mod(&mut self, item: &'a ItemMod) {
+        let Some((_, items)) = &item.content else { return };
+        let was_test = self.is_test;
+        self.is_test |= item.attrs.iter().any(is_for_tests);
+        self.module.push(item.ident.to_string());
+        self.found.modules.push(self.module.clone());
+        for item in items {
+            self.visit_item(item);
+        }
+        self.module.pop();
+        self.is_test = was_test;
+    }
+
+    fn visit_path(&mut self, path: &'a Path) {
+        let segments: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        if segments.len() > 1 || path.leading_colon.is_some() {
+            self.add(segments, path.span().start().line, false);
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, item: &'a Macro) {
+        self.visit_path(&item.path);
+        self.add_tokens(item.tokens.clone());
+    }
+
+    fn visit_attribute(&mut self, attribute: &'a Attribute) {
+        if let syn::Meta::List(list) = &attribute.meta {
+            self.add_tokens(list.tokens.clone());
+        }
+        self.visit_path(attribute.path());
+    }
+
+    fn visit_signature(&mut self, signature: &'a Signature) {
+        if signature.asyncness.is_some() {
+            self.add_wait(signature.span().start().line);
+        }
+        visit::visit_signature(self, signature);
+    }
+
+    fn visit_expr_async(&mut self, expression: &'a ExprAsync) {
+        self.add_wait(expression.span().start().line);
+        visit::visit_expr_async(self, expression);
+    }
+
+    fn visit_expr_await(&mut self, expression: &'a ExprAwait) {
+        self.add_wait(expression.span().start().line);
+        visit::visit_expr_await(self, expression);
+    }
+
+    fn visit_expr_unsafe(&mut self, expression: &'a ExprUnsafe) {
+        self.found.unsafes.push(expression.span().start().line);
+        visit::visit_expr_unsafe(self, expression);
+    }
+}
+
+/// Tells whether an attribute is `cfg(test)`.
+fn is_for_tests(attribute: &Attribute) -> bool {
+    let syn::Meta::List(list) = &attribute.meta else { return false };
+    list.path.is_ident("cfg") && list.tokens.to_string() == "test"
+}

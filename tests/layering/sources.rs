@@ -1,0 +1,213 @@
+//! The sources of a package as modules, and what each of them refers to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::references::{self, Found};
+
+/// The path of a module from the root of the crate; the root has the empty path.
+pub type ModulePath = Vec<String>;
+
+/// A position in the sources.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The file, relative to the package.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+}
+
+impl Position {
+    /// Returns the layer that the file belongs to.
+    pub fn layer(&self) -> &str {
+        let inside = self.file.strip_prefix("src/").unwrap_or(&self.file);
+        inside.split(['/', '.']).next().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// What a path in the sources leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// An item of this crate, by its path from the root.
+    Internal(Vec<String>),
+    /// An item of another crate; the first segment is the name of the crate.
+    External(Vec<String>),
+}
+
+/// One path in the sources.
+#[derive(Debug, Clone)]
+pub struct Reference {
+    /// Where it stands.
+    pub position: Position,
+    /// What it leads to.
+    pub target: Target,
+    /// Whether it is part of the tests.
+    pub is_test: bool,
+    /// Whether it only passes an item on, as `pub use` does.
+    pub is_reexport: bool,
+}
+
+impl Reference {
+    /// Returns the layer that refers.
+    pub fn layer(&self) -> &str {
+        self.position.layer()
+    }
+}
+
+/// All modules of a package.
+pub struct Sources {
+    files: BTreeMap<String, Found>,
+    /// The file of each module, by its path.
+    modules: BTreeMap<ModulePath, String>,
+    /// What modules import, and by which names others can import it from there.
+    imports: BTreeMap<ModulePath, BTreeMap<String, Vec<String>>>,
+}
+
+impl Sources {
+    /// Reads and parses all files below a directory, which is called `src`.
+    pub fn read(root: &Path) -> Self {
+        let mut paths = Vec::new();
+        collect(root, &mut paths);
+        let parent = root.parent().expect("the package");
+        let files = paths.iter().map(|path| {
+            let name = path.strip_prefix(parent).expect("a file of the package").to_string_lossy().replace('\\', "/");
+            (name, std::fs::read_to_string(path).expect("a readable source file"))
+        });
+        Self::parse(files)
+    }
+
+    /// Parses texts as files of these names.
+    pub fn of(files: &[(&str, &str)]) -> Self {
+        Self::parse(files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())))
+    }
+
+    fn parse(files: impl Iterator<Item = (String, String)>) -> Self {
+        let mut sources = Self { files: BTreeMap::new(), modules: BTreeMap::new(), imports: BTreeMap::new() };
+        for (name, text) in files {
+            let module = module_of(&name);
+            let syntax = syn::parse_file(&text).unwrap_or_else(|error| panic!("{name}:{}: {error}", error.span().start().line));
+            let found = references::find(&module, &syntax);
+            for inner in found.modules.iter().cloned().chain([module]) {
+                sources.modules.insert(inner, name.clone());
+            }
+            for (place, name, path) in &found.imports {
+                sources.imports.entry(place.clone()).or_default().insert(name.clone(), path.clone());
+            }
+            sources.files.insert(name, found);
+        }
+        sources
+    }
+
+    /// Returns the layers: the modules right below the root.
+    pub fn layers(&self) -> impl Iterator<Item = String> {
+        let layers: BTreeSet<String> = self.files.keys().map(|file| Position { file: file.clone(), line: 1 }.layer().to_owned()).collect();
+        layers.into_iter()
+    }
+
+    /// Returns all paths that stand in the sources.
+    pub fn references(&self) -> impl Iterator<Item = Reference> {
+        self.files.iter().flat_map(move |(file, found)| {
+            found.paths.iter().map(move |path| Reference {
+                position: Position { file: file.clone(), line: path.line },
+                target: self.resolve(&path.module, &path.segments),
+                is_test: path.is_test,
+                is_reexport: path.is_reexport,
+            })
+        })
+    }
+
+    /// Returns where functions wait, outside of tests.
+    pub fn waits(&self) -> impl Iterator<Item = Position> {
+        self.files.iter().flat_map(|(file, found)| found.waits.iter().map(move |line| Position { file: file.clone(), line: *line }))
+    }
+
+    /// Returns where `unsafe` stands.
+    pub fn unsafes(&self) -> impl Iterator<Item = Position> {
+        self.files.iter().flat_map(|(file, found)| found.unsafes.iter().map(move |line| Position { file: file.clone(), line: *line }))
+    }
+
+    /// Returns the file in which the item of a path is defined, however many modules pass it on.
+    pub fn definition(&self, path: &[String]) -> Option<&str> {
+        self.definition_within(path, 0)
+    }
+
+    fn definition_within(&self, path: &[String], steps: usize) -> Option<&str> {
+        // Longer chains of imports are circles.
+        const MOST_STEPS: usize = 20;
+        let mut module = ModulePath::new();
+        for (index, segment) in path.iter().enumerate() {
+            let inner: ModulePath = module.iter().cloned().chain([segment.clone()]).collect();
+            if self.modules.contains_key(&inner) {
+                module = inner;
+                continue;
+            }
+            let imported = self.imports.get(&module).and_then(|names| names.get(segment));
+            if let Some(imported) = imported.filter(|_| steps < MOST_STEPS) {
+                let Target::Internal(mut target) = self.resolve(&module, imported) else { return None };
+                target.extend(path[index + 1..].iter().cloned());
+                return self.definition_within(&target, steps + 1);
+            }
+            break;
+        }
+        self.modules.get(&module).map(String::as_str)
+    }
+
+    /// Follows a path from a module.
+    fn resolve(&self, module: &[String], segments: &[String]) -> Target {
+        // A path that begins with an imported name goes on from what was imported.
+        let imported = segments.first().and_then(|first| self.imports.get(module)?.get(first));
+        match imported.filter(|imported| imported.first() != segments.first()) {
+            Some(imported) => self.follow(module, &[imported, &segments[1..]].concat()),
+            None => self.follow(module, segments),
+        }
+    }
+
+    fn follow(&self, module: &[String], segments: &[String]) -> Target {
+        let mut base = module.to_vec();
+        let mut rest = segments;
+        let mut is_internal = false;
+        while let Some((first, others)) = rest.split_first() {
+            match first.as_str() {
+                "crate" => base.clear(),
+                "self" => {}
+                "super" => drop(base.pop()),
+                _ => break,
+            }
+            is_internal = true;
+            rest = others;
+        }
+        let names_child = rest.first().is_some_and(|first| {
+            let child: ModulePath = base.iter().cloned().chain([first.clone()]).collect();
+            self.modules.contains_key(&child)
+        });
+        if is_internal || names_child {
+            base.extend(rest.iter().cloned());
+            return Target::Internal(base);
+        }
+        Target::External(rest.to_vec())
+    }
+}
+
+/// Returns the path of the module that a file is.
+fn module_of(file: &str) -> ModulePath {
+    let inside = file.strip_prefix("src/").unwrap_or(file).trim_end_matches(".rs").trim_end_matches("/mod");
+    if matches!(inside, "lib" | "main") { ModulePath::new() } else { inside.split('/').map(str::to_owned).collect() }
+}
+
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
