@@ -49,7 +49,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("rustls", &["cluster", "devserver", "http"]),
     ("x509_cert", &["http"]),
     ("axum", &["devserver"]),
-    ("rcgen", &["devserver"]),
+    ("rcgen", &["devserver", "http"]),
     ("redb", &["devserver"]),
     ("cel", &["devserver"]),
     // The embedded server has its own JSON patches: real servers do not patch as the crate does.
