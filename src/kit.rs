@@ -2,16 +2,16 @@
 
 pub mod backoff;
 pub mod clock;
-pub mod crowd;
 pub mod duration;
 pub mod errors;
 pub mod stop;
 pub mod surplus;
+pub mod task_group;
 pub mod tasks;
 
 pub use backoff::Backoff;
 pub use clock::Clock;
-pub use crowd::Crowd;
 pub use stop::Stop;
 pub use surplus::surplus;
+pub use task_group::TaskGroup;
 pub use tasks::{Ended, Tasks};

@@ -1,5 +1,7 @@
 //! The closed loop: whatever happens to an object and to its operator, every cause is handled to its end, and nothing twice.
 
+#[path = "closed_loop/panics.rs"]
+mod panics;
 #[allow(dead_code, reason = "the other test that plays scenes uses other parts of the world")]
 mod world;
 

@@ -59,17 +59,36 @@ impl<T: Send + 'static> Tasks<T> {
     }
 
     /// Waits for all tasks, at most for `grace`, then cancels the rest. Returns the names of those that were cancelled.
+    /// Panics are logged.
     pub async fn finish(&mut self, grace: Duration) -> Vec<String> {
-        let all = async { while self.next_ended().await.is_some() {} };
+        let all = async {
+            while let Some(ended) = self.next_ended().await {
+                report_task_end(&ended);
+            }
+        };
         if tokio::time::timeout(grace, all).await.is_ok() {
             return Vec::new();
         }
         let mut abandoned: Vec<String> = self.names.values().cloned().collect();
         abandoned.sort();
         self.set.abort_all();
-        while self.next_ended().await.is_some() {}
+        while let Some(ended) = self.next_ended().await {
+            report_task_end(&ended);
+        }
         abandoned
     }
+}
+
+/// Logs the panic of a task that has ended with one.
+pub fn report_task_end<T>(ended: &Ended<T>) {
+    if let Some(Err(panic)) = &ended.result {
+        report_panic(&ended.name, panic);
+    }
+}
+
+/// Logs that a task has panicked.
+pub fn report_panic(task: &str, panic: &str) {
+    tracing::error!(target: "kopfd::tasks", task, panic, "A task has failed because of a defect of the engine.");
 }
 
 /// Returns the text that a panic was raised with.
@@ -79,8 +98,59 @@ pub fn panic_text(payload: &(dyn Any + Send)) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::fmt::Write as _;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use tracing::field::{Field, Visit};
+
     use super::*;
+
+    /// Collects what the current thread logs, while the guard is held.
+    pub(in crate::kit) fn logged() -> (Arc<Mutex<Vec<String>>>, tracing::subscriber::DefaultGuard) {
+        let lines = Arc::default();
+        let guard = tracing::subscriber::set_default(Lines(Arc::clone(&lines)));
+        (lines, guard)
+    }
+
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    struct Text(String);
+
+    impl Visit for Text {
+        fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+            let _ = write!(self.0, "{field}={value:?} ");
+        }
+    }
+
+    impl tracing::Subscriber for Lines {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, event: &tracing::Event<'_>) {
+            let mut text = Text(format!("{} ", event.metadata().level()));
+            event.record(&mut text);
+            self.0.lock().push(text.0);
+        }
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_at_the_end_is_logged_too() {
+        let (logs, _guard) = logged();
+        let mut tasks = Tasks::default();
+        tasks.spawn("broken", async { panic!("no way") });
+        assert!(tasks.finish(Duration::from_secs(2)).await.is_empty());
+        let line = logs.lock().join("\n");
+        assert!(line.starts_with("ERROR") && line.contains("broken") && line.contains("no way"), "{line}");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn what_does_not_end_in_time_is_cancelled_and_named() {

@@ -9,7 +9,7 @@ use tracing::{Instrument as _, Span, warn};
 
 use crate::cluster::{self, Head, Seen, Sink};
 use crate::handling::Handler;
-use crate::kit::{Crowd, Stop};
+use crate::kit::{Stop, TaskGroup};
 use crate::object::{ObjectKey, Sighting};
 use crate::telemetry::object_span;
 
@@ -18,7 +18,7 @@ use super::cycle::Served;
 use super::mailbox::{Event, Mailbox};
 use super::memory::Memories;
 use super::queues::{Queued, Queues};
-use super::worker::{Expected, Pace, Worker};
+use super::worker::{Attempt, Expected, Pace, Read, Worker};
 use super::world::World;
 
 /// Objects that may be taken up at the same time. Each holds its parsed body, some ten times the size of its text;
@@ -45,10 +45,11 @@ pub struct Kind<W: World> {
     pub pace: Arc<Pace>,
     /// The operator's name, which begins the names of its objects' memories in scripts.
     pub operator: Arc<str>,
-    workers: Crowd,
+    workers: TaskGroup,
     room: Arc<Semaphore>,
     calls: Stop,
     account: Option<Arc<Account>>,
+    read: Read,
 }
 
 impl<W: World + 'static> Kind<W> {
@@ -61,10 +62,11 @@ impl<W: World + 'static> Kind<W> {
             queues: Arc::new(Queues::new(worker_limit)),
             pace,
             operator,
-            workers: Crowd::default(),
+            workers: TaskGroup::default(),
             room: Arc::new(Semaphore::new(TAKEN_UP)),
             calls: Stop::new(),
             account: None,
+            read: cluster::watch::read,
         }
     }
 
@@ -75,12 +77,17 @@ impl<W: World + 'static> Kind<W> {
 
     /// Returns the kind with workers that are cancelled with a stop. Without it they go on until they are told to finish.
     pub fn with_lives(self, lives: &Stop) -> Self {
-        Self { workers: Crowd::under(lives), ..self }
+        Self { workers: TaskGroup::under(lives), ..self }
     }
 
     /// Returns the kind with what another one remembered.
     pub fn with_memories(self, memories: Arc<Memories>) -> Self {
         Self { memories, ..self }
+    }
+
+    /// Returns the kind with another way to read the objects of events.
+    pub fn with_reader(self, read: Read) -> Self {
+        Self { read, ..self }
     }
 
     /// Puts an event of an object into its queue, and starts a worker if it has none. Waits while too many are being taken up.
@@ -90,17 +97,9 @@ impl<W: World + 'static> Kind<W> {
         let room = if self.queues.has(uid) { None } else { Arc::clone(&self.room).acquire_owned().await.ok() };
         if let Queued::First(uid, mailbox) = self.queues.put(uid, event) {
             let span = span(&self.served, head, &uid);
-            let account = self.account.clone();
-            if let Some(account) = &account {
-                account.worker_began();
-            }
-            let work = work(Arc::clone(self), uid, mailbox, span, room);
-            self.workers.spawn(async move {
-                work.await;
-                if let Some(account) = account {
-                    account.worker_ended();
-                }
-            });
+            let claim = Claim::new(Arc::clone(self), uid, mailbox);
+            let (served, uid) = (Arc::clone(&self.served), Arc::clone(&claim.uid));
+            self.workers.spawn(move || format!("worker of {} {uid}", served.resource), work(claim, span, room));
         }
     }
 
@@ -117,26 +116,48 @@ impl<W: World + 'static> Kind<W> {
     }
 }
 
-/// The life of one worker, with the next one of the same object if an event slips in at its end.
-async fn work<W: World + 'static>(
+/// The mailbox of an object while a worker has it. However the worker ends, the mailbox is given back.
+struct Claim<W: World> {
     kind: Arc<Kind<W>>,
     uid: Arc<str>,
     mailbox: Arc<Mailbox>,
-    span: Span,
-    mut room: Option<OwnedSemaphorePermit>,
-) {
+}
+
+impl<W: World> Claim<W> {
+    fn new(kind: Arc<Kind<W>>, uid: Arc<str>, mailbox: Arc<Mailbox>) -> Self {
+        if let Some(account) = &kind.account {
+            account.worker_began();
+        }
+        Self { kind, uid, mailbox }
+    }
+}
+
+impl<W: World> Drop for Claim<W> {
+    fn drop(&mut self) {
+        self.kind.queues.give_back(&self.uid, &self.mailbox);
+        if let Some(account) = &self.kind.account {
+            account.worker_ended();
+        }
+    }
+}
+
+/// Runs the worker of an object, and runs it on if an event slips in at its end.
+async fn work<W: World + 'static>(claim: Claim<W>, span: Span, mut room: Option<OwnedSemaphorePermit>) {
+    let Claim { kind, uid, mailbox } = &claim;
     let _permit = kind.queues.permit().await;
     let mut worker = Worker {
         world: Arc::clone(&kind.world),
         served: Arc::clone(&kind.served),
         memories: Arc::clone(&kind.memories),
-        mailbox,
+        mailbox: Arc::clone(mailbox),
         memo: Arc::from(format!("{}/{uid}", kind.operator)),
-        uid: Arc::clone(&uid),
+        uid: Arc::clone(uid),
         pace: Arc::clone(&kind.pace),
         stop: kind.calls.clone(),
         span,
         expected: Expected::default(),
+        read: kind.read,
+        attempt: Attempt::default(),
     };
     loop {
         {
@@ -152,7 +173,7 @@ async fn work<W: World + 'static>(
                 run.await;
             }
         }
-        if kind.queues.retire(&uid) || kind.calls.is_requested() {
+        if kind.queues.retire(uid) || kind.calls.is_requested() {
             return;
         }
     }

@@ -49,6 +49,14 @@ impl Mailbox {
         !is_full
     }
 
+    /// Puts an event back that was taken, unless a newer one waits: that one has the newer state.
+    pub fn put_back(&self, event: Event) {
+        let mut state = self.state.lock();
+        if state.events.is_empty() {
+            state.events.push_back(event);
+        }
+    }
+
     /// Marks the end: what waits is still processed, nothing comes after it.
     pub fn close(&self) {
         self.state.lock().is_closed = true;
@@ -69,7 +77,7 @@ impl Mailbox {
     ///
     /// *Cancel safety*: an event is either returned or stays.
     pub async fn take(&self, timeout: Duration) -> Option<Event> {
-        let deadline = tokio::time::Instant::now() + timeout;
+        let deadline = deadline(timeout);
         loop {
             {
                 let mut state = self.state.lock();
@@ -93,7 +101,7 @@ impl Mailbox {
         if duration.is_zero() {
             return true;
         }
-        let deadline = tokio::time::Instant::now() + duration;
+        let deadline = deadline(duration);
         while self.is_empty() && !self.is_closed() {
             if tokio::time::timeout_at(deadline, self.arrived.notified()).await.is_err() {
                 return true;
@@ -101,6 +109,24 @@ impl Mailbox {
         }
         false
     }
+
+    /// Sleeps whatever arrives, but not longer than until the mailbox is closed.
+    ///
+    /// *Cancel safety*: the sleep may be dropped.
+    pub async fn rest(&self, duration: Duration) {
+        let deadline = deadline(duration);
+        while !self.is_closed() {
+            if tokio::time::timeout_at(deadline, self.arrived.notified()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Returns the moment after a wait; a wait beyond what the timer knows ends in 30 years.
+fn deadline(wait: Duration) -> tokio::time::Instant {
+    let now = tokio::time::Instant::now();
+    now.checked_add(wait).unwrap_or_else(|| now + Duration::from_hours(24 * 365 * 30))
 }
 
 #[cfg(test)]
@@ -124,6 +150,29 @@ mod tests {
         assert!(!slept_in_full);
         assert!(!mailbox.sleep(Duration::from_secs(5)).await, "the event still waits");
         assert_eq!(&*mailbox.take(Duration::ZERO).await.unwrap().raw, "a");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_endless_wait_is_no_overflow() {
+        let mailbox = Mailbox::default();
+        mailbox.close();
+        assert!(mailbox.take(Duration::MAX).await.is_none());
+        mailbox.rest(Duration::MAX).await;
+        assert!(!mailbox.sleep(Duration::MAX).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_is_put_back_gives_way_to_a_newer_one() {
+        let mailbox = Mailbox::default();
+        mailbox.put_back(event("old"));
+        assert_eq!(&*mailbox.take(Duration::ZERO).await.unwrap().raw, "old");
+        mailbox.put(event("new"));
+        let began = tokio::time::Instant::now();
+        mailbox.rest(Duration::from_secs(3)).await;
+        assert_eq!(began.elapsed(), Duration::from_secs(3), "a rest is not interrupted by events");
+        mailbox.put_back(event("old"));
+        assert_eq!(&*mailbox.take(Duration::ZERO).await.unwrap().raw, "new");
+        assert!(mailbox.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -59,12 +59,12 @@ impl Memories {
         }
     }
 
-    /// Takes what few objects have; the worker keeps it while it works.
-    pub fn take_rare(&self, uid: &str) -> Rare {
-        self.entries.lock().get_mut(uid).and_then(|entry| entry.rare.take()).map(|rare| *rare).unwrap_or_default()
+    /// Returns what few objects have. It stays remembered in case the worker fails.
+    pub fn rare(&self, uid: &str) -> Rare {
+        self.entries.lock().get(uid).and_then(|entry| entry.rare.as_deref().cloned()).unwrap_or_default()
     }
 
-    /// Gives it back when the worker rests.
+    /// Replaces it after a cycle.
     pub fn keep_rare(&self, uid: &str, rare: Rare) {
         if let Some(entry) = self.entries.lock().get_mut(uid) {
             entry.rare = rare.is_needed().then(|| Box::new(rare));

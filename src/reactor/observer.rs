@@ -1,9 +1,11 @@
 //! The observer of one operator: which kinds and namespaces there are, and so what is watched. Kinds and namespaces come and go.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
@@ -11,7 +13,7 @@ use tracing::{debug, error, info, warn};
 use crate::cluster::discovery::{self, Scan};
 use crate::cluster::{self, Client, Kinds, Seen, Sink, Watcher};
 use crate::handling::{Handler, Level, Lifecycle, Policy};
-use crate::kit::{Ended, Stop, Tasks};
+use crate::kit::{Backoff, Stop, Tasks, tasks};
 use crate::object::namespace::{self, Pattern};
 use crate::object::{Body, Resource, Sighting};
 use crate::persistence::Storages;
@@ -28,6 +30,9 @@ const LOOKS: [Duration; 3] = [Duration::from_millis(50), Duration::from_secs(1),
 
 /// When a group that could not be read is looked at again.
 const LATER: Duration = Duration::from_secs(30);
+
+/// The pauses before a watch goes on that has panicked.
+const AFTER_PANICS: [Duration; 4] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20), Duration::from_mins(1)];
 
 /// Observations that may wait; whoever observes waits with them.
 const WAITING: usize = 64;
@@ -162,7 +167,7 @@ impl<W: World + 'static> Observer<W> {
                 biased;
                 () = stop.requested() => return,
                 Some(observed) = observations.recv() => self.note(observed),
-                Some(ended) = self.tasks.next_ended(), if !self.tasks.is_empty() => mourn(&ended),
+                Some(ended) = self.tasks.next_ended(), if !self.tasks.is_empty() => tasks::report_task_end(&ended),
                 () = until(next_look) => self.look().await,
             }
             self.reconcile(stop);
@@ -256,13 +261,10 @@ impl<W: World + 'static> Observer<W> {
         receiver
     }
 
-    fn spawn_observation(&mut self, resource: Resource, mut sink: ObservationSink, stop: &Stop) {
+    fn spawn_observation(&mut self, resource: Resource, sink: ObservationSink, stop: &Stop) {
         let name = format!("observation of {resource}");
         match Watcher::new(self.client.clone(), resource, None) {
-            Ok(mut watcher) => {
-                let stop = stop.child();
-                self.tasks.spawn(name, async move { watcher.run(&mut sink, &stop).await });
-            }
+            Ok(watcher) => self.tasks.spawn(name.clone(), watch(name, watcher, sink, stop.child())),
             Err(error) => error!(target: "kopfd::reactor", error = error.chain(), "Cannot observe the cluster."),
         }
     }
@@ -344,11 +346,10 @@ impl<W: World + 'static> Observer<W> {
         info!(target: "kopfd::reactor", "Operator '{}' watches {resource} in {scope}.", self.declared.name);
         let name = format!("watch of {resource} in {scope}");
         match Watcher::new(self.client.clone(), (**resource).clone(), namespace.as_deref()) {
-            Ok(mut watcher) => {
-                let (mut sink, watch) = (KindSink::new(kind), stop.child());
-                let stop = watch.clone();
-                self.tasks.spawn(name, async move { watcher.run(&mut sink, &stop).await });
-                self.watches.insert(key, watch);
+            Ok(watcher) => {
+                let stop = stop.child();
+                self.tasks.spawn(name.clone(), watch(name, watcher, KindSink::new(kind), stop.clone()));
+                self.watches.insert(key, stop);
             }
             Err(error) => error!(target: "kopfd::reactor", error = error.chain(), "Cannot watch."),
         }
@@ -391,9 +392,15 @@ fn without_clashes(handlers: &[Arc<Handler>], resource: &Resource) -> Vec<Arc<Ha
     kept
 }
 
-fn mourn(ended: &Ended<()>) {
-    if let Some(Err(panic)) = &ended.result {
-        error!(target: "kopfd::reactor", task = ended.name, panic, "A task has failed because of a defect of the engine.");
+/// Watches until the stop is asked for, also after panics: a kind without its watch would be deaf for ever.
+async fn watch(name: String, mut watcher: Watcher, mut sink: impl Sink, stop: Stop) {
+    let mut pauses = Backoff::new(AFTER_PANICS);
+    while let Err(panic) = AssertUnwindSafe(watcher.run(&mut sink, &stop)).catch_unwind().await {
+        tasks::report_panic(&name, &tasks::panic_text(&*panic));
+        tokio::select! {
+            () = stop.requested() => return,
+            () = tokio::time::sleep(pauses.next_or_last().unwrap_or_default()) => {}
+        }
     }
 }
 

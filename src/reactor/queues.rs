@@ -28,7 +28,9 @@ pub enum Queued {
 impl Queues {
     /// Returns queues without objects.
     pub fn new(worker_limit: Option<usize>) -> Self {
-        Self { mailboxes: Mutex::default(), permits: worker_limit.map(|limit| Arc::new(Semaphore::new(limit))) }
+        // Beyond what a semaphore can count, there is no limit.
+        let permits = worker_limit.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
+        Self { mailboxes: Mutex::default(), permits }
     }
 
     /// Puts an event into the queue of its object.
@@ -56,13 +58,18 @@ impl Queues {
         let mut mailboxes = self.mailboxes.lock();
         let is_idle = mailboxes.get(uid).is_none_or(|mailbox| mailbox.is_empty());
         if is_idle {
-            mailboxes.remove(uid);
-            if mailboxes.is_empty() {
-                // After a burst, the table of thousands of workers is not kept.
-                mailboxes.shrink_to_fit();
-            }
+            remove(&mut mailboxes, uid);
         }
         is_idle
+    }
+
+    /// Gives a mailbox back whose worker has ended, however it did. The next event of the object gets a new worker.
+    pub fn give_back(&self, uid: &str, mailbox: &Arc<Mailbox>) {
+        let mut mailboxes = self.mailboxes.lock();
+        // After a proper end, the object may have got another worker already.
+        if mailboxes.get(uid).is_some_and(|found| Arc::ptr_eq(found, mailbox)) {
+            remove(&mut mailboxes, uid);
+        }
     }
 
     /// Marks the end of all queues.
@@ -90,5 +97,30 @@ impl Queues {
     /// Tells whether no object is worked on.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+fn remove(mailboxes: &mut HashMap<Arc<str>, Arc<Mailbox>>, uid: &str) {
+    mailboxes.remove(uid);
+    if mailboxes.is_empty() {
+        // After a burst, the table of thousands of workers is not kept.
+        mailboxes.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Sighting;
+
+    #[test]
+    fn a_mailbox_is_given_back_by_its_own_worker_only() {
+        let queues = Queues::new(None);
+        let put = || queues.put("a", Event { sighting: Sighting::Modified, raw: Arc::from("{}") });
+        let Queued::First(_, first) = put() else { panic!("the first event needs a worker") };
+        queues.give_back("a", &first);
+        let Queued::First(..) = put() else { panic!("after the end of its worker, the object gets another one") };
+        queues.give_back("a", &first);
+        assert!(queues.has("a"));
     }
 }

@@ -1,6 +1,8 @@
 //! Throttling: an object whose cycles fail is left alone for growing times.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
+
+use crate::handling::Moment;
 
 /// Where one object stands between failure and success.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -24,7 +26,7 @@ impl Throttle {
     pub fn fail(&mut self, delays: &[f64], now: Timestamp) -> Option<f64> {
         let delay = *delays.get(self.failures).or(delays.last())?;
         self.failures = (self.failures + 1).min(delays.len());
-        self.active_until = Some(now.saturating_add(SignedDuration::from_secs_f64(delay)).unwrap_or(Timestamp::MAX));
+        self.active_until = Some(Moment::after(now, delay).at);
         Some(delay)
     }
 
@@ -49,6 +51,7 @@ mod tests {
         let mut throttle = Throttle::default();
         let delays: Vec<_> = (0..3).map(|_| throttle.fail(&[1.0, 2.0], now)).collect();
         assert_eq!(delays, [Some(1.0), Some(2.0), Some(2.0)]);
+        assert!(Throttle::default().fail(&[1e300], now).is_some());
         throttle.lift();
         throttle.succeed();
         assert!(throttle.is_idle());

@@ -1,25 +1,30 @@
 //! The worker of one object: takes its events one by one, and lives as long as there is something to wait for.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster;
 use crate::handling::progress::seconds_between;
 use crate::handling::telling::seconds;
 use crate::handling::{Moment, Telling};
 use crate::kit::errors::chain;
 use crate::kit::{Stop, tasks};
-use crate::object::{Body, Sighting};
+use crate::object::{Body, Resource, Sighting};
 
 use super::cycle::{Cycle, Served};
 use super::error::Error;
 use super::mailbox::{Event, Mailbox};
 use super::memory::{Memories, Rare};
 use super::world::World;
+
+/// The least time that an object is left alone after a panic, also where the settings have no delays after errors.
+const LEAST_REST: f64 = 1.0;
+
+/// Reads an object from its text; a value, so that tests can let it fail.
+pub type Read = fn(&str, &Resource) -> Result<Body, serde_json::Error>;
 
 /// How workers behave; the operator's settings.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,6 +66,18 @@ pub struct Worker<W: World> {
     pub span: tracing::Span,
     /// The version that the own last patch has led to.
     pub expected: Expected,
+    /// Reads the objects of events.
+    pub read: Read,
+    /// What a panic has to leave intact.
+    pub attempt: Attempt,
+}
+
+/// The event that is being processed.
+#[derive(Debug, Default)]
+pub struct Attempt {
+    event: Option<Event>,
+    /// The panics since the last event that was processed without one.
+    panics: usize,
 }
 
 /// The version that the own last patch has led to, until it is seen.
@@ -72,15 +89,45 @@ pub struct Expected {
 
 impl<W: World> Worker<W> {
     /// Processes events until none waits, or the mailbox is closed. A worker stays only for the event of its own patch.
+    ///
+    /// After a panic, wherever it was raised, the object is left alone for a while, and processed again in its newest state.
     pub async fn run(&mut self) {
-        loop {
-            let Some(event) = self.mailbox.take(duration(self.patience())).await else { break };
-            self.take_up(event).await;
-            if self.stop.is_requested() {
-                break;
-            }
+        while let Err(panic) = AssertUnwindSafe(self.process_events()).catch_unwind().await {
+            self.recover(&tasks::panic_text(&*panic)).await;
         }
         self.expected = Expected::default();
+    }
+
+    async fn process_events(&mut self) {
+        while !self.stop.is_requested()
+            && let Some(event) = self.mailbox.take(duration(self.patience())).await
+        {
+            self.attempt.event = Some(event.clone());
+            self.take_up(event).await;
+            self.attempt = Attempt::default();
+        }
+    }
+
+    async fn recover(&mut self, panic: &str) {
+        let delays = &self.pace.error_delays;
+        let delay = delays.get(self.attempt.panics).or(delays.last()).copied().unwrap_or_default().max(LEAST_REST);
+        self.attempt.panics += 1;
+        // What was expected may have been done or not.
+        self.expected = Expected::default();
+        let text = format!("Throttling for {} seconds due to a defect of the engine: {panic}", seconds(delay));
+        let told = Telling::error(&text).followed_by("The object will be processed again in its newest state.");
+        // The log itself may be what panics.
+        if std::panic::catch_unwind(AssertUnwindSafe(|| self.world.tell(told))).is_err() {
+            let logged = || tracing::error!(target: "kopfd::reactor", uid = &*self.uid, "{text}");
+            // There is nobody left to tell.
+            let _ = std::panic::catch_unwind(AssertUnwindSafe(logged));
+        }
+        self.mailbox.rest(duration(delay)).await;
+        if let Some(event) = self.attempt.event.take()
+            && !self.mailbox.is_closed()
+        {
+            self.mailbox.put_back(event);
+        }
     }
 
     /// Returns the seconds to wait for an event. Where none is awaited, the next one may as well start a new worker:
@@ -91,7 +138,7 @@ impl<W: World> Worker<W> {
     }
 
     async fn take_up(&mut self, event: Event) {
-        let body = match cluster::watch::read(&event.raw, &self.served.resource) {
+        let body = match (self.read)(&event.raw, &self.served.resource) {
             Ok(body) => body,
             Err(error) => {
                 self.world.tell(Telling::error(format!("Ignoring an event with an object that is no JSON: {error}")));
@@ -116,7 +163,7 @@ impl<W: World> Worker<W> {
     async fn process(&mut self, sighting: Sighting, body: Body) -> Option<String> {
         self.memories.notice(&self.uid, sighting == Sighting::Listed);
         let memory = self.memories.flags(&self.uid);
-        let mut rare = self.memories.take_rare(&self.uid);
+        let mut rare = self.memories.rare(&self.uid);
         if sighting == Sighting::Deleted {
             self.memories.forget(&self.uid);
         }
@@ -149,9 +196,15 @@ impl<W: World> Worker<W> {
                     rare.remaining = ended.remaining;
                     version = ended.version;
                 }
-                Ok(Err(Error::Cancelled)) => {}
+                Ok(Err(Error::Cancelled)) if self.stop.is_requested() => {}
+                // A script thread has failed, and the event would be lost with it.
+                Ok(Err(Error::Cancelled)) => panic!("a call was cancelled, though the operator does not stop"),
                 Ok(Err(error)) => self.throttle(&mut rare, &seen, &chain(&error)).await,
-                Err(panic) => self.throttle(&mut rare, &seen, &format!("a defect of the engine: {}", tasks::panic_text(&*panic))).await,
+                Err(panic) => {
+                    let error = format!("a defect of the engine: {}", tasks::panic_text(&*panic));
+                    self.world.cycled(&self.uid, &seen, Some(&error));
+                    resume_unwind(panic);
+                }
             }
         }
         if sighting == Sighting::Deleted {

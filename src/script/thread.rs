@@ -2,9 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use rhai::Engine;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -28,7 +30,7 @@ use super::transforms::Transforms;
 use super::turns::Turns;
 use super::{subhandlers, trace, verdict};
 use crate::handling::Verdict;
-use crate::kit::tasks::panic_text;
+use crate::kit::tasks::{panic_text, report_panic};
 use crate::kit::{Clock, Stop};
 
 /// The seconds that an expression may take.
@@ -134,24 +136,27 @@ impl Thread {
     /// Does jobs until nobody gives any.
     pub async fn run(self: Rc<Self>, mut jobs: mpsc::UnboundedReceiver<Job>) {
         while let Some(job) = jobs.recv().await {
-            self.start(job);
+            // A thread that ends would leave all its objects without scripts.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.start(job))) {
+                report_panic("script thread", &panic_text(&*panic));
+            }
         }
     }
 
     fn start(self: &Rc<Self>, job: Job) {
         let thread = Rc::clone(self);
         match job {
-            Job::Call(job) => drop(spawn_local(async move { thread.call(*job).await })),
-            Job::Evaluate(job) => drop(spawn_local(async move { thread.evaluate(*job).await })),
-            Job::Install { generation, program, reply } => drop(spawn_local(async move {
+            Job::Call(job) => spawn("call of a script", async move { thread.call(*job).await }),
+            Job::Evaluate(job) => spawn("evaluation of an expression", async move { thread.evaluate(*job).await }),
+            Job::Install { generation, program, reply } => spawn("compilation of scripts", async move {
                 let installed = thread.install(generation, program).await;
                 // Whoever has asked may be gone.
                 let _ = reply.send(installed);
-            })),
-            Job::Transform { number, body, reply } => drop(spawn_local(async move {
+            }),
+            Job::Transform { number, body, reply } => spawn("transformation of an object", async move {
                 let engine = thread.engine(Sizes::of(&Limits::default()));
                 let _ = reply.send(thread.transforms.apply(number, engine, body).await);
-            })),
+            }),
             Job::Uninstall(generation) => drop(self.generations.borrow_mut().remove(&generation)),
             Job::Forget(name) => self.memos.forget(&name),
             Job::ForgetTransform(number) => self.transforms.forget(number),
@@ -281,6 +286,15 @@ impl Thread {
         let fiber = Fiber::new(budget, run).map_err(|error| format!("no memory for an expression: {error}"))?;
         fiber.await.unwrap_or_else(|panic| Err(format!("the interpreter failed: {}", panic_text(&*panic))))
     }
+}
+
+/// Spawns a task on the current thread. A panic drops the sender of its answer, and is logged.
+fn spawn(name: &'static str, task: impl Future<Output = ()> + 'static) {
+    drop(spawn_local(async move {
+        if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
+            report_panic(name, &panic_text(&*panic));
+        }
+    }));
 }
 
 impl Returned {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kopfd::handling::contradiction::Contradiction;
 use kopfd::kit::Stop;
 use kopfd::object::Sighting;
-use kopfd::reactor::worker::{Expected, Pace, Worker};
+use kopfd::reactor::worker::{Attempt, Expected, Pace, Worker};
 use kopfd::reactor::{Mailbox, Memories, Served};
 use serde_json::Value;
 
@@ -85,6 +85,8 @@ impl Scene {
             stop: Stop::new(),
             span: tracing::Span::none(),
             expected: Expected::default(),
+            read: kopfd::cluster::watch::read,
+            attempt: Attempt::default(),
         }
     }
 

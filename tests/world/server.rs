@@ -129,13 +129,20 @@ impl Server {
     /// Delivers events, each after the latency, for ever.
     pub async fn deliver(&self, mailbox: &Mailbox) {
         loop {
+            mailbox.put(self.next_event().await);
+        }
+    }
+
+    /// Waits until the latency of the next event is over, and returns it.
+    pub async fn next_event(&self) -> Event {
+        loop {
             let next = self.events.lock().front().map(|(due, _)| *due);
             match next {
                 None => self.sent.notified().await,
                 Some(due) => {
                     tokio::time::sleep_until(due).await;
                     if let Some((_, event)) = self.events.lock().pop_front() {
-                        mailbox.put(event);
+                        return event;
                     }
                 }
             }

@@ -1,0 +1,259 @@
+//! Panics at every point of a worker: the object is never lost, each panic is reported once, and nothing runs in circles.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use kopfd::cluster::{Applied, Head, Seen, Sink as _};
+use kopfd::handling::spawning::Companions;
+use kopfd::handling::{Handler, Outcome, Telling};
+use kopfd::kit::Clock;
+use kopfd::object::{Body, Patch, Resource, Sighting};
+use kopfd::reactor::kind::{Kind, KindSink};
+use kopfd::reactor::{Account, Error, Event, Pace, World};
+use kopfd::script::{Arguments, Call, Evaluation, Returned};
+use serde_json::{Value, json};
+
+use super::world::scripted::ScriptedWorld;
+use super::world::server::Trouble;
+use super::world::{Scene, in_virtual_time};
+
+const INJECTED: &str = "injected";
+
+thread_local! {
+    /// The calls of the world so far, by their names; the runtime of a scene has one thread.
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+    /// Which of them panic.
+    static PANICS: Cell<Panics> = const { Cell::new(Panics::Never) };
+    /// The panics so far.
+    static RAISED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Which calls of the world panic.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Panics {
+    Never,
+    /// The call with this number.
+    At(usize),
+    /// All calls of this function.
+    Always(&'static str),
+    /// None, but the first call of a handler comes back as cancelled, as if its script thread had failed.
+    Cancelled,
+}
+
+/// Counts a call of the world, and panics if it is its turn. The panic hook is not run: the test's output stays readable.
+fn point(name: &'static str) {
+    let number = CALLS.get();
+    CALLS.set(number + 1);
+    let is_due = match PANICS.get() {
+        Panics::Never | Panics::Cancelled => false,
+        Panics::At(due) => due == number,
+        Panics::Always(always) => always == name,
+    };
+    if is_due {
+        RAISED.set(RAISED.get() + 1);
+        resume_unwind(Box::new(INJECTED));
+    }
+}
+
+fn read(text: &str, resource: &Resource) -> Result<Body, serde_json::Error> {
+    point("read");
+    kopfd::cluster::watch::read(text, resource)
+}
+
+/// The scripted world, in which calls may panic before they do anything.
+struct Panicking(Arc<ScriptedWorld>);
+
+impl World for Panicking {
+    fn call<'a>(&'a self, handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
+        point("call");
+        let called = self.0.call(handler, call);
+        let is_cancelled = PANICS.get() == Panics::Cancelled;
+        if is_cancelled {
+            PANICS.set(Panics::Never);
+        }
+        Box::pin(async move { Returned { is_cancelled, ..called.await } })
+    }
+
+    fn evaluate<'a>(&'a self, arguments: &'a Arguments, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
+        point("evaluate");
+        self.0.evaluate(arguments, evaluation)
+    }
+
+    fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>> {
+        point("apply");
+        let applied = self.0.apply(resource, body, patch);
+        Box::pin(async move {
+            let applied = applied.await;
+            point("applied");
+            applied
+        })
+    }
+
+    fn accompany<'a>(&'a self, arguments: &'a Arguments, is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
+        point("accompany");
+        self.0.accompany(arguments, is_reset)
+    }
+
+    fn tell(&self, telling: Telling) {
+        point("tell");
+        self.0.tell(telling);
+    }
+
+    fn is_debugging(&self) -> bool {
+        point("is_debugging");
+        true
+    }
+
+    fn clock(&self) -> &Clock {
+        point("clock");
+        self.0.clock()
+    }
+
+    fn chance(&self, bound: usize) -> usize {
+        point("chance");
+        self.0.chance(bound)
+    }
+
+    fn taken_up(&self, sighting: Sighting, body: &Body, consistency_in: Option<f64>) {
+        point("taken_up");
+        self.0.taken_up(sighting, body, consistency_in);
+    }
+
+    fn concluded(&self, _body: &Body, _handler: &Handler, _retry: u64, _outcome: &Outcome) {
+        point("concluded");
+    }
+
+    fn cycled(&self, _uid: &str, _body: &Body, _error: Option<&str>) {
+        point("cycled");
+    }
+
+    fn waits(&self, delays: &[f64]) {
+        point("waits");
+        self.0.waits(delays);
+    }
+
+    fn forget(&self, _memo: &Arc<str>) {
+        point("forget");
+    }
+}
+
+/// What is left of a run.
+struct Run {
+    calls: usize,
+    raised: usize,
+    called: BTreeMap<String, usize>,
+    reports: usize,
+    updated_to: Value,
+    story: Vec<Value>,
+    is_gone: bool,
+}
+
+/// An object is created, changed and deleted, with a failing request and a retry on the way, while the world panics.
+async fn run(panics: Panics, heals_after: Duration) -> Run {
+    let input = json!({"event_latency": 0.1, "handlers": [
+        {"on": "event", "id": "seen", "script": [{}]},
+        {"on": "create", "id": "created", "script": [{"temporary": "not yet", "delay": 5}, {}], "options": {"when": {"$when": "true"}}},
+        {"on": "update", "id": "updated", "script": [{"return": {"done": true}}]},
+        {"on": "delete", "id": "deleted", "script": [{}]},
+    ]});
+    let object = json!({
+        "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
+        "metadata": {"name": "o", "namespace": "ns", "uid": "u1", "resourceVersion": "1"}, "spec": {"x": 0},
+    });
+    let scene = Scene::of(&input, object).expect("the handlers make sense");
+    CALLS.set(0);
+    RAISED.set(0);
+    PANICS.set(panics);
+    let account = Arc::new(Account::default());
+    let world = Arc::new(Panicking(Arc::clone(&scene.world)));
+    let kind = Kind::new(world, Arc::clone(&scene.served), Arc::new(Pace::default()), None, Arc::from("test"));
+    let kind = Arc::new(kind.with_account(Some(Arc::clone(&account))).with_reader(read));
+    let server = &scene.world.server;
+    let act = async {
+        server.announce(Sighting::Added);
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        if !matches!(panics, Panics::Always(_)) {
+            server.trouble(Some(Trouble::Fail(500)));
+            server.merge(&json!({"spec": {"x": 1}})).await;
+            // This one arrives while the object is throttled.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            server.merge(&json!({"status": {"noise": true}})).await;
+            tokio::time::sleep(Duration::from_mins(1)).await;
+        }
+        server.merge(&json!({"spec": {"x": 2}})).await;
+        tokio::time::sleep(heals_after).await;
+        if let Panics::Always(_) = panics {
+            PANICS.set(Panics::Never);
+        }
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        server.delete().await;
+        tokio::time::sleep(Duration::from_hours(1)).await;
+    };
+    let feed = async {
+        let mut sink = KindSink::new(Arc::clone(&kind));
+        sink.listed().await;
+        loop {
+            let Event { sighting, raw } = server.next_event().await;
+            let head = Head::of(&raw).expect("the server sends objects");
+            sink.seen(Seen { sighting, head: &head, text: &raw, resource: &scene.served.resource }).await;
+        }
+    };
+    tokio::select! {
+        () = act => {}
+        () = feed => unreachable!("the server goes on for ever"),
+    }
+    assert!(kind.queues.is_empty(), "{panics:?}: a mailbox is left without a worker");
+    assert!(account.is_calm(), "{panics:?}: a worker counts as running");
+    assert!(kind.memories.is_empty(), "{panics:?}: the deleted object is remembered");
+    let (mut called, mut updated_to) = (BTreeMap::new(), Value::Null);
+    for call in scene.world.timeline.with("call") {
+        if call.shown["reason"] == "update" {
+            updated_to = call.shown["new"]["spec"].clone();
+        }
+        *called.entry(call.shown["call"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
+    }
+    let is_report = |line: &&Value| line[0] == "ERROR" && line[1].as_str().unwrap_or_default().contains(INJECTED);
+    let reports = scene.world.timeline.logs().iter().filter(is_report).count();
+    let story = scene.world.timeline.entries().into_iter().map(|entry| entry.shown).chain(scene.world.timeline.logs()).collect();
+    Run { calls: CALLS.get(), raised: RAISED.get(), called, reports, updated_to, story, is_gone: server.is_gone() }
+}
+
+#[test]
+fn a_panic_at_any_point_of_a_worker_delays_the_object_and_nothing_else() {
+    let undisturbed = in_virtual_time(run(Panics::Never, Duration::ZERO));
+    assert!(undisturbed.is_gone && undisturbed.raised == 0);
+    assert!(undisturbed.calls > 100, "{} calls of the world are too few to tell anything", undisturbed.calls);
+    for number in 0..undisturbed.calls {
+        let run = in_virtual_time(run(Panics::At(number), Duration::ZERO));
+        assert_eq!(run.raised, 1, "call {number}");
+        assert!(run.is_gone, "call {number}: the object is held back");
+        // Two changes may be handled as one, in their newest state.
+        assert!(["created", "updated", "deleted"].iter().all(|id| run.called.contains_key(*id)), "call {number}: {:?}", run.called);
+        assert_eq!(run.updated_to, json!({"x": 2}), "call {number}");
+        assert_eq!(run.reports, 1, "call {number}: a panic is reported once");
+    }
+}
+
+#[test]
+fn panics_that_go_on_are_not_a_busy_loop_and_the_object_goes_on_after_them() {
+    let points =
+        ["read", "call", "apply", "applied", "tell", "is_debugging", "clock", "taken_up", "cycled", "concluded", "waits", "evaluate"];
+    for point in points {
+        let run = in_virtual_time(run(Panics::Always(point), Duration::from_mins(10)));
+        // In ten minutes, the delays of 1, 1, 2, 3, 5 … seconds end about thirteen times; a report may panic, too.
+        assert!((2..=40).contains(&run.raised), "{point}: {} panics", run.raised);
+        assert!(run.is_gone && run.called.contains_key("deleted"), "{point}: the object was lost: {:#?}", run.story);
+    }
+}
+
+#[test]
+fn a_call_that_is_cancelled_though_the_operator_goes_on_is_made_again() {
+    let run = in_virtual_time(run(Panics::Cancelled, Duration::ZERO));
+    assert!(run.is_gone && run.called.contains_key("deleted"), "{:#?}", run.story);
+    let report = "Throttling for 1 seconds due to a defect of the engine: a call was cancelled, though the operator does not stop";
+    assert_eq!(run.story.iter().filter(|line| line[1] == report).count(), 1, "{:#?}", run.story);
+}
