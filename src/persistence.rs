@@ -3,6 +3,7 @@
 //! What the records mean belongs to `handling`; when they are sent, to `reactor`.
 
 pub mod essence;
+mod fields;
 pub mod key;
 pub mod record;
 pub mod storage;

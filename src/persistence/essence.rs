@@ -4,15 +4,14 @@ use serde_json::{Map, Value};
 
 use crate::handling::progress::BrokenRecord;
 use crate::handling::{Change, Handler, On};
-use crate::object::equality::is_falsy;
 use crate::object::path;
 use crate::object::{Body, Patch};
 
+use super::fields::{annotate, ensure, mark, remove_empty_stanzas};
 use super::key;
 use super::record::clear_progress;
 use super::storage::{DiffbaseStorage, Storages};
 use super::text;
-use super::write::mark;
 
 /// Returns the change from the last handled essence to the present one.
 ///
@@ -164,34 +163,18 @@ fn resolve_strictly<'a>(body: &'a Map<String, Value>, field: &[String]) -> Resul
     Ok(map.get(last))
 }
 
-/// Drops the stanzas that are left without content, from the inside out.
-pub(super) fn remove_empty_stanzas(essence: &mut Map<String, Value>) {
-    if let Some(Value::Object(metadata)) = essence.get_mut("metadata") {
-        for stanza in ["annotations", "labels"] {
-            if metadata.get(stanza).is_some_and(is_falsy) {
-                metadata.remove(stanza);
-            }
-        }
-    }
-    for stanza in ["metadata", "status"] {
-        if essence.get(stanza).is_some_and(is_falsy) {
-            essence.remove(stanza);
-        }
-    }
-}
-
 /// Puts an essence into a patch, as the last handled one.
 pub fn store(storage: &DiffbaseStorage, body: &Body, essence: &Value, patch: &mut Patch) {
     match storage {
         DiffbaseStorage::Annotations(storage) => {
             let text = text::json(essence) + "\n";
             for key in key::keys(&storage.prefix, &storage.key, storage.v1, body) {
-                super::write::annotate(patch, &key, Value::String(text.clone()));
+                annotate(patch, &key, Value::String(text.clone()));
             }
             mark(&storage.prefix, body, patch);
         }
         DiffbaseStorage::Status(storage) => {
-            super::write::ensure(patch, &storage.field, Value::String(text::json(essence)));
+            ensure(patch, &storage.field, Value::String(text::json(essence)));
         }
         DiffbaseStorage::Multi(storages) => storages.iter().for_each(|storage| store(storage, body, essence, patch)),
     }

@@ -11,7 +11,7 @@ use crate::object::Body;
 use crate::object::equality::{self, is_falsy};
 use crate::object::path;
 
-use super::essence::remove_empty_stanzas;
+use super::fields::remove_empty_stanzas;
 use super::key;
 use super::storage::{ProgressAnnotations, ProgressStatus, ProgressStorage, Storages};
 use super::text;

@@ -1,13 +1,14 @@
 //! Writing: how a decision becomes part of a patch.
 
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::handling::{Decision, Record};
 use crate::object::path;
 use crate::object::{Body, Patch};
 
 use super::essence;
+use super::fields::{annotate, annotation_field, ensure, mark};
 use super::key;
 use super::record::entries;
 use super::storage::{ProgressAnnotations, ProgressStatus, ProgressStorage, Storages};
@@ -104,40 +105,6 @@ pub fn touch(storage: &ProgressStorage, body: &Body, now: Option<Timestamp>, pat
         }
         ProgressStorage::Multi(storages) => storages.iter().for_each(|storage| touch(storage, body, now, patch)),
     }
-}
-
-/// Marks the annotations of a custom prefix as an operator's. The default prefix is known by its name; `kopf.` prefixes want to stay unseen.
-pub(super) fn mark(prefix: &str, body: &Body, patch: &mut Patch) {
-    let key = format!("{prefix}/kopf-managed");
-    let is_marked = || body.annotation(&key).is_some() || path::resolve_in(&patch.merge, &annotation_field(&key)).is_some();
-    if !prefix.is_empty() && !prefix.starts_with("kopf.") && !is_marked() {
-        annotate(patch, &key, Value::String("yes".to_owned()));
-    }
-}
-
-/// Puts an annotation into the patch.
-pub(super) fn annotate(patch: &mut Patch, key: &str, value: Value) {
-    ensure(patch, &annotation_field(key), value);
-}
-
-/// Puts a field into the patch; a handler's own patch of a parent with something else than a mapping gives way.
-pub(super) fn ensure(patch: &mut Patch, field: &[String], value: Value) {
-    if path::ensure(&mut patch.merge, field, value.clone()).is_err() {
-        let mut map = &mut patch.merge;
-        for key in &field[..field.len() - 1] {
-            let child = map.entry(key.clone()).or_insert_with(|| Value::Object(Map::new()));
-            if !child.is_object() {
-                *child = Value::Object(Map::new());
-            }
-            let Value::Object(child) = child else { return };
-            map = child;
-        }
-        map.insert(field[field.len() - 1].clone(), value);
-    }
-}
-
-fn annotation_field(key: &str) -> [String; 3] {
-    ["metadata".to_owned(), "annotations".to_owned(), key.to_owned()]
 }
 
 fn below(field: &[String], leaf: &str) -> Vec<String> {
