@@ -1,19 +1,23 @@
 //! The interpreter: one per script thread and set of sizes, with every limit set and every way out closed.
 
+use std::any::TypeId;
+
 use rhai::packages::{
     BasicArrayPackage, BasicBlobPackage, BasicMapPackage, BasicMathPackage, BitFieldPackage, CorePackage, LogicPackage, MoreStringPackage,
     Package,
 };
-use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, OptimizationLevel, Token};
+use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, OptimizationLevel, Position, Scope, Token};
 
 use super::declaration::Limits;
 use super::logger::Logger;
 use super::memo::Memo;
 use super::modules::Resolver;
 use super::patch_handle::PatchHandle;
+use super::receivers::Receiver;
 use super::throwing::Failure;
+use super::time::Time;
 use super::view::View;
-use super::{arguments, budget, functions, logger, memo, patch_handle, subhandlers, throwing, time, transforms, view};
+use super::{arguments, budget, functions, logger, memo, patch_handle, receivers, subhandlers, throwing, time, transforms, view};
 
 /// The words that Rhai reserves and that stay reserved: they are its own functions.
 const RESERVED: [&str; 10] = ["this", "Fn", "call", "curry", "eval", "is_shared", "is_def_var", "is_def_fn", "type_of", "print"];
@@ -57,6 +61,19 @@ impl Sizes {
     }
 }
 
+/// Returns the types of the host's own values. A function whose first parameter is one of them is a method.
+pub fn host_types() -> [TypeId; 7] {
+    [
+        TypeId::of::<View>(),
+        TypeId::of::<PatchHandle>(),
+        TypeId::of::<Memo>(),
+        TypeId::of::<Logger>(),
+        TypeId::of::<Receiver>(),
+        TypeId::of::<Failure>(),
+        TypeId::of::<Time>(),
+    ]
+}
+
 /// Returns an interpreter with all host functions.
 pub fn build(sizes: Sizes) -> Engine {
     let mut engine = Engine::new_raw();
@@ -86,13 +103,37 @@ fn set_language(engine: &mut Engine) {
     engine.set_optimization_level(OptimizationLevel::None);
     engine.set_max_strings_interned(0);
     engine.disable_symbol("eval");
-    engine.on_parse_token(|token, _, _| match token {
+    engine.on_parse_token(|token, _, _| freed(token));
+    engine.on_var(variable);
+    engine.on_progress(budget::on_progress);
+}
+
+/// Returns an interpreter that parses like another one, and gives some variables other names.
+#[expect(deprecated, reason = "the hooks are marked as volatile, and the version is pinned")]
+pub fn parser(like: &Engine, rename: impl Fn(&str, Position) -> Option<String> + 'static) -> Engine {
+    let mut engine = Engine::new_raw();
+    set_language(&mut engine);
+    engine.set_max_expr_depths(EXPRESSION_DEPTH.0, EXPRESSION_DEPTH.1);
+    engine.set_max_functions(MAX_FUNCTIONS);
+    engine.set_max_string_size(like.max_string_size());
+    engine.set_max_array_size(like.max_array_size());
+    engine.set_max_map_size(like.max_map_size());
+    engine.on_parse_token(move |token, position, _| match freed(token) {
+        Token::Identifier(name) => match rename(&name, position) {
+            Some(renamed) => Token::Identifier(Box::new(renamed.into())),
+            None => Token::Identifier(name),
+        },
+        token => token,
+    });
+    engine
+}
+
+fn freed(token: Token) -> Token {
+    match token {
         Token::Reserved(word) if *word == "null" => Token::Unit,
         Token::Reserved(word) if is_freed(&word) => Token::Identifier(word),
         token => token,
-    });
-    engine.on_var(variable);
-    engine.on_progress(budget::on_progress);
+    }
 }
 
 fn is_freed(word: &str) -> bool {
@@ -103,18 +144,42 @@ fn is_freed(word: &str) -> bool {
 ///
 /// Arguments that are handles are read as copies, which costs nothing. Otherwise a closure that mentions one would share the
 /// variable, and `spec.items.filter(|item| item != spec.name)` would be a data race with itself.
-#[expect(clippy::unnecessary_wraps, reason = "the interpreter wants it")]
+///
+/// Variables that closures have captured are shared values. They are read as another reference to the same value: the interpreter
+/// itself would lock them for the whole chain that begins with them.
 fn variable(name: &str, index: usize, mut context: EvalContext<'_, '_, '_, '_, '_, '_>) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
-    if arguments::is_handle(name)
-        && let Some(value) = context.scope().get(name)
-    {
-        return Ok(is_handle(value).then(|| value.clone()));
+    if let Some(written) = receivers::written(name) {
+        let found = receivers::resolve(written, name, &mut context).or_else(|| constant(written, &mut context));
+        return Ok(Some(found.unwrap_or_default()));
     }
-    if index > 0 || context.scope().contains(name) {
-        return Ok(None);
+    match in_scope(context.scope(), name, index) {
+        Some(value) if value.is_shared() => shared(name, value).map(Some),
+        Some(value) => Ok((arguments::is_handle(name) && is_handle(value)).then(|| value.clone())),
+        None => Ok(constant(name, &mut context)),
     }
-    let constants = context.global_runtime_state_mut().constants.as_ref();
-    Ok(constants.and_then(|constants| constants.borrow().get(name).cloned()))
+}
+
+/// The interpreter counts variables from the newest one; where it has no number, the name decides.
+fn in_scope<'a>(scope: &'a Scope<'_>, name: &str, index: usize) -> Option<&'a Dynamic> {
+    match index {
+        0 => scope.get(name),
+        index => scope.iter_raw().nth(index - 1).map(|(_, _, value)| value),
+    }
+}
+
+fn constant(name: &str, context: &mut EvalContext<'_, '_, '_, '_, '_, '_>) -> Option<Dynamic> {
+    let constants = context.global_runtime_state_mut().constants.as_ref()?;
+    constants.borrow().get(name).cloned()
+}
+
+fn shared(name: &str, value: &Dynamic) -> Result<Dynamic, Box<EvalAltResult>> {
+    let mut value = value.clone();
+    if value.is_locked() {
+        return Err(receivers::in_use(name));
+    }
+    // A function that calls itself is only being read, and can be read again.
+    let is_free = value.write_lock::<Dynamic>().is_some();
+    Ok(if is_free { value } else { value.flatten_clone() })
 }
 
 fn is_handle(value: &Dynamic) -> bool {
@@ -148,4 +213,5 @@ fn register_host(engine: &mut Engine) {
     logger::register(engine);
     subhandlers::register(engine);
     functions::register(engine);
+    receivers::register(engine);
 }

@@ -8,6 +8,7 @@ use super::engine::{self, Sizes};
 use super::logger::Logger;
 use super::memo::Memo;
 use super::patch_handle::PatchHandle;
+use super::receivers::Receiver;
 use super::view::View;
 
 /// The functions of the host, with the numbers of arguments that they take. A method does not count the value that it belongs to.
@@ -32,8 +33,10 @@ pub fn reference() -> Reference {
         None,
         |info| {
             let first = info.metadata.param_types.first().copied();
+            // What a variable is while a method runs on it is not told: it has the methods of lists and maps.
+            let is_hidden = first == Some(TypeId::of::<Receiver>());
             let receiver = receivers.iter().find(|(known, _)| Some(*known) == first).map(|(_, name)| *name);
-            Some((info.namespace.to_string(), info.metadata.name.to_string(), info.metadata.num_params, receiver))
+            (!is_hidden).then(|| (info.namespace.to_string(), info.metadata.name.to_string(), info.metadata.num_params, receiver))
         },
         false,
     );

@@ -17,6 +17,7 @@ use super::fiber::Fiber;
 use super::function::Function;
 use super::modules::Modules;
 use super::program::{Program, name_of};
+use super::receivers;
 use super::trace::{self, Origin};
 use crate::kit::Stop;
 use crate::kit::tasks::panic_text;
@@ -98,7 +99,7 @@ impl Scripts {
         }
         let known: Rc<[&'static str]> = arguments::known_in_expression(BindingKind::Change, has_value).into();
         let params = mentioned(text, known.iter().copied());
-        let ast = engine.compile_expression_with_scope(&scope_of(&params), text).map_err(|error| error.err_type().to_string())?;
+        let ast = receivers::compile_expression(engine, &scope_of(&params), text).map_err(|error| error.err_type().to_string())?;
         let mut global = global.clone();
         global.tag = Dynamic::UNIT;
         global.lib.push(ast.shared_lib().clone());
@@ -112,7 +113,7 @@ fn compile_files(program: &Program, engine: &Engine) -> Result<BTreeMap<String, 
     let mut files = BTreeMap::new();
     let mut problems = Vec::new();
     for (name, text) in &program.sources {
-        match engine.compile(&**text) {
+        match receivers::compile(engine, &Scope::new(), text) {
             Ok(mut ast) => {
                 ast.set_source(name.as_str());
                 files.insert(name.clone(), ast);
@@ -203,8 +204,7 @@ impl Compiling {
             Code::Inline { text, place, file } => {
                 let indexes = self.program.declaration.indexes.clone();
                 let params = mentioned(text, known.iter().copied().chain(indexes.iter().map(String::as_str)));
-                let scope = scope_of(&params);
-                let ast = self.engine.compile_with_scope(&scope, text);
+                let ast = receivers::compile(&self.engine, &scope_of(&params), text);
                 self.inline(&binding.id, ast, Inline { text, place, file: file.as_deref(), params, known: Rc::clone(&known) })
             }
         };
@@ -215,7 +215,7 @@ impl Compiling {
         let known: Rc<[&'static str]> = arguments::known_in_expression(expression.kind, expression.has_value).into();
         let indexes = self.program.declaration.indexes.clone();
         let params = mentioned(&expression.text, known.iter().copied().chain(indexes.iter().map(String::as_str)));
-        let ast = self.engine.compile_expression_with_scope(&scope_of(&params), &expression.text);
+        let ast = receivers::compile_expression(&self.engine, &scope_of(&params), &expression.text);
         let Expression { text, place, file, .. } = expression;
         let inline = Inline { text, place, file: file.as_deref(), params, known: Rc::clone(&known) };
         self.inline("when", ast, inline).unwrap_or_else(|| Rc::new(self.nothing(known)))

@@ -10,6 +10,7 @@ use rhai::{EvalAltResult, Position};
 use super::budget::Ending;
 use super::convert;
 use super::declaration::Place;
+use super::receivers;
 use super::throwing::Failure;
 
 /// The calls of a stack that are shown; a runaway recursion has many more.
@@ -171,7 +172,7 @@ fn humanise(error: EvalAltResult) -> String {
         EvalAltResult::ErrorMismatchDataType(wanted, actual, _) => {
             format!("{} is needed here, not {}", type_title(&wanted), type_title(&actual))
         }
-        EvalAltResult::ErrorDataRace(name, _) => format!("`{name}` is used by a closure that is still running"),
+        EvalAltResult::ErrorDataRace(..) => receivers::in_use_text("a variable"),
         mut error => {
             error.set_position(Position::NONE);
             let text = error.to_string();

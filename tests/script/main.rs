@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
 mod arguments;
+mod closures;
 mod endings;
 mod subhandlers;
 mod values;

@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 
 use rhai::{AST, ASTFlags, ASTNode, Expr, FnAccess, FnCallExpr, FnPtr, Module, Position, ScriptFuncDef, Shared, Stmt};
 
+use crate::script::chain::{Link, flatten};
+
 /// One function, closure, or top level.
 #[derive(Debug, Clone, Default)]
 pub struct Unit {
@@ -422,41 +424,6 @@ impl Walker {
         if let (Some(root_name), Expr::Variable(.., position)) = (root_name, root) {
             let steps = steps.iter().map(|(step, is_safe)| step_of(step, *is_safe)).collect();
             self.note(*position, What::Chain { root: root_name, steps });
-        }
-    }
-}
-
-/// One part of a chain: what stands behind a dot, or in brackets.
-enum Link<'a> {
-    Dot(&'a Expr),
-    Index(&'a Expr),
-}
-
-/// Returns what a chain begins with, and its links, each with whether it is taken only if there is something before it.
-///
-/// The interpreter nests chains to the right: the left side of the inner node is the next link, unless the node says that
-/// the chain ends there.
-fn flatten(expression: &Expr) -> (&Expr, Vec<(Link<'_>, bool)>) {
-    let (Expr::Dot(parts, flags, _) | Expr::Index(parts, flags, _)) = expression else {
-        return (expression, Vec::new());
-    };
-    let mut links = Vec::new();
-    let mut is_dot = matches!(expression, Expr::Dot(..));
-    let (mut flags, mut rest) = (*flags, &parts.rhs);
-    loop {
-        let is_safe = flags.contains(ASTFlags::NEGATED);
-        let link = |part| if is_dot { Link::Dot(part) } else { Link::Index(part) };
-        match rest {
-            Expr::Dot(inner, inner_flags, _) | Expr::Index(inner, inner_flags, _) if !flags.contains(ASTFlags::BREAK) => {
-                links.push((link(&inner.lhs), is_safe));
-                is_dot = matches!(rest, Expr::Dot(..));
-                flags = *inner_flags;
-                rest = &inner.rhs;
-            }
-            last => {
-                links.push((link(last), is_safe));
-                return (&parts.lhs, links);
-            }
         }
     }
 }

@@ -1,0 +1,368 @@
+//! Methods with callbacks on variables that the callbacks use themselves, such as `m.items.filter(|item| item < m.limit)`.
+//!
+//! The interpreter locks a variable that a closure has captured as long as a chain runs that begins with it, so that the closure
+//! could not read it. Therefore the variable at the beginning of such a chain gets another name when the script is compiled, and
+//! reading that name gives a [`Receiver`]: a reference to the variable or to a part of it, which locks it for single reads and writes
+//! only. Methods run on a copy; those that change their value write the copy back.
+
+use std::any::TypeId;
+use std::collections::{BTreeSet, HashSet};
+
+use rhai::{
+    AST, ASTNode, Array, Dynamic, Engine, EvalAltResult, EvalContext, Expr, FnPtr, ImmutableString, Map, NativeCallContext, ParseError,
+    Position, Scope,
+};
+
+use super::chain::{self, Link, flatten};
+use super::convert;
+use super::engine;
+use super::throwing::Failure;
+
+/// Ends the names of variables that chains with callbacks begin with. No script can write such a name.
+const MARK: char = '\'';
+
+/// The methods of lists and maps that take functions.
+const WITH_CALLBACKS: [&str; 18] = [
+    "all", "dedup", "drain", "filter", "find", "find_map", "for_each", "index_of", "map", "order", "order_by", "reduce", "reduce_rev",
+    "retain", "some", "sort", "sort_by", "zip",
+];
+
+/// The methods of lists and maps that leave them as they are. Any other is taken to change them.
+const READING: [&str; 23] = [
+    "all", "contains", "extract", "filter", "find", "find_map", "get", "index_of", "is_empty", "keys", "len", "map", "order", "order_by",
+    "order_desc", "reduce", "reduce_rev", "some", "to_debug", "to_json", "to_string", "values", "zip",
+];
+
+/// The most arguments that a method of lists or maps takes besides its receiver.
+const MOST_ARGUMENTS: usize = 3;
+
+type Thrown = Box<EvalAltResult>;
+
+/// Compiles a script, so that callbacks may use the variables on which methods are called.
+///
+/// # Errors
+/// If it cannot be parsed.
+pub fn compile(engine: &Engine, scope: &Scope<'_>, text: &str) -> Result<AST, ParseError> {
+    compile_with(engine, |engine| engine.compile_with_scope(scope, text))
+}
+
+/// Compiles an expression, in the same way.
+///
+/// # Errors
+/// If it cannot be parsed.
+pub fn compile_expression(engine: &Engine, scope: &Scope<'_>, text: &str) -> Result<AST, ParseError> {
+    compile_with(engine, |engine| engine.compile_expression_with_scope(scope, text))
+}
+
+/// The first syntax tree tells where the variables stand; the second one has their other names.
+fn compile_with(engine: &Engine, parse: impl Fn(&Engine) -> Result<AST, ParseError>) -> Result<AST, ParseError> {
+    let ast = parse(engine)?;
+    let positions = positions(&ast);
+    if positions.is_empty() {
+        return Ok(ast);
+    }
+    let rename = move |name: &str, position: Position| positions.contains(&position).then(|| format!("{name}{MARK}"));
+    parse(&engine::parser(engine, rename))
+}
+
+/// Returns where the variables stand that chains with callbacks begin with.
+fn positions(ast: &AST) -> HashSet<Position> {
+    let own: HashSet<&str> = ast.iter_fn_def().map(|definition| definition.name.as_str()).collect();
+    let mut positions = HashSet::new();
+    ast.walk(&mut |path: &[ASTNode<'_>]| {
+        let is_inner = |expression| matches!(path, [.., ASTNode::Expr(parent), _] if chain::continues(parent, expression));
+        if let Some(ASTNode::Expr(expression @ (Expr::Dot(..) | Expr::Index(..)))) = path.last()
+            && !is_inner(expression)
+            && let (Expr::Variable(parts, _, position), links) = flatten(expression)
+            && parts.2.is_empty()
+            && has_callback(&links, &own)
+        {
+            positions.insert(*position);
+        }
+        true
+    });
+    positions
+}
+
+fn has_callback(links: &[(Link<'_>, bool)], own: &HashSet<&str>) -> bool {
+    links.iter().any(|(link, _)| match link {
+        Link::Dot(Expr::MethodCall(call, _)) => {
+            let name = call.name.as_str();
+            let is_callable = |argument: &Expr| !argument.is_constant() || matches!(argument, Expr::DynamicConstant(..));
+            WITH_CALLBACKS.contains(&name) && !own.contains(name) && call.args.iter().any(is_callable)
+        }
+        _ => false,
+    })
+}
+
+/// Returns the name that a script has written for a name that chains with callbacks begin with.
+pub fn written(name: &str) -> Option<&str> {
+    name.strip_suffix(MARK)
+}
+
+/// Returns the value that a chain with callbacks begins with. Variables with lists and maps become receivers; constants, handles and
+/// plain values are copied.
+///
+/// A closure captures the name even if it has a variable of its own to which the name belongs. Then there may be none outside.
+pub fn resolve(name: &str, marked: &str, context: &mut EvalContext<'_, '_, '_, '_, '_, '_>) -> Option<Dynamic> {
+    let scope = context.scope_mut();
+    let Some(value) = scope.get(name) else {
+        return scope.get(marked).cloned();
+    };
+    let is_container = value.is_array() || value.is_map();
+    if !is_container || value.is_read_only() {
+        return Some(value.flatten_clone());
+    }
+    let value = scope.get_mut(name)?;
+    if !value.is_shared() {
+        *value = std::mem::take(value).into_shared();
+    }
+    Some(Dynamic::from(Receiver { variable: value.clone(), name: name.into(), path: Vec::new() }))
+}
+
+/// A variable that holds a list or a map, or a list or map in it.
+#[derive(Clone)]
+pub struct Receiver {
+    /// A shared value.
+    variable: Dynamic,
+    name: ImmutableString,
+    path: Vec<Step>,
+}
+
+#[derive(Clone)]
+enum Step {
+    Key(ImmutableString),
+    Index(usize),
+}
+
+impl Receiver {
+    fn below(&self, step: Step) -> Self {
+        let path = self.path.iter().cloned().chain([step]).collect();
+        Self { variable: self.variable.clone(), name: self.name.clone(), path }
+    }
+
+    /// Returns a copy of the value; `()` if a closure has removed it meanwhile.
+    fn read(&self) -> Result<Dynamic, Thrown> {
+        if self.variable.is_locked() {
+            return Err(in_use(&self.name));
+        }
+        Ok(read_at(&self.variable, &self.path).unwrap_or_default())
+    }
+
+    fn write(&mut self, value: Dynamic) -> Result<(), Thrown> {
+        if self.variable.is_locked() {
+            return Err(in_use(&self.name));
+        }
+        match write_at(&mut self.variable, &self.path, value) {
+            true => Ok(()),
+            false => Err(Failure::argument(format!("a closure has removed what is being changed in `{}`", self.name)).into()),
+        }
+    }
+
+    /// Returns a part as scripts see it: a receiver if it is a list or a map, else its value.
+    fn part(&self, step: Step) -> Result<Dynamic, Thrown> {
+        let part = self.below(step);
+        let value = part.read()?;
+        Ok(if value.is_array() || value.is_map() { Dynamic::from(part) } else { value })
+    }
+
+    fn get(&mut self, key: ImmutableString) -> Result<Dynamic, Thrown> {
+        let value = self.read()?;
+        match value.as_array_ref() {
+            Ok(items) if key == "len" => Ok((items.len() as i64).into()),
+            Ok(items) if key == "is_empty" => Ok(items.is_empty().into()),
+            Ok(_) => Err(Failure::argument(format!("a list has no `{key}`: its items are numbered")).into()),
+            Err(_) => self.part(Step::Key(key)),
+        }
+    }
+
+    fn get_at(&mut self, index: i64) -> Result<Dynamic, Thrown> {
+        let value = self.read()?;
+        let Ok(items) = value.as_array_ref() else {
+            return Err(Failure::argument("a map has no numbered items: use its keys").into());
+        };
+        let length = items.len() as i64;
+        let position = if index < 0 { length + index } else { index };
+        let position = usize::try_from(position).ok().filter(|position| *position < items.len());
+        let position = position.ok_or_else(|| Box::new(EvalAltResult::ErrorArrayBounds(items.len(), index, Position::NONE)))?;
+        self.part(Step::Index(position))
+    }
+
+    /// After a call in a chain, the interpreter writes back what it has read; a receiver has been changed in its place.
+    fn set(&mut self, key: ImmutableString, value: Dynamic) -> Result<(), Thrown> {
+        self.write_back(Step::Key(key), value)
+    }
+
+    fn set_at(&mut self, index: i64, value: Dynamic) -> Result<(), Thrown> {
+        match self.get_at(index)?.read_lock::<Self>() {
+            Some(_) => Ok(()),
+            None => self.write_back(Step::Index(usize::try_from(index).unwrap_or_default()), value),
+        }
+    }
+
+    fn write_back(&mut self, step: Step, value: Dynamic) -> Result<(), Thrown> {
+        let mut part = self.below(step);
+        if value.is::<Self>() || same(&part.read()?, &value) { Ok(()) } else { part.write(value) }
+    }
+
+    /// Runs a method on a copy of the value. If that changes the copy, it becomes the value, unless a closure has changed the value, too.
+    fn call(&mut self, native: &NativeCallContext<'_>, rest: &mut [Dynamic]) -> Result<Dynamic, Thrown> {
+        let name = native.fn_name();
+        let before = self.read()?;
+        let mut copy = before.clone();
+        let result = call(native, &mut copy, rest)?;
+        if READING.contains(&name) || same(&before, &copy) {
+            return Ok(result);
+        }
+        if !same(&before, &self.read()?) {
+            let message = format!("`{name}` changes `{}`, and a closure that it calls changes it, too", self.name);
+            return Err(Failure::host("in-use", format!("{message}: change a copy in the closure")).into());
+        }
+        self.write(copy)?;
+        Ok(result)
+    }
+}
+
+/// Calls a method of a list or map, or a function that a map holds under the name.
+fn call(native: &NativeCallContext<'_>, value: &mut Dynamic, rest: &mut [Dynamic]) -> Result<Dynamic, Thrown> {
+    let held = value.as_map_ref().ok().and_then(|map| map.get(native.fn_name())?.clone().try_cast::<FnPtr>());
+    if let Some(function) = held {
+        return function.call_raw(native, Some(value), rest);
+    }
+    let mut arguments = vec![value];
+    arguments.extend(rest.iter_mut());
+    native.call_native_fn_raw(native.fn_name(), true, &mut arguments)
+}
+
+fn read_at(value: &Dynamic, path: &[Step]) -> Option<Dynamic> {
+    let Some((step, rest)) = path.split_first() else { return Some(value.flatten_clone()) };
+    match step {
+        Step::Key(key) => read_at(value.as_map_ref().ok()?.get(key.as_str())?, rest),
+        Step::Index(index) => read_at(value.as_array_ref().ok()?.get(*index)?, rest),
+    }
+}
+
+/// Tells whether there was a place to write to.
+fn write_at(value: &mut Dynamic, path: &[Step], written: Dynamic) -> bool {
+    let Some((step, rest)) = path.split_first() else {
+        if let Some(mut place) = value.write_lock::<Dynamic>() {
+            *place = written;
+            return true;
+        }
+        return false;
+    };
+    match step {
+        Step::Key(key) if rest.is_empty() => value.as_map_mut().is_ok_and(|mut map| {
+            map.insert(key.as_str().into(), written);
+            true
+        }),
+        Step::Key(key) => {
+            value.as_map_mut().is_ok_and(|mut map| map.get_mut(key.as_str()).is_some_and(|part| write_at(part, rest, written)))
+        }
+        Step::Index(index) => {
+            value.as_array_mut().is_ok_and(|mut items| items.get_mut(*index).is_some_and(|part| write_at(part, rest, written)))
+        }
+    }
+}
+
+/// Tells whether two values are the same data; functions are the same if they have one name.
+fn same(a: &Dynamic, b: &Dynamic) -> bool {
+    if let (Ok(a), Ok(b)) = (a.as_array_ref(), b.as_array_ref()) {
+        return a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| same(a, b));
+    }
+    if let (Ok(a), Ok(b)) = (a.as_map_ref(), b.as_map_ref()) {
+        return a.len() == b.len() && a.iter().zip(b.iter()).all(|((key, a), (other, b))| key == other && same(a, b));
+    }
+    match (convert::to_json(a), convert::to_json(b)) {
+        (Ok(x), Ok(y)) => x == y && a.type_id() == b.type_id(),
+        _ => a.type_id() == b.type_id() && a.to_string() == b.to_string(),
+    }
+}
+
+/// The error about a variable that is locked by a native function which calls the closure that reads it.
+pub fn in_use(name: &str) -> Thrown {
+    Failure::host("in-use", in_use_text(&format!("`{name}`"))).into()
+}
+
+/// The text of that error.
+pub fn in_use_text(what: &str) -> String {
+    format!("{what} is in use by the method that calls this closure: give the closure a copy, made before the call")
+}
+
+/// Registers the methods of receivers: those of lists and maps.
+pub fn register(engine: &mut Engine) {
+    engine.register_type_with_name::<Receiver>("Receiver");
+    pure!(get engine, Receiver::get);
+    pure!(set engine, Receiver::set);
+    pure!(get engine, Receiver::get_at);
+    pure!(set engine, Receiver::set_at);
+    for (name, arguments) in methods(engine) {
+        match arguments {
+            0 => pure!(engine, &name, |native: NativeCallContext<'_>, it: &mut Receiver| it.call(&native, &mut [])),
+            1 => pure!(engine, &name, |native: NativeCallContext<'_>, it: &mut Receiver, a: Dynamic| it.call(&native, &mut [a])),
+            2 => pure!(engine, &name, |native: NativeCallContext<'_>, it: &mut Receiver, a: Dynamic, b: Dynamic| {
+                it.call(&native, &mut [a, b])
+            }),
+            _ => pure!(engine, &name, |native: NativeCallContext<'_>, it: &mut Receiver, a: Dynamic, b: Dynamic, c: Dynamic| {
+                it.call(&native, &mut [a, b, c])
+            }),
+        };
+    }
+}
+
+/// Returns the names of the methods of lists and maps, with the numbers of their arguments.
+fn methods(engine: &Engine) -> BTreeSet<(String, usize)> {
+    let receivers = [TypeId::of::<Array>(), TypeId::of::<Map>()];
+    let all = engine.collect_fn_metadata(
+        None,
+        |info| {
+            let metadata = info.metadata;
+            let is_method = metadata.param_types.first().is_some_and(|first| receivers.contains(first));
+            let is_named = metadata.name.starts_with(|c: char| c.is_ascii_alphabetic()) && !metadata.name.contains('$');
+            (info.namespace.is_empty() && is_method && is_named).then(|| (metadata.name.to_string(), metadata.num_params - 1))
+        },
+        true,
+    );
+    all.into_iter().filter(|(_, arguments)| *arguments <= MOST_ARGUMENTS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::declaration::Limits;
+    use crate::script::engine::{Sizes, build};
+
+    #[test]
+    fn all_methods_with_callbacks_are_known() {
+        let containers = [TypeId::of::<Array>(), TypeId::of::<Map>()];
+        let found = build(Sizes::of(&Limits::default())).collect_fn_metadata(
+            None,
+            |info| {
+                let (first, rest) = info.metadata.param_types.split_first()?;
+                let is_it = containers.contains(first) && rest.contains(&TypeId::of::<FnPtr>());
+                is_it.then(|| info.metadata.name.to_string())
+            },
+            true,
+        );
+        let found: BTreeSet<String> = found.into_iter().collect();
+        assert_eq!(found, WITH_CALLBACKS.iter().map(ToString::to_string).collect());
+    }
+
+    #[test]
+    fn only_the_beginnings_of_chains_with_callbacks_get_other_names() {
+        let engine = build(Sizes::of(&Limits::default()));
+        let columns = |text: &str| {
+            let ast = engine.compile(text).unwrap();
+            let mut columns: Vec<usize> = positions(&ast).iter().filter_map(|position| position.position()).collect();
+            columns.sort_unstable();
+            columns
+        };
+        assert_eq!(columns("l.filter(f)"), [1]);
+        assert_eq!(columns("m[k].x.filter(f)"), [1]);
+        assert_eq!(columns("m[l.filter(f)].len()"), [3]);
+        assert_eq!(columns("fn f(l) { `${l.keys().map(|x| l.some(|y| x))}` }"), [14, 31]);
+        for text in ["l.len()", "l.extract(1)", "l.index_of(\"x\")", "[1].filter(f)", "x(l).filter(f)", "fn filter(x) {} l.filter(f)"] {
+            assert_eq!(columns(text), [0; 0], "{text}");
+        }
+    }
+}
