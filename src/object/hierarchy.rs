@@ -89,7 +89,7 @@ pub struct Adoption {
 /// A cluster-scoped owner leaves `namespace: null` in them. A forced adoption that is not strict replaces a name by `generateName`.
 ///
 /// # Errors
-/// If the owner has no uid or no name, or an object cannot be changed.
+/// If the owner has no name, or an object cannot be changed, or has owners while this one has no uid to be told from them.
 pub fn adopt(objects: Value, owner: &Value, options: &Adoption) -> Result<Value, Error> {
     let metadata = &owner["metadata"];
     let objects = append_owner_reference(objects, owner, &Reference::default())?;
@@ -117,15 +117,18 @@ impl Default for Reference {
 /// Returns the objects with a reference to the owner, unless they have one with its uid, whatever its other fields.
 ///
 /// # Errors
-/// If the owner has no uid, or an object cannot be changed.
+/// If an object cannot be changed, or has references while the owner has no uid to be told from them.
 pub fn append_owner_reference(objects: Value, owner: &Value, flags: &Reference) -> Result<Value, Error> {
     let reference = build_owner_reference(owner, flags);
-    let uid = reference.get("uid").cloned().ok_or(Error::NoUid)?;
     changed(objects, &Nested::default(), &mut |object| {
         let references = references_of(object)?;
-        if !references.iter().any(|present| present.get("uid") == Some(&uid)) {
-            references.push(reference.clone());
+        if !references.is_empty() {
+            let uid = uid_of(owner)?;
+            if references.iter().any(|present| present.get("uid") == Some(uid)) {
+                return Ok(());
+            }
         }
+        references.push(reference.clone());
         Ok(())
     })
 }
@@ -133,11 +136,14 @@ pub fn append_owner_reference(objects: Value, owner: &Value, flags: &Reference) 
 /// Returns the objects without any reference to the owner. An empty list of references stays, also where there was none.
 ///
 /// # Errors
-/// If the owner has no uid, or an object cannot be changed.
+/// If an object cannot be changed, or has references while the owner has no uid to be told from them.
 pub fn remove_owner_reference(objects: Value, owner: &Value) -> Result<Value, Error> {
-    let uid = owner["metadata"].get("uid").filter(|uid| !uid.is_null()).cloned().ok_or(Error::NoUid)?;
     changed(objects, &Nested::default(), &mut |object| {
-        references_of(object)?.retain(|present| present.get("uid") != Some(&uid));
+        let references = references_of(object)?;
+        if !references.is_empty() {
+            let uid = uid_of(owner)?;
+            references.retain(|present| present.get("uid") != Some(uid));
+        }
         Ok(())
     })
 }
@@ -237,6 +243,10 @@ fn copy_fields(target: &mut Map<String, Value>, object: &Value, top: &[&str], me
     }
 }
 
+fn uid_of(owner: &Value) -> Result<&Value, Error> {
+    owner["metadata"].get("uid").filter(|uid| !uid.is_null()).ok_or(Error::NoUid)
+}
+
 type Change<'a> = &'a mut dyn FnMut(&mut Map<String, Value>) -> Result<(), Error>;
 
 /// Applies a change to each object, and to the nested structures that exist in it.
@@ -330,10 +340,17 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_without_uid_or_name_cannot_adopt() {
-        let child = json!({"kind": "A"});
-        assert_eq!(adopt(child.clone(), &json!({"metadata": {"name": "x"}}), &Adoption::default()), Err(Error::NoUid));
-        assert_eq!(adopt(child, &json!({"metadata": {"uid": "x"}}), &Adoption::default()), Err(Error::NoName));
+    fn an_owner_needs_a_name_and_next_to_other_owners_a_uid() {
+        let (child, nameless) = (json!({"kind": "A"}), json!({"metadata": {"uid": "x"}}));
+        assert_eq!(adopt(child.clone(), &nameless, &Adoption::default()), Err(Error::NoName));
+        let owner = json!({"kind": "X", "metadata": {"name": "x"}});
+        let adopted = adopt(child, &owner, &Adoption::default()).unwrap();
+        let reference = json!([{"controller": true, "blockOwnerDeletion": true, "kind": "X", "name": "x"}]);
+        assert_eq!(adopted["metadata"]["ownerReferences"], reference);
+        assert_eq!(append_owner_reference(adopted.clone(), &owner, &Reference::default()), Err(Error::NoUid));
+        assert_eq!(remove_owner_reference(adopted, &owner), Err(Error::NoUid));
+        let emptied = remove_owner_reference(json!({"kind": "A"}), &owner).unwrap();
+        assert_eq!(emptied["metadata"]["ownerReferences"], json!([]));
     }
 
     #[test]

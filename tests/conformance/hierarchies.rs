@@ -41,7 +41,7 @@ fn call(input: &Value) -> Result<Value, Error> {
         "adjust_namespace" => hierarchy::adjust_namespace(objects, argument("namespace")?.as_str(), forced),
         "build_object_reference" => return Ok(json!({"result": hierarchy::build_object_reference(&input["body"])})),
         "build_owner_reference" => {
-            return Ok(json!({"result": hierarchy::build_owner_reference(&input["body"], &Reference::default())}));
+            return Ok(json!({"result": hierarchy::build_owner_reference(&input["body"], &reference(options))}));
         }
         other => panic!("unknown function {other}"),
     };
@@ -57,6 +57,7 @@ fn labels(input: &Value) -> Result<Map<String, Value>, Error> {
 }
 
 fn reference(options: &Value) -> Reference {
-    let flag = |key| options.get(key).map_or(Some(true), Value::as_bool);
-    Reference { controller: flag("controller"), block_owner_deletion: flag("block_owner_deletion") }
+    let flag = |key| options.get(key).map(Value::as_bool);
+    let block = flag("block_owner_deletion").or_else(|| flag("blockOwnerDeletion"));
+    Reference { controller: flag("controller").unwrap_or(Some(true)), block_owner_deletion: block.unwrap_or(Some(true)) }
 }

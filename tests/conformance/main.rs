@@ -71,10 +71,11 @@ struct Totals {
 fn main() -> ExitCode {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/vectors");
     let directory = std::env::var_os("KOPFD_VECTORS").map_or_else(beside, PathBuf::from);
+    let files = files(&directory);
     // A case that panics is a case that fails: its message is shown with the case.
     std::panic::set_hook(Box::new(|_| {}));
     let mut totals = Totals::default();
-    for file in files(&directory) {
+    for file in files {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         match runner(&name, &directory) {
             Some(runner) => run_file(&name, &file, &runner, &mut totals),
@@ -89,14 +90,18 @@ fn main() -> ExitCode {
         run_file("scenarios on the embedded server, scenarios", &scenarios, &runner, &mut embedded);
     }
     let Totals { passed, failed, allowed } = totals;
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    let is_empty = passed + failed + allowed == 0;
+    if is_empty {
+        println!("there are no cases in {}: KOPFD_VECTORS must name a directory with files of cases", directory.display());
+    }
+    let verdict = if failed == 0 && !is_empty { "ok" } else { "FAILED" };
     println!("\ntest result: {verdict}. {passed} passed; {failed} failed; {allowed} ignored; 0 measured; 0 filtered out");
     println!("conformance: {passed} of {} cases pass", passed + failed + allowed);
-    if failed + embedded.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failed + embedded.failed == 0 && !is_empty { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn files(directory: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory).unwrap_or_else(|error| panic!("cannot read {}: {error}", directory.display()));
+    let entries = std::fs::read_dir(directory).unwrap_or_else(|error| panic!("cannot read the directory \"{}\": {error}", directory.display()));
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let mut files: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect();
     files.sort();

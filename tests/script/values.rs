@@ -72,6 +72,37 @@ fn objects_feel_like_maps_and_lists() {
 }
 
 #[test]
+fn labels_and_annotations_of_an_object_without_any_are_empty_maps() {
+    in_virtual_time(async {
+        let texts = ["labels.app == () && labels.len() == 0", "!(\"app\" in annotations)", "annotations?.note?.len() == ()"];
+        let operator = texts.iter().fold(Operator::new(""), |operator, text| operator.asks(text, false));
+        let mut world = operator.runs("return [labels, annotations, labels.keys()];").start().await;
+        for absent in [json!({"name": "obj"}), json!({"name": "obj", "labels": null, "annotations": null})] {
+            world.body["metadata"] = absent;
+            for (number, text) in texts.iter().enumerate() {
+                assert_eq!(world.ask(number, Candidate::Whole).await, Ok(true), "{text}");
+            }
+            assert_eq!(crate::endings::returned(world.call(0).await), json!([{}, {}, []]));
+        }
+    });
+}
+
+#[test]
+fn owner_references_have_the_flags_of_the_options() {
+    for (options, expected) in [
+        ("#{}", json!({"controller": true, "blockOwnerDeletion": true})),
+        ("#{controller: false, block_owner_deletion: false}", json!({"controller": false, "blockOwnerDeletion": false})),
+        ("#{controller: (), block_owner_deletion: ()}", json!({})),
+    ] {
+        let mut expected = expected;
+        let owner = json!({"apiVersion": "example.com/v1", "kind": "Example", "name": "obj", "uid": "u-1"});
+        expected.as_object_mut().unwrap().extend(owner.as_object().unwrap().clone());
+        let text = format!("return append_owner(#{{kind: \"A\"}}, {options}).metadata.ownerReferences;");
+        assert_eq!(result(&text), json!([expected]), "{options}");
+    }
+}
+
+#[test]
 fn objects_cannot_be_changed() {
     // Through another variable, so that it is not refused before anything runs.
     for text in ["o.size = 4;", "let b = body; b.spec.size = 4;", "o.list[0] = 4;", "o.fresh = 1;", "o.nested.deep.leaf = false;"] {

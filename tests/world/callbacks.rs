@@ -112,7 +112,8 @@ fn when(spec: &Value, facts: &Facts<'_>) -> bool {
         "type_is" => facts.sighting.is_some_and(|sighting| sighting.event_type() == argument.as_str()),
         "label_eq" => {
             let label = facts.body.pointer("/metadata/labels").and_then(|labels| labels.get(argument[0].as_str().unwrap_or_default()));
-            label.is_some_and(|label| equal(label, &argument[1]))
+            // Labels are a mapping for kopf's callbacks, also where the object has none: a missing one is null.
+            equal(label.unwrap_or(&Value::Null), &argument[1])
         }
         other => panic!("the callback {other:?} is unknown"),
     }
