@@ -189,8 +189,9 @@ fn write_all(call: &Caller, objects: Value, how: Write) -> Result<Value, Thrown>
     }
 }
 
-fn write_one(call: &Caller, object: Value, how: Write) -> Result<Value, Thrown> {
+fn write_one(call: &Caller, mut object: Value, how: Write) -> Result<Value, Thrown> {
     let target = targets::of_object(&call.context, &call.name, &object)?;
+    target.place(&mut object);
     let name = object["metadata"]["name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
     let named = || name.clone().ok_or_else(|| call.wrong(&format!("the {} has no metadata.name", target.resource.kind)));
     let operation = match how {

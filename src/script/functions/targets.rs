@@ -47,6 +47,16 @@ impl Target {
         Self { name: name.to_owned(), ..self }
     }
 
+    /// Writes the namespace into an object that names none: requests take it from there.
+    pub fn place(&self, object: &mut Value) {
+        if let Some(namespace) = &self.namespace
+            && let Some(object) = object.as_object_mut()
+            && let Some(metadata) = object.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new())).as_object_mut()
+        {
+            metadata.insert("namespace".to_owned(), namespace.as_str().into());
+        }
+    }
+
     /// Returns the target in a namespace: the given one, else that of the handled object.
     ///
     /// # Errors

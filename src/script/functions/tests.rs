@@ -125,6 +125,9 @@ async fn templates_give_objects() {
     write("loop.yaml", "{% for i in range(9999) %}{% for j in range(9999) %}x{% endfor %}{% endfor %}");
     write("syntax.yaml", "{% if %}");
     write("broken.yaml", "a: [{{ name }}\n");
+    write("unit.yaml", "a: {{ name }}");
+    write("nested.yaml", "a: {{ spec.name }}");
+    write("default.yaml", "a: {{ name | default('x') }}\nb: {{ spec.list[0] | default(1) }}\nc: {{ spec | tojson }}\nd: {{ name is defined }}");
     std::fs::write(folder.path().join("out.yaml"), "a: 1").unwrap();
     std::os::unix::fs::symlink(folder.path().join("out.yaml"), root.join("link.yaml")).unwrap();
     let render = async |script: &str| {
@@ -135,8 +138,12 @@ async fn templates_give_objects() {
     assert_eq!(one, json!({"name": "foo-db", "spec": {"x": [1, "<&>"]}, "labels": {"app": "foo"}}));
     assert_eq!(render("template(\"two.yaml\", #{})").await.unwrap(), json!([{"n": 0}, {"n": 1}]));
     assert_eq!(render("template(\"none.yaml\")").await.unwrap(), json!(null));
+    let absent = render("template(\"default.yaml\", #{name: (), spec: #{list: [()], none: ()}})").await.unwrap();
+    assert_eq!(absent, json!({"a": "x", "b": 1, "c": {"list": [null], "none": null}, "d": false}));
     for (script, expected) in [
         ("template(\"bad.yaml\", #{name: 1})", "bad.yaml:2: "),
+        ("template(\"unit.yaml\", #{name: ()})", "unit.yaml:1: undefined value"),
+        ("template(\"nested.yaml\", #{spec: #{name: ()}})", "nested.yaml:1: undefined value"),
         ("template(\"syntax.yaml\", #{})", "syntax.yaml:1: "),
         ("template(\"broken.yaml\", #{name: 1})", "the text that broken.yaml was rendered to is not YAML"),
         ("template(\"loop.yaml\", #{})", "too many steps"),
@@ -269,6 +276,23 @@ async fn objects_are_written_where_they_say() {
     assert_eq!(deleted[1], "pods.v1 here Delete { name: \"a\", propagation: Some(\"Foreground\"), grace: Some(60) }");
     let (found, _) = on_cluster("k8s::delete(\"pods\", \"a\")", vec![Ok(json!(false))]).await;
     assert_eq!(found, Ok(json!(false)));
+}
+
+#[tokio::test]
+async fn objects_without_a_namespace_are_written_into_that_of_the_handled_object() {
+    for metadata in ["#{name: \"a\"}", "#{name: \"a\", namespace: ()}", "#{name: \"a\", namespace: \"\"}"] {
+        for function in ["create", "update", "apply"] {
+            let script = format!("k8s::{function}(#{{apiVersion: \"v1\", kind: \"Pod\", metadata: {metadata}}}).metadata.namespace");
+            let (found, _) = on_cluster(&script, Vec::new()).await;
+            assert_eq!(found, Ok(json!("here")), "{script}");
+        }
+    }
+    let (found, _) = on_cluster("k8s::create(#{apiVersion: \"v1\", kind: \"Pod\"}).metadata", Vec::new()).await;
+    assert_eq!(found, Ok(json!({"namespace": "here"})));
+    let own = "k8s::apply(#{apiVersion: \"v1\", kind: \"Pod\", metadata: #{name: \"a\", namespace: \"own\"}}).metadata.namespace";
+    assert_eq!(on_cluster(own, Vec::new()).await.0, Ok(json!("own")));
+    let node = "k8s::apply(#{apiVersion: \"v1\", kind: \"Node\", metadata: #{name: \"a\"}}).metadata";
+    assert_eq!(on_cluster(node, Vec::new()).await.0, Ok(json!({"name": "a"})));
 }
 
 #[tokio::test]
