@@ -356,7 +356,7 @@ fn may_repeat(repeat: Repeat, failure: &Error) -> bool {
     let is_untouched = matches!(failure, Error::Connect(_)) || failure.status() == Some(429);
     let may_pass = match failure {
         Error::Connect(_) | Error::Connection(_) | Error::Timeout(_) => true,
-        Error::Status { status, .. } => matches!(status, 403 | 429 | 500..),
+        Error::Status { status, .. } => matches!(status, 403 | 429 | 500..) && !failure.is_about_types(),
         _ => false,
     };
     match repeat {

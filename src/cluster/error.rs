@@ -182,6 +182,11 @@ impl Error {
         matches!(status, 400 | 410) || is_ahead || matches!(reason.as_deref(), Some("Expired" | "Gone"))
     }
 
+    /// Tells whether an applied object does not have the types of its kind. Servers call that an internal error, but it never passes.
+    pub(crate) fn is_about_types(&self) -> bool {
+        matches!(self, Self::Status { status: 500, message, .. } if message.starts_with("failed to create typed patch object"))
+    }
+
     /// Returns the error with its causes in one line.
     pub fn chain(&self) -> String {
         errors::chain(self)

@@ -49,6 +49,16 @@ async fn other_failures_are_not_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn mistakes_of_types_are_final_though_the_server_calls_them_internal() {
+    let text = "failed to create typed patch object (default/a; /v1, Kind=ConfigMap): .data.a: expected string, got 1";
+    for (message, requests) in [(text, 1), ("failed to create typed live object", 9)] {
+        let body = serde_json::json!({"kind": "Status", "code": 500, "message": message}).to_string();
+        let script = Script::new(move |_| Ok(answer(500, body.clone())));
+        assert_eq!(outcome(&script, Request::new(Method::PATCH, "/api")).await.1, requests, "{message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_must_not_happen_twice_is_repeated_only_if_the_server_did_nothing() {
     let create = Request::new(Method::POST, "/api").repeated(Repeat::Unreached);
     assert_eq!(outcome(&failing(&[0, 429]), create.clone()).await, (Some(200), 3, 2));

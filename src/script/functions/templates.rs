@@ -28,8 +28,8 @@ pub fn register(engine: &mut Engine) {
 /// `template(file, map)`: the objects of a template below the folder of scripts. One document gives its object, several give an array;
 /// empty documents are dropped, and nothing else gives `()`.
 ///
-/// The map's keys are the variables. Undefined ones are errors, nothing is escaped, `{{ x | tojson }}` quotes safely. Includes are
-/// found like the file itself.
+/// The map's keys are the variables. Undefined ones are errors, also those that are `()`; nothing is escaped, `{{ x | tojson }}` quotes
+/// safely. Includes are found like the file itself.
 fn template(native: &NativeCallContext<'_>, file: &Dynamic, values: &Dynamic) -> Result<Dynamic, Box<EvalAltResult>> {
     let context = Context::of(native)?;
     let file = text("template", "the file", file)?;
@@ -64,7 +64,8 @@ fn render(root: &Path, file: &str, values: &Value) -> Result<String, String> {
 
 fn template_value(value: &Value) -> minijinja::Value {
     match value {
-        Value::Null => ().into(),
+        // `None` in the text would be taken for a word of YAML. Scripts do not tell `()` from an absent key either.
+        Value::Null => minijinja::Value::UNDEFINED,
         Value::Bool(flag) => (*flag).into(),
         Value::Number(number) => match (number.as_i64(), number.as_u64()) {
             (Some(integer), _) => integer.into(),
