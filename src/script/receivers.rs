@@ -23,14 +23,51 @@ const MARK: char = '\'';
 
 /// The methods of lists and maps that take functions.
 const WITH_CALLBACKS: [&str; 18] = [
-    "all", "dedup", "drain", "filter", "find", "find_map", "for_each", "index_of", "map", "order", "order_by", "reduce", "reduce_rev",
-    "retain", "some", "sort", "sort_by", "zip",
+    "all",
+    "dedup",
+    "drain",
+    "filter",
+    "find",
+    "find_map",
+    "for_each",
+    "index_of",
+    "map",
+    "order",
+    "order_by",
+    "reduce",
+    "reduce_rev",
+    "retain",
+    "some",
+    "sort",
+    "sort_by",
+    "zip",
 ];
 
 /// The methods of lists and maps that leave them as they are. Any other is taken to change them.
 const READING: [&str; 23] = [
-    "all", "contains", "extract", "filter", "find", "find_map", "get", "index_of", "is_empty", "keys", "len", "map", "order", "order_by",
-    "order_desc", "reduce", "reduce_rev", "some", "to_debug", "to_json", "to_string", "values", "zip",
+    "all",
+    "contains",
+    "extract",
+    "filter",
+    "find",
+    "find_map",
+    "get",
+    "index_of",
+    "is_empty",
+    "keys",
+    "len",
+    "map",
+    "order",
+    "order_by",
+    "order_desc",
+    "reduce",
+    "reduce_rev",
+    "some",
+    "to_debug",
+    "to_json",
+    "to_string",
+    "values",
+    "zip",
 ];
 
 /// The most arguments that a method of lists or maps takes besides its receiver.

@@ -101,7 +101,8 @@ fn main() -> ExitCode {
 }
 
 fn files(directory: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory).unwrap_or_else(|error| panic!("cannot read the directory \"{}\": {error}", directory.display()));
+    let entries =
+        std::fs::read_dir(directory).unwrap_or_else(|error| panic!("cannot read the directory \"{}\": {error}", directory.display()));
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let mut files: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect();
     files.sort();

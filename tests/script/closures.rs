@@ -82,7 +82,11 @@ fn methods_that_change_the_value_do_so_with_closures_that_read_it() {
         ("l.for_each(|| l.push(this));", json!([7, 1, 2, 3, 7, 1, 2, 3])),
     ] {
         assert_eq!(result(&format!("let l = [7, 1, 2, 3]; {text} return l;")), expected, "{text}");
-        assert_eq!(result(&format!("let m = #{{l: [7, 1, 2, 3]}}; {} return m.l;", text.replace("l.", "m.l.").replace("l[", "m.l["))), expected, "{text}");
+        assert_eq!(
+            result(&format!("let m = #{{l: [7, 1, 2, 3]}}; {} return m.l;", text.replace("l.", "m.l.").replace("l[", "m.l["))),
+            expected,
+            "{text}"
+        );
     }
     for (text, expected) in [
         ("m.retain(|k| m[k] > 1);", json!({"b": 2, "c": 3})),

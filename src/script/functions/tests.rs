@@ -127,7 +127,10 @@ async fn templates_give_objects() {
     write("broken.yaml", "a: [{{ name }}\n");
     write("unit.yaml", "a: {{ name }}");
     write("nested.yaml", "a: {{ spec.name }}");
-    write("default.yaml", "a: {{ name | default('x') }}\nb: {{ spec.list[0] | default(1) }}\nc: {{ spec | tojson }}\nd: {{ name is defined }}");
+    write(
+        "default.yaml",
+        "a: {{ name | default('x') }}\nb: {{ spec.list[0] | default(1) }}\nc: {{ spec | tojson }}\nd: {{ name is defined }}",
+    );
     std::fs::write(folder.path().join("out.yaml"), "a: 1").unwrap();
     std::os::unix::fs::symlink(folder.path().join("out.yaml"), root.join("link.yaml")).unwrap();
     let render = async |script: &str| {
