@@ -190,9 +190,10 @@ impl Receiver {
         if self.variable.is_locked() {
             return Err(in_use(&self.name));
         }
-        match write_at(&mut self.variable, &self.path, value) {
-            true => Ok(()),
-            false => Err(Failure::argument(format!("a closure has removed what is being changed in `{}`", self.name)).into()),
+        if write_at(&mut self.variable, &self.path, value) {
+            Ok(())
+        } else {
+            Err(Failure::argument(format!("a closure has removed what is being changed in `{}`", self.name)).into())
         }
     }
 
