@@ -31,6 +31,7 @@ pub mod journal;
 pub mod json;
 pub mod json_patch;
 pub mod kind;
+pub mod kubeconfig;
 pub mod merge_patch;
 pub mod messages;
 pub mod metadata;

@@ -1,7 +1,24 @@
-//! TLS for everything that listens or connects: trust and cryptography. It knows nothing of Kubernetes.
+//! HTTP for everything that listens: TLS and certificates, connections and their limits, graceful ends; and the trust of clients.
+//!
+//! It knows nothing of Kubernetes. What a request means is decided by the service that a [`Listener`] is given.
 
+mod body;
+mod certificate;
+mod connection;
+mod limits;
+mod listener;
 mod provider;
+mod tls;
 mod trust;
 
+pub use body::{BodyError, BodyLimits, Rest, read_body};
+pub use certificate::{Authority, Certificate, CertificateError, Validity};
+pub use connection::Connection;
+pub use limits::{BoxError, Limits};
+pub use listener::Listener;
 pub use provider::install_crypto_provider;
+pub use tls::ServerTls;
 pub use trust::Trust;
+
+#[cfg(test)]
+mod tests;

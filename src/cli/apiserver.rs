@@ -13,8 +13,9 @@ use crate::devserver::access::{Authentication, MASTERS, User};
 use crate::devserver::admission::Caller;
 use crate::devserver::identity::{self, Identity};
 use crate::devserver::journal::{self, Journal};
+use crate::devserver::kubeconfig::{self, Kubeconfig, Overwrite};
 use crate::devserver::pace::Pace;
-use crate::devserver::server::{self, Kubeconfig, Listening};
+use crate::devserver::server::Listening;
 use crate::devserver::{Api, Settings, given};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks};
@@ -35,6 +36,9 @@ pub struct Options {
     /// Where the kubeconfig is written, readable by you only.
     #[arg(long, value_name = "FILE", default_value = "kopfd.kubeconfig")]
     pub kubeconfig_out: PathBuf,
+    /// Overwrite that file also if it is something else than a kubeconfig of kopfd's.
+    #[arg(long)]
+    pub force: bool,
     /// Definitions of custom resources: a file, or a directory with files. May be repeated.
     #[arg(long, value_name = "FILE|DIR")]
     pub crds: Vec<PathBuf>,
@@ -134,7 +138,7 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     let address = SocketAddr::new(options.address, options.port);
     let listening = Listening::open_as(address, &identity).await.map_err(|error| chain(&error))?;
     // It stays when the server ends: with `--data`, clients find the same server again.
-    let _kubeconfig = write_kubeconfig(&listening, &options.kubeconfig_out, &token)?;
+    let _kubeconfig = write_kubeconfig(&listening, &options.kubeconfig_out, &token, options.force)?;
     tell(&listening, &options.kubeconfig_out);
 
     let stop = Stop::new();
@@ -171,11 +175,15 @@ fn unopened(error: &journal::Error) -> String {
     }
 }
 
-/// Writes the kubeconfig of a server, unless that would take it from another one.
-pub(super) fn write_kubeconfig(listening: &Listening, path: &Path, token: &str) -> Result<Kubeconfig, String> {
-    listening.write_kubeconfig(path, token).map_err(|error| match error {
-        server::Error::InUse(_) => format!("{error}\nhint: take another file with `--kubeconfig-out`"),
-        error => chain(&error),
+/// Writes the kubeconfig of a server, unless that would take the file from another server or, without force, from its owner.
+pub(super) fn write_kubeconfig(listening: &Listening, path: &Path, token: &str, is_forced: bool) -> Result<Kubeconfig, String> {
+    let overwrite = if is_forced { Overwrite::Anything } else { Overwrite::Own };
+    Kubeconfig::write(path, &listening.kubeconfig(token), overwrite).map_err(|error| match error {
+        kubeconfig::Error::InUse(_) => format!("{error}\nhint: take another file with `--kubeconfig-out`"),
+        kubeconfig::Error::Foreign(_) => {
+            format!("{error}\nhint: take another file with `--kubeconfig-out`, or overwrite it with `--force`")
+        }
+        kubeconfig::Error::Write(..) => chain(&error),
     })
 }
 

@@ -16,8 +16,9 @@ use tracing::{error, info};
 
 use crate::cluster::{Client, config};
 use crate::devserver::access::{Authentication, MASTERS, User};
+use crate::devserver::kubeconfig::Kubeconfig;
 use crate::devserver::pace::Pace;
-use crate::devserver::server::{Kubeconfig, Listening};
+use crate::devserver::server::Listening;
 use crate::devserver::{Api, Settings, ids};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks, surplus};
@@ -56,6 +57,9 @@ pub struct Options {
     /// Where the kubeconfig is written, readable by you only.
     #[arg(long, value_name = "FILE", default_value = "kopfd.kubeconfig")]
     kubeconfig_out: PathBuf,
+    /// Overwrite that file also if it is something else than a kubeconfig of kopfd's.
+    #[arg(long)]
+    force: bool,
     /// Let the API server take as long as real ones do: to serve new definitions, collect garbage, and empty namespaces.
     #[arg(long)]
     realistic: bool,
@@ -137,7 +141,7 @@ async fn start_server(
     let given = Given::begin(api.clone(), files.of_objects()).await?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
     let listening = Listening::open(address).await.map_err(|problem| chain(&problem))?;
-    let kubeconfig = write_kubeconfig(&listening, &options.kubeconfig_out, &token)?;
+    let kubeconfig = write_kubeconfig(&listening, &options.kubeconfig_out, &token, options.force)?;
     let mut stdout = anstream::stdout().lock();
     // Who does not read along does not need it.
     drop(writeln!(stdout, "{}", export(&options.kubeconfig_out)));

@@ -5,13 +5,11 @@ use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde::{Deserialize, Serialize};
 
 use super::ids::Ids;
 use super::private;
+use crate::http::{Authority, Certificate, CertificateError, ServerTls, Validity};
 
 /// The file in the directory of the data.
 const FILE: &str = "identity.json";
@@ -33,15 +31,9 @@ pub struct Identity {
 /// Why there is no identity.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The certificates cannot be made.
-    #[error("cannot make the certificates")]
-    Make(#[source] rcgen::Error),
-    /// The certificates are not accepted.
-    #[error("cannot use the certificates")]
-    Use(#[source] rustls::Error),
-    /// The kept certificates are no certificates.
-    #[error("cannot read the kept certificates")]
-    Read(#[source] rustls::pki_types::pem::Error),
+    /// The certificates cannot be made or used.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
     /// The file cannot be read or written.
     #[error("cannot keep the certificates in {0}")]
     File(String, #[source] std::io::Error),
@@ -56,27 +48,11 @@ impl Identity {
     /// # Errors
     /// If certificates cannot be made.
     pub fn new(address: IpAddr) -> Result<Self, Error> {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "kopfd apiserver");
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let key = KeyPair::generate().map_err(Error::Make)?;
-        let authority = CertifiedIssuer::self_signed(params, key).map_err(Error::Make)?;
-
-        let names = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
-        let mut names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        names.push(address.to_string());
-        let key = KeyPair::generate().map_err(Error::Make)?;
-        let mut params = CertificateParams::new(names).map_err(Error::Make)?;
-        params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
-        let certificate = params.signed_by(&key, &authority).map_err(Error::Make)?;
-        Ok(Self {
-            address,
-            authority: authority.pem(),
-            certificate: certificate.pem(),
-            key: key.serialize_pem(),
-            token: Ids::random().uid(),
-        })
+        let authority = Authority::make("kopfd apiserver", Validity::unlimited())?;
+        let names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost", "127.0.0.1", "::1"];
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).chain([address.to_string()]).collect();
+        let Certificate { chain, key } = authority.issue(&names, Validity::unlimited())?;
+        Ok(Self { address, authority: authority.pem(), certificate: chain, key, token: Ids::random().uid() })
     }
 
     /// Returns the one that is kept in a directory, or makes one and keeps it there, readable by its owner only.
@@ -116,17 +92,12 @@ impl Identity {
         &self.authority
     }
 
-    /// Returns the set-up of a server with these certificates.
+    /// Returns the TLS settings of a server with these certificates.
     ///
     /// # Errors
     /// If they cannot be used.
-    pub fn server_config(&self) -> Result<rustls::ServerConfig, Error> {
-        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(Error::Read)?;
-        let certificate = CertificateDer::from_pem_slice(self.certificate.as_bytes()).map_err(Error::Read)?;
-        let builder = rustls::ServerConfig::builder().with_no_client_auth();
-        let mut config = builder.with_single_cert(vec![certificate], key).map_err(Error::Use)?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(config)
+    pub fn tls(&self) -> Result<ServerTls, Error> {
+        Ok(ServerTls::new(&Certificate { chain: self.certificate.clone(), key: self.key.clone() })?)
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
+use crate::http::{Authority, Validity};
 
 /// A server for one call: it answers with the text, or never.
 struct Server {
@@ -22,17 +23,18 @@ struct Server {
 
 impl Server {
     async fn new(name: &str) -> Self {
-        let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
-        Self::with(&made.cert.pem(), &made.signing_key.serialize_pem()).await
+        let authority = Authority::make("test", Validity::unlimited()).unwrap();
+        let issued = authority.issue(&[name.to_owned()], Validity::unlimited()).unwrap();
+        Self::with(&issued.chain, &issued.key, &authority.pem()).await
     }
 
-    async fn with(certificate: &str, key: &str) -> Self {
+    async fn with(certificate: &str, key: &str, authority: &str) -> Self {
         crate::http::install_crypto_provider();
         let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
         let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        Self { listener, acceptor: TlsAcceptor::from(Arc::new(config)), bundle: STANDARD.encode(certificate) }
+        Self { listener, acceptor: TlsAcceptor::from(Arc::new(config)), bundle: STANDARD.encode(authority) }
     }
 
     fn port(&self) -> u16 {
@@ -80,13 +82,13 @@ async fn a_webhook_is_called_with_its_own_authority() {
 async fn a_webhook_of_kopf_is_called_whose_certificate_is_its_own_authority() {
     let (certificate, key) = (include_str!("../../../tests/certificates/kopf.crt"), include_str!("../../../tests/certificates/kopf.key"));
     for host in ["localhost", "127.0.0.1"] {
-        let server = Server::with(certificate, key).await;
+        let server = Server::with(certificate, key, certificate).await;
         let client = json!({"url": format!("https://{host}:{}/x", server.port()), "caBundle": server.bundle});
         let answer = call(&Caller::default(), client, &server, "200 OK", Some("{}")).await;
         assert_eq!(answer, Ok(json!({})), "{host}");
     }
     // The certificate does not have this name, which the service is called by.
-    let server = Server::with(certificate, key).await;
+    let server = Server::with(certificate, key, certificate).await;
     let services = BTreeMap::from([("default/hook".to_owned(), format!("https://127.0.0.1:{}", server.port()))]);
     let client = json!({"service": {"namespace": "default", "name": "hook", "path": "/x"}, "caBundle": server.bundle});
     let answer = call(&Caller { services, hook: None }, client, &server, "200 OK", Some("{}")).await;

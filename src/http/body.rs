@@ -1,0 +1,80 @@
+//! Bodies of requests: read whole, within a size and a time.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
+
+/// How much more is read of a body that is too large, so that its client comes to read the answer.
+const MAX_REST: usize = 16 << 20;
+/// How long that may take.
+const REST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How large a body may be, and how long it may take.
+#[derive(Debug, Clone, Copy)]
+pub struct BodyLimits {
+    /// The most bytes.
+    pub bytes: usize,
+    /// The longest time.
+    pub timeout: Duration,
+}
+
+/// Why a body was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// It has more bytes than allowed.
+    #[error("the body is too large")]
+    TooLarge(Rest),
+    /// It did not come in time.
+    #[error("the body did not come in time")]
+    Timeout,
+    /// The connection broke, or the client does not speak HTTP.
+    #[error("the body cannot be read: {0}")]
+    Broken(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// What was not read of a body.
+#[derive(Debug)]
+pub struct Rest(Incoming);
+
+/// Reads a whole body.
+///
+/// # Errors
+/// If it is too large or too slow, or the connection breaks.
+pub async fn read_body(mut body: Incoming, limits: BodyLimits) -> Result<Bytes, BodyError> {
+    match tokio::time::timeout(limits.timeout, Limited::new(&mut body, limits.bytes).collect()).await {
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge(Rest(body))),
+        Ok(Err(error)) => Err(BodyError::Broken(error)),
+        Err(_) => Err(BodyError::Timeout),
+    }
+}
+
+impl Rest {
+    /// Returns the answer to a request whose body is too large. A client that is still sending may not read yet, so it may send to the
+    /// end if that is near. The unread part is kept with the answer: HTTP/2 cancels a stream whose request is dropped before its answer.
+    pub async fn answer<B>(mut self, answer: Response<B>) -> Response<UnsyncBoxBody<Bytes, B::Error>>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+    {
+        let mut left = MAX_REST;
+        let reading = async {
+            while left > 0
+                && let Some(Ok(frame)) = self.0.frame().await
+            {
+                left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            }
+        };
+        // The answer is the same, whether the client has come to its end or not.
+        drop(tokio::time::timeout(REST_TIMEOUT, reading).await);
+        answer.map(|body| {
+            UnsyncBoxBody::new(body.map_frame(move |frame| {
+                let _kept = &self.0;
+                frame
+            }))
+        })
+    }
+}

@@ -1,0 +1,210 @@
+//! Certificates of servers: given as PEM, or made with an authority of their own.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use x509_cert::Certificate as Fields;
+use x509_cert::der::Decode as _;
+
+use super::provider::crypto_provider;
+
+/// Certificates begin to be valid a little before they are made: clocks differ.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// It cannot be made.
+    #[error("cannot make the certificate")]
+    Make(#[source] rcgen::Error),
+    /// The certificate or the key is not PEM.
+    #[error("cannot read the certificate or its key")]
+    Read(#[source] rustls::pki_types::pem::Error),
+    /// The certificate and the key are no pair, or the key is of an unknown type.
+    #[error("cannot use the certificate")]
+    Use(#[source] rustls::Error),
+    /// The certificate is not X.509.
+    #[error("cannot read the fields of the certificate")]
+    Fields(#[source] x509_cert::der::Error),
+    /// The authorities of clients cannot be used.
+    #[error("cannot use the authorities of clients")]
+    Authorities(#[source] rustls::server::VerifierBuilderError),
+    /// A file cannot be read.
+    #[error("cannot read {0}")]
+    File(String, #[source] std::io::Error),
+}
+
+/// From when until when a certificate counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validity {
+    /// The first moment.
+    pub not_before: Timestamp,
+    /// The last moment.
+    pub not_after: Timestamp,
+}
+
+impl Validity {
+    /// Returns a validity of a certificate that is made now.
+    pub fn starting(now: Timestamp, duration: SignedDuration) -> Self {
+        Self { not_before: now.checked_sub(CLOCK_SKEW).unwrap_or(now), not_after: now.checked_add(duration).unwrap_or(Timestamp::MAX) }
+    }
+
+    /// Returns a validity for certificates that nobody renews.
+    pub fn unlimited() -> Self {
+        let day = |year| jiff::civil::date(year, 1, 1).to_zoned(TimeZone::UTC).expect("a year of four digits").timestamp();
+        Self { not_before: day(1975), not_after: day(4096) }
+    }
+
+    fn set(self, params: &mut CertificateParams) {
+        let epoch = rcgen::date_time_ymd(1970, 1, 1);
+        let after_epoch = |moment: Timestamp| Duration::from_secs(u64::try_from(moment.as_second()).unwrap_or_default());
+        params.not_before = epoch + after_epoch(self.not_before);
+        params.not_after = epoch + after_epoch(self.not_after);
+    }
+}
+
+/// A certificate with its chain and its key, both as PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    /// The certificate, and those between it and its authority.
+    pub chain: String,
+    /// The private key.
+    pub key: String,
+}
+
+impl Certificate {
+    /// Reads a certificate and its key from files.
+    ///
+    /// # Errors
+    /// If they cannot be read, or do not belong together.
+    pub fn read(chain: &Path, key: &Path) -> Result<Self, CertificateError> {
+        let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| CertificateError::File(path.display().to_string(), error));
+        let certificate = Self { chain: read(chain)?, key: read(key)? };
+        certificate.certified_key()?;
+        Ok(certificate)
+    }
+
+    /// Returns the moment at which it ends to be valid.
+    ///
+    /// # Errors
+    /// If it is no certificate.
+    pub fn not_after(&self) -> Result<Timestamp, CertificateError> {
+        let first = CertificateDer::from_pem_slice(self.chain.as_bytes()).map_err(CertificateError::Read)?;
+        let fields = Fields::from_der(&first).map_err(CertificateError::Fields)?;
+        let seconds = fields.tbs_certificate().validity().not_after.to_unix_duration().as_secs();
+        Ok(Timestamp::from_second(i64::try_from(seconds).unwrap_or(i64::MAX)).unwrap_or(Timestamp::MAX))
+    }
+
+    /// Returns what rustls serves.
+    pub(super) fn certified_key(&self) -> Result<Arc<CertifiedKey>, CertificateError> {
+        let chain = CertificateDer::pem_slice_iter(self.chain.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(CertificateError::Read)?;
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(CertificateError::Read)?;
+        let certified = CertifiedKey::from_der(chain, key, &crypto_provider()).map_err(CertificateError::Use)?;
+        Ok(Arc::new(certified))
+    }
+}
+
+/// An authority that certificates of servers are signed by.
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    /// Makes one with this common name.
+    ///
+    /// # Errors
+    /// If there is no randomness for its key.
+    pub fn make(name: &str, validity: Validity) -> Result<Self, CertificateError> {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        validity.set(&mut params);
+        let key = KeyPair::generate().map_err(CertificateError::Make)?;
+        CertifiedIssuer::self_signed(params, key).map(Self).map_err(CertificateError::Make)
+    }
+
+    /// Returns its own certificate as PEM, for clients.
+    pub fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// Makes a certificate of a server with these host names and addresses; the first is its common name.
+    ///
+    /// # Errors
+    /// If a name cannot stand in a certificate.
+    pub fn issue(&self, names: &[String], validity: Validity) -> Result<Certificate, CertificateError> {
+        let mut params = CertificateParams::new(names).map_err(CertificateError::Make)?;
+        params.distinguished_name.push(DnType::CommonName, names.first().map_or("localhost", String::as_str));
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(params, validity)
+    }
+
+    /// Makes a certificate of a client with this common name.
+    ///
+    /// # Errors
+    /// If there is no randomness for its key.
+    pub fn issue_for_client(&self, name: &str, validity: Validity) -> Result<Certificate, CertificateError> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(params, validity)
+    }
+
+    fn sign(&self, mut params: CertificateParams, validity: Validity) -> Result<Certificate, CertificateError> {
+        validity.set(&mut params);
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate().map_err(CertificateError::Make)?;
+        let certificate = params.signed_by(&key, &self.0).map_err(CertificateError::Make)?;
+        Ok(Certificate { chain: certificate.pem(), key: key.serialize_pem() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::Trust;
+    use rustls::client::danger::ServerCertVerifier as _;
+    use rustls::pki_types::{ServerName, UnixTime};
+
+    #[test]
+    fn an_issued_certificate_is_trusted_for_its_names_while_it_is_valid() {
+        let now: Timestamp = "2027-05-01T12:00:00Z".parse().unwrap();
+        let authority = Authority::make("an authority", Validity::unlimited()).unwrap();
+        let names = ["hook.default.svc".to_owned(), "10.0.0.1".to_owned()];
+        let issued = authority.issue(&names, Validity::starting(now, SignedDuration::from_hours(24))).unwrap();
+        assert_eq!(issued.not_after().unwrap().to_string(), "2027-05-02T12:00:00Z");
+        let trust = Trust::of_pem(authority.pem().as_bytes());
+        let leaf = CertificateDer::from_pem_slice(issued.chain.as_bytes()).unwrap();
+        let is_trusted = |name: &'static str, moment: &str| {
+            let moment: Timestamp = moment.parse().unwrap();
+            let moment = UnixTime::since_unix_epoch(Duration::from_secs(moment.as_second() as u64));
+            trust.verify_server_cert(&leaf, &[], &ServerName::try_from(name).unwrap(), &[], moment).is_ok()
+        };
+        assert!(is_trusted("hook.default.svc", "2027-05-01T11:56:00Z"));
+        assert!(is_trusted("10.0.0.1", "2027-05-02T11:59:59Z"));
+        assert!(!is_trusted("other.default.svc", "2027-05-01T12:00:00Z"));
+        assert!(!is_trusted("hook.default.svc", "2027-05-02T12:00:01Z"));
+    }
+
+    #[test]
+    fn a_key_of_another_certificate_is_refused() {
+        let authority = Authority::make("an authority", Validity::unlimited()).unwrap();
+        let issue = || authority.issue(&["localhost".to_owned()], Validity::unlimited()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (chain, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+        let one = issue();
+        std::fs::write(&chain, &one.chain).unwrap();
+        std::fs::write(&key, &one.key).unwrap();
+        assert_eq!(Certificate::read(&chain, &key).unwrap(), one);
+        std::fs::write(&key, issue().key).unwrap();
+        assert!(matches!(Certificate::read(&chain, &key), Err(CertificateError::Use(_))));
+        std::fs::write(&key, "nonsense").unwrap();
+        assert!(matches!(Certificate::read(&chain, &key), Err(CertificateError::Read(_))));
+    }
+}

@@ -1,0 +1,119 @@
+//! A socket that takes connections: as many as the process can hold, and no longer than its stop.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use rustix::process::{Resource, getrlimit};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tracing::warn;
+
+use super::connection::{Accepted, Connections};
+use super::limits::{BoxError, Limits};
+use super::tls::ServerTls;
+use crate::kit::{Stop, Tasks};
+
+/// Files that are kept for other things than connections, where the process may open enough of them.
+const OTHER_FILES: usize = 32;
+/// How long nothing is accepted after that has failed.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+/// How often a failure to accept is told.
+const ACCEPT_WARNINGS: Duration = Duration::from_mins(1);
+
+/// An open socket.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+    tls: Option<ServerTls>,
+    limits: Limits,
+    resets: Option<watch::Receiver<u64>>,
+}
+
+impl Listener {
+    /// Opens a socket; without TLS for plain HTTP.
+    ///
+    /// # Errors
+    /// If the address is taken, or is not one of this machine.
+    pub async fn bind(address: SocketAddr, tls: Option<ServerTls>) -> io::Result<Self> {
+        let socket = TcpListener::bind(address).await?;
+        let address = socket.local_addr()?;
+        Ok(Self { socket, address, tls, limits: Limits::default(), resets: None })
+    }
+
+    /// Sets the limits of clients.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Resets all connections whenever this ticks.
+    #[must_use]
+    pub fn with_resets(self, resets: watch::Receiver<u64>) -> Self {
+        Self { resets: Some(resets), ..self }
+    }
+
+    /// Returns the address of the socket, with the port that was free if none was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves clients until the stop, and then until their requests have ended or the grace is over.
+    pub async fn serve<S, B>(self, service: S, stop: Stop)
+    where
+        S: tower::Service<Request<Incoming>, Response = Response<B>, Error: Into<BoxError>, Future: Send> + Clone + Send + 'static,
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + Send + 'static,
+    {
+        let connections: Arc<Connections> = Arc::default();
+        let mut tasks: Tasks<()> = Tasks::default();
+        let limit = self.limits.connections.min(file_limit());
+        let mut warned_at: Option<Instant> = None;
+        for id in 0.. {
+            // One more than the limit is accepted: whether somebody else waits cannot be seen before.
+            let is_full = tasks.len() > limit;
+            if is_full {
+                connections.close_one_above(limit);
+            }
+            let accepted = tokio::select! {
+                () = stop.requested() => break,
+                accepted = self.socket.accept(), if !is_full => accepted,
+                Some(_) = tasks.next_ended(), if !tasks.is_empty() => continue,
+                () = connections.became_idle.notified(), if is_full => continue,
+            };
+            match accepted {
+                Ok((stream, peer)) => {
+                    let (tls, limits, connections) = (self.tls.clone(), self.limits, Arc::clone(&connections));
+                    let mut resets = self.resets.clone();
+                    // Those before this connection are not about it.
+                    if let Some(resets) = &mut resets {
+                        resets.mark_unchanged();
+                    }
+                    let accepted = Accepted { id, stream, peer, tls, limits, connections, resets };
+                    tasks.spawn(peer.to_string(), accepted.serve(service.clone(), stop.clone()));
+                }
+                // Too many open files, most likely: other parts of the process have taken them.
+                Err(error) => {
+                    if warned_at.is_none_or(|warned_at| warned_at.elapsed() > ACCEPT_WARNINGS) {
+                        warn!(%error, connections = tasks.len(), "Connections cannot be accepted.");
+                        warned_at = Some(Instant::now());
+                    }
+                    connections.close_one_above(0);
+                    tokio::time::sleep(ACCEPT_BACKOFF).await;
+                }
+            }
+        }
+        drop(self.socket);
+        tasks.finish(self.limits.grace).await;
+    }
+}
+
+/// Returns how many connections fit into the files that the process may open.
+fn file_limit() -> usize {
+    let files = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
+    files - OTHER_FILES.min(files / 2)
+}

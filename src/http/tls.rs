@@ -1,0 +1,124 @@
+//! TLS of a listener: its certificate, which may be replaced at any time, and the authorities of its clients.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
+use tracing::{info, warn};
+
+use super::certificate::{Certificate, CertificateError};
+use super::provider::crypto_provider;
+use crate::kit::Stop;
+
+/// How often the files of a certificate are read again: soon enough for certificates that are renewed days before they end.
+const REREAD_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The TLS settings of a listener. Clones share the certificate.
+#[derive(Debug, Clone)]
+pub struct ServerTls {
+    certificate: Arc<Current>,
+    config: Arc<ServerConfig>,
+}
+
+/// The certificate of the connections that begin.
+#[derive(Debug)]
+struct Current(ArcSwap<CertifiedKey>);
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.load_full())
+    }
+}
+
+impl ServerTls {
+    /// Serves with a certificate. Clients need none.
+    ///
+    /// # Errors
+    /// If the certificate cannot be used.
+    pub fn new(certificate: &Certificate) -> Result<Self, CertificateError> {
+        Self::with_client_authorities(certificate, None)
+    }
+
+    /// Serves with a certificate, and asks clients for one of these authorities (PEM). Clients without a certificate are let in,
+    /// too: whether they may do something is decided by the service. Those with a certificate of another authority are refused.
+    ///
+    /// # Errors
+    /// If a certificate cannot be used.
+    pub fn with_client_authorities(certificate: &Certificate, authorities: Option<&str>) -> Result<Self, CertificateError> {
+        let provider = crypto_provider();
+        let current = Arc::new(Current(ArcSwap::new(certificate.certified_key()?)));
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_safe_default_protocol_versions().map_err(CertificateError::Use)?;
+        let builder = match authorities {
+            None => builder.with_no_client_auth(),
+            Some(authorities) => {
+                let mut roots = RootCertStore::empty();
+                for authority in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
+                    roots.add(authority.map_err(CertificateError::Read)?).map_err(CertificateError::Use)?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).allow_unauthenticated();
+                builder.with_client_cert_verifier(verifier.build().map_err(CertificateError::Authorities)?)
+            }
+        };
+        let mut config = builder.with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Self { certificate: current, config: Arc::new(config) })
+    }
+
+    /// Replaces the certificate for connections that begin; those that are open go on.
+    ///
+    /// # Errors
+    /// If the new certificate cannot be used: the old one stays.
+    pub fn replace(&self, certificate: &Certificate) -> Result<(), CertificateError> {
+        self.certificate.0.store(certificate.certified_key()?);
+        Ok(())
+    }
+
+    /// Follows the files of a certificate until the stop: what changes there counts for connections that begin. Files that cannot be
+    /// used, for example because only one of them was replaced yet, are told once and change nothing.
+    pub async fn follow(&self, chain: PathBuf, key: PathBuf, stop: Stop) {
+        let mut known = Certificate::read(&chain, &key).ok();
+        let mut is_broken = false;
+        loop {
+            tokio::select! {
+                () = stop.requested() => return,
+                () = tokio::time::sleep(REREAD_INTERVAL) => {}
+            }
+            let replaced = match Certificate::read(&chain, &key) {
+                Ok(read) if known.as_ref() == Some(&read) => {
+                    is_broken = false;
+                    continue;
+                }
+                Ok(read) => self.replace(&read).map(|()| read),
+                Err(error) => Err(error),
+            };
+            match replaced {
+                Ok(read) => {
+                    info!(certificate = %chain.display(), "The certificate was replaced.");
+                    (known, is_broken) = (Some(read), false);
+                }
+                Err(error) if !is_broken => {
+                    warn!(certificate = %chain.display(), %error, "The new certificate cannot be used: the old one stays.");
+                    is_broken = true;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Returns the certificate that connections get which begin now.
+    #[cfg(test)]
+    pub(super) fn served(&self) -> CertificateDer<'static> {
+        self.certificate.0.load().cert[0].clone()
+    }
+
+    pub(super) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config)
+    }
+}
