@@ -17,8 +17,7 @@ use futures::StreamExt as _;
 use http_body_util::{BodyExt as _, Empty, StreamBody};
 use hyper::body::Frame;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -48,11 +47,17 @@ impl Drop for Server {
 
 impl Server {
     fn start() -> Self {
+        Self::start_with("exec \"$@\"", &[])
+    }
+
+    /// Starts the server by a line of bash, in which `"$@"` is its command, with more arguments.
+    fn start_with(line: &str, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kubeconfig");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_kopfd"))
-            .args(["apiserver", "--kubeconfig-out"])
+        let mut child = Command::new("bash")
+            .args(["-c", line, "bash", env!("CARGO_BIN_EXE_kopfd"), "apiserver", "--kubeconfig-out"])
             .arg(&path)
+            .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -65,14 +70,26 @@ impl Server {
         Self { child, address, token, authority: STANDARD.decode(authority).unwrap(), _folder: folder }
     }
 
-    async fn connect(&self, protocol: &[u8]) -> TlsStream<TcpStream> {
-        kopfd::http::install_crypto_provider();
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(&self.authority).unwrap()).unwrap();
-        let mut config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    fn tls(&self, protocol: &[u8]) -> TlsConnector {
+        let mut config = kopfd::http::Trust::of_pem(&self.authority).client_config();
         config.alpn_protocols = vec![protocol.to_vec()];
+        TlsConnector::from(Arc::new(config))
+    }
+
+    async fn connect(&self, protocol: &[u8]) -> TlsStream<TcpStream> {
         let stream = TcpStream::connect(self.address).await.unwrap();
-        TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap()
+        self.tls(protocol).connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap()
+    }
+
+    /// Returns what sends requests also when the server is gone.
+    fn client(&self) -> Client {
+        Client { address: self.address, tls: self.tls(b"http/1.1"), token: self.token.clone() }
+    }
+
+    /// Returns the object at a path.
+    async fn read(&self, path: &str) -> serde_json::Value {
+        let answer = self.client().ask("GET", path, b"").await.unwrap();
+        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
     }
 
     /// Sends bytes as they are, and returns all that comes until the connection is silent for long or ends.
@@ -127,6 +144,36 @@ impl Server {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() / 1024
+    }
+}
+
+/// A client with a connection for each request.
+#[derive(Clone)]
+struct Client {
+    address: SocketAddr,
+    tls: TlsConnector,
+    token: String,
+}
+
+impl Client {
+    /// Sends a request without a wait for more than a few seconds, and returns the answer with its head.
+    async fn ask(&self, method: &str, path: &str, body: &[u8]) -> std::io::Result<String> {
+        let asking = async {
+            let stream = TcpStream::connect(self.address).await?;
+            let mut stream = self.tls.connect(ServerName::try_from("localhost").unwrap(), stream).await?;
+            let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+            let head = format!(
+                "{method} {path} HTTP/1.0\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-type: {media}\r\ncontent-length: {}\r\n\r\n",
+                self.token,
+                body.len()
+            );
+            stream.write_all(&[head.as_bytes(), body].concat()).await?;
+            let mut answer = Vec::new();
+            // A server that is killed says nothing at the end of TLS.
+            stream.read_to_end(&mut answer).await?;
+            Ok(String::from_utf8_lossy(&answer).into_owned())
+        };
+        tokio::time::timeout(Duration::from_secs(20), asking).await.expect("an answer, or the end of the connection")
     }
 }
 
@@ -346,4 +393,133 @@ async fn two_thousand_watches_take_bounded_memory_and_all_hear_of_a_change() {
     assert!(per_watch < 64, "a watch takes {per_watch} KiB");
     drop((watches, connections));
     server.is_well().await;
+}
+
+#[tokio::test]
+async fn idle_connections_lock_nobody_out_where_files_are_few() {
+    let server = Server::start_with("ulimit -n 64; exec \"$@\"", &[]);
+    let mut idle = Vec::new();
+    for number in 0..200 {
+        let opened = tokio::time::timeout(Duration::from_secs(20), async {
+            if number % 2 == 0 {
+                return (Some(TcpStream::connect(server.address).await.unwrap()), None);
+            }
+            let stream = TcpStream::connect(server.address).await.unwrap();
+            // It may be closed for a newer one at any moment.
+            (None, server.tls(b"http/1.1").connect(ServerName::try_from("localhost").unwrap(), stream).await.ok())
+        });
+        idle.push(opened.await.expect("the server takes connections"));
+    }
+    server.is_well().await;
+    drop(idle);
+    server.is_well().await;
+}
+
+/// Limits how large the files of a process may get.
+fn limit_files(server: &Server, bytes: &str) {
+    let limited = Command::new("prlimit").args(["--pid", &server.child.id().to_string(), &format!("--fsize={bytes}:unlimited")]).status();
+    assert!(limited.unwrap().success());
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_writes_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let arguments = ["--data", data.to_str().unwrap()];
+    // The signal is what would come with the limit instead of an error; a full disk has none.
+    let server = Server::start_with("trap '' XFSZ; exec \"$@\"", &arguments);
+    let client = server.client();
+    let body = |name: &str| serde_json::json!({"metadata": {"name": name}, "data": {"x": "x".repeat(400_000)}}).to_string().into_bytes();
+    assert_eq!(status(&client.ask("POST", MAPS, &body("before")).await.unwrap()), 201);
+    let size = std::fs::metadata(data.join("objects.redb")).unwrap().len();
+    limit_files(&server, &(size + 2_000_000).to_string());
+    let mut kept = vec!["before".to_owned()];
+    let refused = loop {
+        let name = format!("m{}", kept.len());
+        assert!(kept.len() < 100, "the limit has no effect");
+        let answer = client.ask("POST", MAPS, &body(&name)).await.unwrap();
+        if status(&answer) != 201 {
+            break answer;
+        }
+        kept.push(name);
+    };
+    assert_eq!(status(&refused), 507, "{refused}");
+    assert!(refused.contains("no space left for the store of objects"), "{refused}");
+    let names = |list: &serde_json::Value| -> Vec<String> {
+        let mut names: Vec<String> =
+            list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    };
+    kept.sort();
+    // Readers see what was acknowledged, and nothing else, for as long as the disk is full.
+    let (again, first) = (body("again"), body("first"));
+    for _ in 0..5 {
+        assert_eq!(names(&server.read(MAPS).await), kept);
+        assert_eq!(status(&client.ask("POST", MAPS, &again).await.unwrap()), 507);
+        assert_eq!(server.get(&format!("{MAPS}/again")).await, 404);
+    }
+    let list = server.read(MAPS).await;
+    let watch = format!("{MAPS}?watch=true&timeoutSeconds=2&resourceVersion={}", list["metadata"]["resourceVersion"].as_str().unwrap());
+    let (watched, failed) = tokio::join!(client.ask("GET", &watch, b""), client.ask("POST", MAPS, &first));
+    assert!(!watched.unwrap().contains("ADDED"), "a write was seen that failed");
+    assert_eq!(status(&failed.unwrap()), 507);
+
+    limit_files(&server, "unlimited");
+    assert_eq!(status(&client.ask("POST", MAPS, &again).await.unwrap()), 201);
+    kept.push("again".to_owned());
+    kept.sort();
+    assert_eq!(names(&server.read(MAPS).await), kept);
+    let events = client.ask("GET", &watch, b"").await.unwrap();
+    assert_eq!(events.matches("\"ADDED\"").count(), 1, "the watch goes on after the failures");
+    drop(server);
+    let server = Server::start_with("exec \"$@\"", &arguments);
+    assert_eq!(names(&server.read(MAPS).await), kept);
+}
+
+#[tokio::test]
+async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
+    const WRITERS: usize = 6;
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let arguments = ["--data", data.to_str().unwrap()];
+    let mut acknowledged = [0_u64; WRITERS];
+    for round in 0..15_u64 {
+        let server = Server::start_with("exec \"$@\"", &arguments);
+        for (writer, count) in acknowledged.iter_mut().enumerate() {
+            let path = format!("{MAPS}/w{writer}");
+            if round == 0 {
+                let body = format!(r#"{{"metadata": {{"name": "w{writer}"}}, "data": {{"count": "0"}}}}"#);
+                assert_eq!(server.ask("POST", MAPS, "application/json", body.as_bytes()).await, 201);
+            }
+            let found: u64 = server.read(&path).await["data"]["count"].as_str().unwrap().parse().unwrap();
+            // The last write may have got through without an answer.
+            assert!((*count..=*count + 1).contains(&found), "round {round}: {found} instead of {count}");
+            *count = found;
+        }
+        let mut writers = kopfd::kit::Tasks::default();
+        for (writer, count) in acknowledged.iter().copied().enumerate() {
+            let client = server.client();
+            writers.spawn(format!("writer {writer}"), async move {
+                let mut count = count;
+                loop {
+                    let body = format!(r#"{{"data": {{"count": "{}"}}}}"#, count + 1);
+                    match client.ask("PATCH", &format!("{MAPS}/w{writer}"), body.as_bytes()).await {
+                        Ok(answer) if status(&answer) == 200 => count += 1,
+                        Ok(answer) if !answer.is_empty() => panic!("{answer}"),
+                        _ => return (writer, count),
+                    }
+                }
+            });
+        }
+        let before: u64 = acknowledged.iter().sum();
+        tokio::time::sleep(Duration::from_millis(300 + round * 37 % 200)).await;
+        // The server is killed while all are writing.
+        drop(server);
+        while let Some(ended) = tokio::time::timeout(Duration::from_secs(30), writers.next_ended()).await.unwrap() {
+            let (writer, count) = ended.result.unwrap().unwrap();
+            acknowledged[writer] = count;
+        }
+        assert!(acknowledged.iter().sum::<u64>() > before, "nothing was written in round {round}");
+    }
 }

@@ -1,8 +1,8 @@
 //! The API: what answers requests, with the store, the kinds, and the clock that it answers from.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -24,7 +24,7 @@ use super::faults::Fault;
 use super::ids::Ids;
 use super::impersonation::{Refusal, impersonated};
 use super::injection::Injection;
-use super::journal::{Journal, Record};
+use super::journal::{self, Journal, Record, WriteError};
 use super::pace::Pace;
 use super::registry::{Registry, Served};
 use super::reply::{self, Reply};
@@ -126,6 +126,7 @@ impl Api {
         let mut registry = Registry::new();
         let journal = journal.map(|(journal, objects, revision)| {
             restore(&mut store, &mut registry, objects, revision, clock.now());
+            store.hide_writes();
             journal
         });
         let ids = settings.seed.map_or_else(Ids::random, Ids::seeded);
@@ -149,6 +150,9 @@ impl Api {
             audit: Mutex::new(audit),
         };
         let api = Self(Arc::new(inner));
+        if let Some(journal) = &api.0.journal {
+            journal.tell(Box::new(Journaled(Arc::downgrade(&api.0))));
+        }
         controllers::begin(&api);
         api.settle();
         api
@@ -326,7 +330,7 @@ impl Api {
                 (None, key, revision)
             }
         };
-        self.keep(revision, &served.resource, &key, stored.as_ref());
+        self.keep(revision, &served.resource, &key, old, stored.as_ref());
         if served.kind.kind == "CustomResourceDefinition" {
             self.learn(&mut state, served, old.map(|old| &*old.value), stored.as_ref(), &key);
         }
@@ -336,17 +340,21 @@ impl Api {
     }
 
     /// Waits until all that was written so far would survive the end of the process.
-    pub async fn persisted(&self) {
-        if let Some(journal) = &self.0.journal {
-            let revision = self.with(|state| state.store.revision());
-            journal.written(revision).await;
-        }
+    ///
+    /// # Errors
+    /// If it cannot be written to the file: then it was undone.
+    pub async fn persisted(&self) -> Result<(), Failure> {
+        let Some(journal) = &self.0.journal else { return Ok(()) };
+        let revision = self.with(|state| state.store.revision());
+        journal.written(revision).await.map_err(|error| match error {
+            WriteError::Full(_) => Failure::new(507, "InsufficientStorage", error.to_string()),
+            WriteError::Other(_) => Failure::new(500, "InternalError", error.to_string()),
+        })
     }
 
-    fn keep(&self, revision: u64, resource: &Resource, key: &Key, stored: Option<&Arc<Stored>>) {
+    fn keep(&self, revision: u64, resource: &Resource, key: &Key, old: Option<&Arc<Stored>>, new: Option<&Arc<Stored>>) {
         if let Some(journal) = &self.0.journal {
-            let value = stored.map(|stored| Arc::clone(&stored.value));
-            journal.write(Record { revision, resource: resource.clone(), key: key.clone(), value });
+            journal.write(Record { revision, resource: resource.clone(), key: key.clone(), old: old.cloned(), new: new.cloned() });
         }
     }
 
@@ -377,7 +385,7 @@ impl Api {
         if judged != *new.value
             && let Ok(stored) = state.store.put(&served.resource, judged, Expected::Revision(new.revision), now)
         {
-            self.keep(stored.revision, &served.resource, key, Some(&stored));
+            self.keep(stored.revision, &served.resource, key, Some(&new), Some(&stored));
             new = stored;
         }
         let is_leaving = |value: &Value| value["metadata"]["deletionTimestamp"].is_string();
@@ -420,6 +428,47 @@ impl Api {
         controllers::begin(self);
         self.0.kinds.send_modify(|count| *count += 1);
         self.0.activity.send_modify(|count| *count += 1);
+    }
+}
+
+/// How the writes to the journal end for the store.
+struct Journaled(Weak<Inner>);
+
+impl journal::Writer for Journaled {
+    fn committed(&self, revision: u64) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.state.lock().store.make_durable(revision);
+        }
+    }
+
+    fn failed(&self, mut records: Vec<Record>, rest: &mut dyn FnMut() -> Vec<Record>) -> u64 {
+        let Some(inner) = self.0.upgrade() else { return u64::MAX };
+        let now = inner.clock.now();
+        let mut state = inner.state.lock();
+        // Writes go into the journal under this lock, so that there are no others.
+        records.extend(rest());
+        let mut has_definitions = false;
+        for record in records.iter().rev() {
+            state.store.undo(&record.resource, &record.key, record.revision, record.old.as_ref());
+            has_definitions |= record.resource.plural == "customresourcedefinitions";
+        }
+        let settled = state.store.skip_revision();
+        if has_definitions {
+            let mut registry = Registry::new();
+            let definitions = Resource { group: "apiextensions.k8s.io".to_owned(), plural: "customresourcedefinitions".to_owned() };
+            for (_, definition) in state.store.list(&definitions, None) {
+                if definition::is_established(&definition.value) {
+                    registry.define(&definition.value, definition.revision, now);
+                }
+            }
+            state.registry = Arc::new(registry);
+        }
+        drop(state);
+        if has_definitions {
+            inner.kinds.send_modify(|count| *count += 1);
+        }
+        inner.activity.send_modify(|count| *count += 1);
+        settled
     }
 }
 

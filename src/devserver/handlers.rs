@@ -35,7 +35,7 @@ pub async fn answer(api: &Api, call: Call) -> Result<Reply, Failure> {
     };
     answer.warnings.extend(served.deprecation.clone());
     if call.method != Method::GET {
-        api.persisted().await;
+        api.persisted().await?;
     }
     Ok(answer)
 }

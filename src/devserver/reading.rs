@@ -77,7 +77,7 @@ pub async fn get(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, 
     }
     let stored = match stale_revision(api, served, call) {
         Some(revision) => existing_at(api, served, call, revision)?,
-        None => handlers::existing(api, served, call)?,
+        None => visible(api, served, call)?,
     };
     shape(served, call, (*conversion::see(api, served, &stored).await?).clone())
 }
@@ -92,10 +92,16 @@ pub fn stale_revision(api: &Api, served: &Served, call: &Call) -> Option<u64> {
                 let age = SignedDuration::from_millis(i64::try_from(*ms).unwrap_or(i64::MAX));
                 call.now.checked_sub(age).map_or(0, |moment| store.revision_at(moment))
             }
-            (revisions, _) => store.revision().saturating_sub(revisions.unwrap_or(1)),
+            (revisions, _) => store.visible_revision().saturating_sub(revisions.unwrap_or(1)),
         };
         revision.max(store.oldest(&served.resource))
     }))
+}
+
+fn visible(api: &Api, served: &Served, call: &Call) -> Result<Arc<Stored>, Failure> {
+    let key = handlers::key(call);
+    let found = api.with(|state| state.store.visible(&served.resource, &key));
+    found.ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))
 }
 
 fn existing_at(api: &Api, served: &Served, call: &Call, revision: u64) -> Result<Arc<Stored>, Failure> {
@@ -119,7 +125,7 @@ pub async fn list(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
         let store = &state.store;
         match page.exactly.or(stale) {
             Some(revision) => store.list_at(&served.resource, namespace, revision).map(|objects| (revision, objects)),
-            None => Ok((store.revision(), store.list(&served.resource, namespace))),
+            None => Ok(store.visible_list(&served.resource, namespace)),
         }
     });
     let (revision, objects) = match found {
@@ -249,7 +255,7 @@ fn revision(query: &Query) -> Result<Option<u64>, Failure> {
 
 /// Waits for a revision from the future, for a while.
 async fn wait_for(api: &Api, revision: u64) -> Result<(), Failure> {
-    let present = || api.with(|state| state.store.revision());
+    let present = || api.with(|state| state.store.visible_revision());
     if revision <= present() {
         return Ok(());
     }

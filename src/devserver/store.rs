@@ -40,13 +40,15 @@ pub struct Stored {
     pub value: Arc<Value>,
 }
 
-/// How much history is kept for each resource.
+/// How much history is kept: of each resource, and of all.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// The number of changes.
     pub changes: usize,
     /// The age of changes.
     pub age: SignedDuration,
+    /// The bytes of the objects in the history of all resources together.
+    pub bytes: usize,
 }
 
 /// What a write expects to find.
@@ -72,6 +74,8 @@ pub struct Store {
     revision: u64,
     /// The revision before which nothing is known of any resource.
     base: u64,
+    /// The last revision that readers see; later writes wait to become durable. None if all writes are seen at once.
+    durable: Option<u64>,
     tables: BTreeMap<Resource, Table>,
     limits: Limits,
     /// Where the objects are that have an object as owner, by the owner's unique id.
@@ -88,6 +92,8 @@ pub struct Store {
 struct Table {
     objects: BTreeMap<Key, Arc<Resting>>,
     history: VecDeque<Arc<Change>>,
+    /// The bytes of the history.
+    bytes: usize,
     /// The revision up to which history is forgotten.
     floor: u64,
     tick: watch::Sender<u64>,
@@ -95,30 +101,41 @@ struct Table {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { changes: 10_000, age: SignedDuration::from_mins(10) }
+        // The bytes are some forty changes of the largest objects: watchers are seldom so far behind.
+        Self { changes: 10_000, age: SignedDuration::from_mins(10), bytes: 64 << 20 }
     }
 }
 
 impl Table {
     fn new(floor: u64) -> Self {
-        Self { objects: BTreeMap::new(), history: VecDeque::new(), floor, tick: watch::Sender::new(floor) }
+        Self { objects: BTreeMap::new(), history: VecDeque::new(), bytes: 0, floor, tick: watch::Sender::new(floor) }
     }
 
-    fn remember(&mut self, change: Change, limits: Limits) {
-        let (revision, now) = (change.revision, change.at);
+    /// Adds a change, and forgets what is older than the limits but was seen by readers.
+    fn remember(&mut self, change: Change, limits: Limits, visible: u64) {
+        let now = change.at;
+        self.bytes += change.bytes();
         self.history.push_back(Arc::new(change));
         let is_too_much = |history: &VecDeque<Arc<Change>>| {
-            history.len() > limits.changes || history.front().is_some_and(|oldest| now.duration_since(oldest.at) > limits.age)
+            let is_old = |oldest: &Arc<Change>| now.duration_since(oldest.at) > limits.age;
+            history.front().is_some_and(|oldest| oldest.revision <= visible && (history.len() > limits.changes || is_old(oldest)))
         };
         while is_too_much(&self.history) {
             self.forget_one();
         }
-        self.tick.send_replace(revision);
     }
 
     fn forget_one(&mut self) {
         if let Some(oldest) = self.history.pop_front() {
+            self.bytes -= oldest.bytes();
             self.floor = oldest.revision;
+        }
+    }
+
+    /// Takes the last change out of the history.
+    fn undo(&mut self, revision: u64) {
+        if let Some(last) = self.history.pop_back_if(|last| last.revision == revision) {
+            self.bytes -= last.bytes();
         }
     }
 }
@@ -129,6 +146,7 @@ impl Store {
         Self {
             revision: FIRST_REVISION,
             base: FIRST_REVISION,
+            durable: None,
             tables: BTreeMap::new(),
             limits,
             dependents: HashMap::new(),
@@ -141,7 +159,7 @@ impl Store {
 
     /// Returns an empty store with the same limits.
     pub fn emptied(&self) -> Self {
-        Self::new(self.limits)
+        Self { durable: self.durable, ..Self::new(self.limits) }
     }
 
     /// Puts back what was stored earlier, without history. The revision goes on from the given one.
@@ -162,6 +180,67 @@ impl Store {
     /// Returns the revision of the last write.
     pub fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// Lets readers see only writes that are durable: from here on, those that [`Store::make_durable`] names.
+    pub fn hide_writes(&mut self) {
+        self.durable = Some(self.revision);
+    }
+
+    /// Lets readers see all writes up to a revision.
+    pub fn make_durable(&mut self, revision: u64) {
+        let before = self.durable.replace(revision).unwrap_or_default();
+        for table in self.tables.values() {
+            let is_new = |change: &Arc<Change>| before < change.revision && change.revision <= revision;
+            // Those that come later are few.
+            if table.history.iter().rev().skip_while(|change| change.revision > revision).take(1).any(is_new) {
+                table.tick.send_replace(revision);
+            }
+        }
+    }
+
+    /// Undoes the last write of a resource, which nobody has read.
+    pub fn undo(&mut self, resource: &Resource, key: &Key, revision: u64, old: Option<&Arc<Stored>>) {
+        let undone = self.get(resource, key);
+        let table = self.table(resource);
+        table.undo(revision);
+        match old {
+            Some(old) => drop(table.objects.insert(key.clone(), Arc::new(Resting::new(old)))),
+            None => drop(table.objects.remove(key)),
+        }
+        self.note(resource, key, undone.as_deref(), old);
+    }
+
+    /// Uses up a revision without a write, and returns it.
+    pub fn skip_revision(&mut self) -> u64 {
+        self.revision += 1;
+        self.revision
+    }
+
+    /// Returns the revision of the last write that readers see.
+    pub fn visible_revision(&self) -> u64 {
+        self.durable.unwrap_or(self.revision)
+    }
+
+    /// Returns an object as readers see it.
+    pub fn visible(&self, resource: &Resource, key: &Key) -> Option<Arc<Stored>> {
+        let visible = self.visible_revision();
+        let hidden = self.tables.get(resource)?.history.iter().rev().take_while(|change| change.revision > visible);
+        match hidden.filter(|change| change.key == *key).last() {
+            Some(first) => first.before(),
+            None => self.get(resource, key),
+        }
+    }
+
+    /// Returns the objects of a namespace, or of all, in order, as readers see them, with the revision of this state.
+    pub fn visible_list(&self, resource: &Resource, namespace: Option<&str>) -> (u64, Vec<(Key, Arc<Stored>)>) {
+        let visible = self.visible_revision();
+        let is_all_visible = self.tables.get(resource).is_none_or(|table| table.history.back().is_none_or(|last| last.revision <= visible));
+        if is_all_visible {
+            return (visible, self.list(resource, namespace));
+        }
+        let objects = self.list_at(resource, namespace, visible);
+        (visible, objects.expect("changes that are not visible are kept"))
     }
 
     /// Returns an object.
@@ -225,7 +304,7 @@ impl Store {
         Ok(objects.into_iter().map(|(key, resting)| (key.clone(), resting.wake())).collect())
     }
 
-    /// Returns the changes after a revision, in order, at most `limit`.
+    /// Returns the changes after a revision that readers see, in order, at most `limit`.
     ///
     /// # Errors
     /// If some of them are forgotten.
@@ -237,7 +316,8 @@ impl Store {
             return Err(Compacted);
         }
         let begin = table.history.partition_point(|change| change.revision <= revision);
-        Ok(table.history.range(begin..).take(limit).cloned().collect())
+        let visible = self.visible_revision();
+        Ok(table.history.range(begin..).take_while(|change| change.revision <= visible).take(limit).cloned().collect())
     }
 
     /// Returns the oldest revision at which the objects of a resource are known.
@@ -310,13 +390,13 @@ impl Store {
 
     /// Forgets the history of all resources but for the last changes of each.
     pub fn compact(&mut self, keep: usize) {
-        let now = self.revision;
+        let visible = self.visible_revision();
         for table in self.tables.values_mut() {
-            while table.history.len() > keep {
+            while table.history.len() > keep && table.history[0].revision <= visible {
                 table.forget_one();
             }
             if keep == 0 {
-                table.floor = now;
+                table.floor = visible;
             }
         }
     }
@@ -351,9 +431,29 @@ impl Store {
     fn remember(&mut self, resource: &Resource, key: Key, old: Option<Arc<Resting>>, new: Option<Arc<Resting>>, now: Timestamp) {
         let awake = |resting: &Option<Arc<Resting>>| resting.as_ref().map(|resting| resting.wake());
         self.note(resource, &key, awake(&old).as_deref(), awake(&new).as_ref());
-        let change = Change { revision: self.revision, key, old, new, at: now };
-        let limits = self.limits;
-        self.table(resource).remember(change, limits);
+        let revision = self.revision;
+        let change = Change { revision, key, old, new, at: now };
+        let (limits, visible) = (self.limits, self.visible_revision());
+        let is_visible = self.durable.is_none();
+        let table = self.table(resource);
+        table.remember(change, limits, visible);
+        if is_visible {
+            table.tick.send_replace(revision);
+        }
+        self.bound_bytes();
+    }
+
+    /// Forgets the oldest changes of the resource with the largest history, but never its last one, until all histories are small enough.
+    fn bound_bytes(&mut self) {
+        let visible = self.visible_revision();
+        let mut bytes: usize = self.tables.values().map(|table| table.bytes).sum();
+        while bytes > self.limits.bytes {
+            let is_forgettable = |table: &&mut Table| table.history.len() > 1 && table.history[0].revision <= visible;
+            let Some(largest) = self.tables.values_mut().filter(is_forgettable).max_by_key(|table| table.bytes) else { return };
+            let before = largest.bytes;
+            largest.forget_one();
+            bytes -= before - largest.bytes;
+        }
     }
 
     /// Keeps the indices in step with a write, and leaves the chores that come from it.

@@ -74,7 +74,7 @@ pub async fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
     let (tick, now, objects) = api.with(|state| {
         let tick = state.store.subscribe(&served.resource);
         let store = &state.store;
-        let revision = stale.unwrap_or_else(|| store.revision());
+        let revision = stale.unwrap_or_else(|| store.visible_revision());
         let objects = if is_listed { store.list_at(&served.resource, call.place.namespace.as_deref(), revision) } else { Ok(Vec::new()) };
         (tick, revision, objects.unwrap_or_default())
     });
@@ -208,7 +208,7 @@ impl Watch {
         let resource = &self.served.resource;
         let (revision, is_complete) = self.api.with(|state| {
             let rest = state.store.changes_after(resource, self.cursor, 1);
-            (state.store.revision(), rest.is_ok_and(|rest| rest.is_empty()))
+            (state.store.visible_revision(), rest.is_ok_and(|rest| rest.is_empty()))
         });
         if !is_complete || revision <= self.told {
             return None;
@@ -323,7 +323,7 @@ impl Watch {
 
     fn expire(&mut self) -> Bytes {
         self.is_over = true;
-        let current = self.api.with(|state| state.store.revision());
+        let current = self.api.with(|state| state.store.visible_revision());
         let text = format!("too old resource version: {} ({current})", self.cursor);
         line("ERROR", &Failure::new(410, "Expired", text).to_json())
     }

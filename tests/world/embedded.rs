@@ -41,7 +41,7 @@ impl Embedded {
     /// Returns a server with the kind of a case, and without its object.
     pub async fn of(input: &Value, object: Value, clock: Clock) -> Self {
         // The whole history is kept: versions are counted by it.
-        let limits = Limits { changes: usize::MAX, age: SignedDuration::MAX };
+        let limits = Limits { changes: usize::MAX, age: SignedDuration::MAX, bytes: usize::MAX };
         let api = Api::new(Settings { seed: Some(1), limits, ..Settings::default() }, clock.clone());
         let resource = (*declare::resource(&input["subresources"])).clone();
         let namespace = object.pointer("/metadata/namespace").cloned().unwrap_or_default();

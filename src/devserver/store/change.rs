@@ -52,6 +52,11 @@ impl Sight {
 }
 
 impl Change {
+    /// Returns the bytes that are kept for it: what was there before belongs to the change before.
+    pub(super) fn bytes(&self) -> usize {
+        self.new.as_ref().map_or(0, |new| new.text().len())
+    }
+
     /// Returns the namespace and the name of the object.
     pub fn key(&self) -> &Key {
         &self.key

@@ -64,7 +64,7 @@ fn what_leaves_a_selection_is_deleted_for_its_watcher() {
 
 #[test]
 fn history_is_forgotten_by_number_and_by_age() {
-    let mut store = Store::new(Limits { changes: 2, age: SignedDuration::from_secs(10) });
+    let mut store = Store::new(Limits { changes: 2, age: SignedDuration::from_secs(10), ..Limits::default() });
     let moment = |seconds| Timestamp::from_second(seconds).unwrap();
     let mut revisions = Vec::new();
     for (name, at) in [("a", 0), ("b", 1), ("c", 2), ("d", 12)] {
@@ -75,4 +75,68 @@ fn history_is_forgotten_by_number_and_by_age() {
     store.compact(0);
     assert_eq!(store.list_at(&things(), None, revisions[2]).unwrap_err(), Compacted);
     assert_eq!(store.changes_after(&things(), revisions[3], 10).unwrap().len(), 0);
+}
+
+#[test]
+fn history_is_forgotten_by_bytes_where_most_of_it_is() {
+    let mut store = Store::new(Limits { bytes: 10_000, ..Limits::default() });
+    let small = Resource { group: String::new(), plural: "small".into() };
+    let first = store.put(&small, thing("a", 1), Expected::Nothing, Timestamp::UNIX_EPOCH).unwrap().revision;
+    let mut last = Expected::Nothing;
+    for _ in 0..100 {
+        let mut large = thing("b", 1);
+        large["text"] = json!("x".repeat(1_000));
+        last = Expected::Revision(store.put(&things(), large, last, Timestamp::UNIX_EPOCH).unwrap().revision);
+    }
+    let bytes: usize = store.tables.values().map(|table| table.bytes).sum();
+    assert!((8_000..=10_000).contains(&bytes), "{bytes} bytes");
+    let counted: usize = store.tables.values().flat_map(|table| &table.history).map(|change| change.bytes()).sum();
+    assert_eq!(bytes, counted);
+    assert!(store.changes_after(&small, first - 1, 10).is_ok());
+    assert_eq!(store.changes_after(&things(), first, 10).unwrap_err(), Compacted);
+    // The last change is always there, however large it is.
+    let mut huge = thing("b", 1);
+    huge["text"] = json!("x".repeat(100_000));
+    let revision = store.put(&things(), huge, last, Timestamp::UNIX_EPOCH).unwrap().revision;
+    assert_eq!(store.changes_after(&things(), revision - 1, 10).unwrap().len(), 1);
+}
+
+#[test]
+fn readers_see_what_is_durable_and_nothing_of_what_is_undone() {
+    let (mut store, first) = filled();
+    let now = Timestamp::UNIX_EPOCH;
+    let (a, c) = (("default".to_owned(), "a".to_owned()), ("default".to_owned(), "c".to_owned()));
+    store.hide_writes();
+    let visible = store.visible_revision();
+    let mut tick = store.subscribe(&things());
+    tick.mark_unchanged();
+    let old = store.get(&things(), &a).unwrap();
+    let changed = store.put(&things(), thing("a", 8), Expected::Revision(first + 2), now).unwrap().revision;
+    let mut owned = thing("c", 9);
+    owned["metadata"]["ownerReferences"] = json!([{"uid": "a"}]);
+    let created = store.put(&things(), owned, Expected::Nothing, now).unwrap().revision;
+    let removed = store.remove(&things(), &a, Expected::Revision(changed), now).unwrap();
+    let seen = |store: &Store| {
+        let (revision, list) = store.visible_list(&things(), None);
+        let one = store.visible(&things(), &a).map(|stored| stored.value["spec"]["size"].clone());
+        (revision, sizes(&list), one, store.visible(&things(), &c).is_some(), store.changes_after(&things(), visible, 9).unwrap().len())
+    };
+    let before = (visible, vec![3], Some(json!(3)), false, 0);
+    assert_eq!(seen(&store), before);
+    assert!(!tick.has_changed().unwrap());
+    store.make_durable(changed);
+    assert!(tick.has_changed().unwrap());
+    assert_eq!(seen(&store), (changed, vec![8], Some(json!(8)), false, 1));
+
+    let undone = store.visible(&things(), &a).unwrap();
+    store.undo(&things(), &a, removed, Some(&undone));
+    store.undo(&things(), &c, created, None);
+    let settled = store.skip_revision();
+    assert_eq!((store.visible_revision(), settled), (changed, removed + 1));
+    assert_eq!((store.get(&things(), &a).unwrap().revision, store.get(&things(), &c).is_none()), (changed, true));
+    assert!(store.dependents("a").is_empty() && store.by_uid("a").is_some() && store.by_uid("c").is_none());
+    store.undo(&things(), &a, changed, Some(&old));
+    assert_eq!(store.get(&things(), &a).unwrap().value["spec"]["size"], json!(3));
+    // The next write goes on after everything that was undone.
+    assert_eq!(store.put(&things(), thing("d", 1), Expected::Nothing, now).unwrap().revision, settled + 1);
 }
