@@ -8,7 +8,6 @@
 //! | 130 | a second signal, or the limit of an exit, has ended the process at once; `dev --once` was interrupted |
 //! | 143 | `dev --once` was terminated |
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -16,6 +15,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::manifest::{self, Diagnostic, Operator};
+use crate::telemetry;
 
 mod apiserver;
 mod check;
@@ -76,6 +76,7 @@ pub fn main() -> ExitCode {
         Some(Command::Check(options)) => check::run(&options),
         Some(Command::Apiserver(options)) => apiserver::run(&options),
     };
+    telemetry::flush(telemetry::AT_END);
     ExitCode::from(code)
 }
 
@@ -133,9 +134,7 @@ fn load(paths: &[PathBuf]) -> Option<Vec<Operator>> {
 
 /// Tells a problem of the command itself.
 fn complain(problem: &str) {
-    let mut stderr = anstream::stderr().lock();
-    // There is nobody left to tell that the stream for telling is broken.
-    drop(writeln!(stderr, "error: {problem}"));
+    telemetry::write(&format!("error: {problem}\n"));
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet,
 use serde_json::{Value, json};
 
 use crate::manifest::{Diagnostic, Severity};
+use crate::telemetry;
 
 /// Returns the text of all diagnostics, with colours that the caller's stream strips where there are none.
 pub fn render(diagnostics: &[Diagnostic]) -> String {
@@ -23,9 +24,11 @@ pub fn render(diagnostics: &[Diagnostic]) -> String {
 
 /// Prints all diagnostics to the standard error stream, in colour if that is a terminal.
 pub fn print(diagnostics: &[Diagnostic]) {
-    let mut stderr = anstream::stderr().lock();
-    // There is nobody left to tell that the stream for telling is broken.
-    drop(std::io::Write::write_all(&mut stderr, render(diagnostics).as_bytes()));
+    let text = render(diagnostics);
+    match anstream::AutoStream::choice(&std::io::stderr()) {
+        anstream::ColorChoice::Never => telemetry::write(&anstream::adapter::strip_str(&text).to_string()),
+        _ => telemetry::write(&text),
+    }
 }
 
 /// The renderer sets its snippet apart from the place, which is ours because of the way through the YAML.

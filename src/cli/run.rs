@@ -237,5 +237,6 @@ async fn obey_signals(stop: Stop, ultimate: Option<f64>) {
     } else {
         error!(target: "kopfd", "The operator does not stop in time. The process ends at once.");
     }
+    telemetry::flush(telemetry::AT_ONCE);
     std::process::exit(i32::from(ENDED_AT_ONCE));
 }

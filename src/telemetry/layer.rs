@@ -1,6 +1,6 @@
 //! The layer between the engine's events and the lines on the standard error stream.
 
-use std::io::Write as _;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
@@ -11,21 +11,64 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::kit::Clock;
 
-use super::line::{Format, Line};
+use super::line::{self, Format, Line};
 use super::reference::ObjectReference;
-use super::{OBJECTS, Options};
+use super::{OBJECTS, Options, STEPS};
 
 /// Writes each event as one line.
-#[derive(Debug)]
 pub struct Lines {
-    options: Options,
-    clock: Clock,
+    printer: Arc<Printer>,
 }
 
 impl Lines {
     /// Returns the layer.
-    pub fn new(options: Options, clock: Clock) -> Self {
-        Self { options, clock }
+    pub fn new(printer: Arc<Printer>) -> Self {
+        Self { printer }
+    }
+}
+
+/// Prints lines in the form that was asked for.
+pub struct Printer {
+    options: Options,
+    is_terminal: bool,
+    clock: Clock,
+}
+
+impl Printer {
+    /// Returns the printer for a stream that is a terminal or not.
+    pub fn new(options: Options, is_terminal: bool, clock: Clock) -> Self {
+        Self { options, is_terminal, clock }
+    }
+
+    /// Returns a line with its break.
+    pub fn print(&self, line: &Line) -> String {
+        let has_prefix = self.options.prefix.unwrap_or(self.options.format != Format::Json);
+        let mut printed = if self.options.format == Format::Account {
+            line.account(&line.prefix(has_prefix), self.options.has_colours, self.width())
+        } else {
+            line.print(self.options.format, &self.options.reference_key, has_prefix)
+        };
+        printed.push('\n');
+        printed
+    }
+
+    /// Returns the line that tells how many lines were dropped.
+    pub fn notice(&self, dropped: u64) -> String {
+        let (lines, were) = if dropped == 1 { ("line", "was") } else { ("lines", "were") };
+        self.print(&Line {
+            at: self.clock.now(),
+            level: tracing::Level::WARN,
+            logger: "kopfd".to_owned(),
+            message: format!("{} {lines} {were} dropped: the log is not read fast enough.", line::grouped(dropped)),
+            fields: Map::new(),
+            object: None,
+        })
+    }
+
+    /// Lines are cut where people look at them. Its user may have changed the size of the terminal.
+    fn width(&self) -> Option<usize> {
+        let is_cut = self.is_terminal && self.options.verbosity == super::Verbosity::Normal;
+        is_cut.then(|| terminal_size::terminal_size_of(std::io::stderr()).map_or(line::WIDTH, |(width, _)| usize::from(width.0)))
     }
 }
 
@@ -74,7 +117,7 @@ fn line_of<S: Subscriber + for<'a> LookupSpan<'a>>(event: &Event<'_>, context: &
     Line {
         at: clock.now(),
         level: *event.metadata().level(),
-        logger: event.metadata().target().replace("::", "."),
+        logger: if event.metadata().target() == STEPS { OBJECTS } else { event.metadata().target() }.replace("::", "."),
         message: message.text,
         fields: message.fields,
         object,
@@ -87,16 +130,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let line = line_of(event, &context, &self.clock);
-        let has_prefix = self.options.prefix.unwrap_or(self.options.format != Format::Json);
-        let mut printed = if self.options.format == Format::Account && self.options.has_colours {
-            line.account(&line.prefix(has_prefix), true)
-        } else {
-            line.print(self.options.format, &self.options.reference_key, has_prefix)
-        };
-        printed.push('\n');
-        // There is nobody left to tell that the stream for telling is broken.
-        let _ = std::io::stderr().lock().write_all(printed.as_bytes());
+        super::write(&self.printer.print(&line_of(event, &context, &self.printer.clock)));
     }
 }
 

@@ -8,8 +8,11 @@ use tracing::Level;
 use super::reference::ObjectReference;
 use super::tone::{self, Tone};
 
-/// The columns that lines of an account have at most.
-const WIDTH: usize = 120;
+/// The columns of a terminal that does not tell its size.
+pub const WIDTH: usize = 120;
+
+/// The columns that lines of an account have in the narrowest terminal.
+const NARROWEST: usize = 60;
 
 /// The form of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,7 +51,7 @@ impl Line {
         let prefix = self.prefix(has_prefix);
         match format {
             Format::Plain => format!("{prefix}{}{}", self.message, self.printed_fields()),
-            Format::Account => self.account(&prefix, false),
+            Format::Account => self.account(&prefix, false, None),
             Format::Full => {
                 let time = TimeZone::system().to_datetime(self.at);
                 let (date, milliseconds) = (time.date(), time.millisecond());
@@ -68,13 +71,13 @@ impl Line {
         self.object.as_ref().filter(|_| is_wanted).map(ObjectReference::prefix).unwrap_or_default()
     }
 
-    /// Returns the line as a part of an account, in colours if they are wanted. Lines of the account itself are cut to a width.
-    pub fn account(&self, prefix: &str, has_colours: bool) -> String {
+    /// Returns the line as a part of an account, in colours if they are wanted. Lines of the account itself are cut to a width, if there is one.
+    pub fn account(&self, prefix: &str, has_colours: bool, width: Option<usize>) -> String {
         let time = TimeZone::system().to_datetime(self.at);
         let time = format!("{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second());
         let mut text = format!("{}{}", self.message, self.printed_fields());
-        if tone::is_account(&text) {
-            let room = WIDTH.saturating_sub(time.len() + 1 + prefix.chars().count());
+        if let Some(width) = width.filter(|_| tone::is_account(&text)) {
+            let room = width.max(NARROWEST).saturating_sub(time.len() + 1 + prefix.chars().count());
             if text.chars().count() > room {
                 text = text.chars().take(room.saturating_sub(1)).chain(['…']).collect();
             }
@@ -125,6 +128,19 @@ fn severity(level: Level) -> &'static str {
     }
 }
 
+/// Returns a number with its thousands apart: `1,234`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,12 +176,18 @@ mod tests {
 
     #[test]
     fn lines_of_an_account_have_the_time_of_the_day_and_a_width() {
-        let printed = line(Some(reference())).account("[ns/p] ", false);
+        let printed = line(Some(reference())).account("[ns/p] ", false, Some(WIDTH));
         assert!(printed.ends_with(":56 [ns/p] Handler 'f' failed."), "{printed}");
         let long = Line { message: format!("│ + x: {}", "y".repeat(200)), ..line(None) };
-        assert_eq!(long.print(Format::Account, "object", true).chars().count(), WIDTH);
-        let coloured = line(Some(reference())).account("[ns/p] ", true);
+        assert_eq!(long.account("", false, Some(WIDTH)).chars().count(), WIDTH);
+        assert!(long.account("", false, None).ends_with(&"y".repeat(200)), "nothing is cut where there is no width");
+        let coloured = line(Some(reference())).account("[ns/p] ", true, Some(WIDTH));
         assert!(coloured.ends_with("\u{1b}[2m[ns/p] \u{1b}[0m\u{1b}[33mHandler 'f' failed.\u{1b}[0m"), "{coloured:?}");
+    }
+
+    #[test]
+    fn thousands_are_apart() {
+        assert_eq!([0, 999, 1_234, 1_234_567].map(grouped), ["0", "999", "1,234", "1,234,567"]);
     }
 
     #[test]

@@ -63,6 +63,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("annotate_snippets", &["cli"]),
     ("anstream", &["cli"]),
     ("tracing_subscriber", &["telemetry"]),
+    ("terminal_size", &["telemetry"]),
     ("mimalloc", &["main"]),
     ("notify", &["cli"]),
 ];
