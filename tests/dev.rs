@@ -32,6 +32,7 @@ fn an_example_is_tried_once_and_ends_well() {
     assert!(account.lines().all(begins_with_a_time), "{account}");
     for line in [
         "[default/first-steps] first-steps wants to take 1m.",
+        "[default/first-steps] Handler 'on_create' is invoked.",
         "[default/first-steps] Handler 'on_create' succeeded.",
         "[default/first-steps] │ + status.on_create.message: \"will take 1m\"",
     ] {
@@ -78,7 +79,19 @@ fn what_scripts_write_is_told_with_what_it_changes() {
         assert!(account.contains(line), "{line} is missing in:\n{account}");
     }
     assert!(!account.contains("has changed, at version"), "what the operator has written itself is no news:\n{account}");
-    assert!(account.lines().all(|line| line.chars().count() <= 120), "{account}");
+    let line_of =
+        |part: &str| account.lines().position(|line| line.contains(part)).unwrap_or_else(|| panic!("{part} is missing in:\n{account}"));
+    let (invoked, created) = (line_of("Handler 'on_create' is invoked."), line_of("StatefulSet production/orders-db-db created"));
+    assert!(invoked < created, "a handler is named before what it writes:\n{account}");
+    assert!(!account.contains("= annotations:"), "progress is for debugging:\n{account}");
+    assert!(!account.contains('…'), "nothing is cut in a pipe:\n{account}");
+    assert!(account.lines().any(|line| line.contains("status.conditions: [") && line.ends_with(']')), "{account}");
+
+    let mut command = kopfd(folder.path());
+    command.arg("--config").arg(example("database", "operator.yaml")).arg("--apply").arg(example("database", "obj.yaml"));
+    let run = command.args(["--once", "--verbose"]).output().expect("the binary runs");
+    let account = String::from_utf8_lossy(&run.stderr);
+    assert!(account.contains("│ = annotations: kept last-handled-configuration"), "{account}");
 }
 
 /// `kopfd dev` at work.

@@ -74,7 +74,7 @@ impl Outcome {
 
 /// Returns the line that is told before an attempt.
 pub fn announce(handler: &Handler) -> Telling {
-    Telling::debug(format!("{} is invoked.", handler.title()))
+    Telling::step(format!("{} is invoked.", handler.title()))
 }
 
 /// Returns the failure of a handler that may not be called again: its time or its retries are used up.

@@ -7,6 +7,8 @@ use std::fmt;
 pub enum Level {
     /// Why it took this path.
     Debug,
+    /// A step that readers of `dev` follow; a debugging line for everybody else.
+    Step,
     /// A change that a user would notice.
     Info,
     /// Unusual, still working.
@@ -19,7 +21,7 @@ impl Level {
     /// Returns the name of the level in capitals.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Debug => "DEBUG",
+            Self::Debug | Self::Step => "DEBUG",
             Self::Info => "INFO",
             Self::Warning => "WARNING",
             Self::Error => "ERROR",
@@ -44,6 +46,11 @@ impl Telling {
     /// Returns a debugging line.
     pub fn debug(text: impl Into<String>) -> Self {
         Self::new(Level::Debug, text)
+    }
+
+    /// Returns a step.
+    pub fn step(text: impl Into<String>) -> Self {
+        Self::new(Level::Step, text)
     }
 
     /// Returns an informing line.

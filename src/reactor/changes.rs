@@ -10,10 +10,22 @@ use super::account::shown;
 /// What the server keeps for itself, and changes with every write.
 pub const SERVERS: [&str; 5] = ["managedFields", "resourceVersion", "generation", "creationTimestamp", "uid"];
 
-/// Returns the lines of what has changed. Annotations that begin with one of the prefixes are only named.
+/// Beginning of the line that names the operator's own annotations.
+pub const ANNOTATIONS: &str = "= annotations: ";
+
+/// How differences are printed.
+#[derive(Clone, Copy)]
+pub struct Form<'a> {
+    /// Annotations whose names begin with one of these prefixes and a slash are only named.
+    pub prefixes: &'a [String],
+    /// How values are printed.
+    pub print: fn(&Value) -> String,
+}
+
+/// Returns the lines of what has changed, with long values cut. Annotations that begin with one of the prefixes are only named.
 pub fn changes(before: Option<&Value>, after: Option<&Value>, prefixes: &[String]) -> Vec<String> {
     match (before, after) {
-        (Some(before), Some(after)) => lines(&diff::diff(before, after, Scope::Full), prefixes),
+        (Some(before), Some(after)) => lines(&diff::diff(before, after, Scope::Full), Form { prefixes, print: shown }),
         (None, Some(after)) => {
             let members = after.as_object().into_iter().flatten();
             let told = members.filter(|(key, _)| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata"));
@@ -25,9 +37,15 @@ pub fn changes(before: Option<&Value>, after: Option<&Value>, prefixes: &[String
 }
 
 /// Returns differences in lines, without those that are only the server's.
-pub fn lines(items: &[Item], prefixes: &[String]) -> Vec<String> {
+pub fn lines(items: &[Item], form: Form<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut kept, mut purged) = (Vec::new(), Vec::new());
+    let mut annotation = |key: &str, op: Op, old: &Value, new: &Value, lines: &mut Vec<String>| match key.split_once('/') {
+        Some((prefix, name)) if form.prefixes.iter().any(|own| own == prefix) => {
+            if op == Op::Remove { &mut purged } else { &mut kept }.push(name.to_owned());
+        }
+        _ => lines.push(form.line(&format!("metadata.annotations.{key}"), op, old, new)),
+    };
     for item in items {
         let keys: Vec<&str> = item.path.iter().map(String::as_str).collect();
         match keys.as_slice() {
@@ -36,40 +54,36 @@ pub fn lines(items: &[Item], prefixes: &[String]) -> Vec<String> {
                 // The first annotation, or the last one: the whole mapping has come or gone.
                 let all = |value: &Value| value.as_object().cloned().unwrap_or_default();
                 for (key, value) in all(&item.new) {
-                    note(&key, Op::Add, &Value::Null, &value, prefixes, &mut lines, &mut kept);
+                    annotation(&key, Op::Add, &Value::Null, &value, &mut lines);
                 }
                 for (key, value) in all(&item.old) {
-                    note(&key, Op::Remove, &value, &Value::Null, prefixes, &mut lines, &mut purged);
+                    annotation(&key, Op::Remove, &value, &Value::Null, &mut lines);
                 }
             }
-            ["metadata", "annotations", key] => {
-                let names = if item.op == Op::Remove { &mut purged } else { &mut kept };
-                note(key, item.op, &item.old, &item.new, prefixes, &mut lines, names);
-            }
-            _ => lines.push(line(&item.path.join("."), item.op, &item.old, &item.new)),
+            ["metadata", "annotations", key] => annotation(key, item.op, &item.old, &item.new, &mut lines),
+            _ => lines.push(form.line(&item.path.join("."), item.op, &item.old, &item.new)),
         }
     }
     let named = |word: &str, names: &[String]| (!names.is_empty()).then(|| format!("{word} {}", names.join(", ")));
     let told: Vec<String> = [named("kept", &kept), named("purged", &purged)].into_iter().flatten().collect();
     if !told.is_empty() {
-        lines.push(format!("= annotations: {}", told.join("; ")));
+        lines.push(format!("{ANNOTATIONS}{}", told.join("; ")));
     }
     lines
 }
 
-fn note(key: &str, op: Op, old: &Value, new: &Value, prefixes: &[String], lines: &mut Vec<String>, names: &mut Vec<String>) {
-    match key.split_once('/') {
-        Some((prefix, name)) if prefixes.iter().any(|own| own == prefix) => names.push(name.to_owned()),
-        _ => lines.push(line(&format!("metadata.annotations.{key}"), op, old, new)),
-    }
+/// Returns one difference, with long values cut.
+pub fn line(path: &str, op: Op, old: &Value, new: &Value) -> String {
+    Form { prefixes: &[], print: shown }.line(path, op, old, new)
 }
 
-/// Returns one difference.
-pub fn line(place: &str, op: Op, old: &Value, new: &Value) -> String {
-    match op {
-        Op::Add => format!("+ {place}: {}", shown(new)),
-        Op::Remove => format!("- {place}: {}", shown(old)),
-        Op::Change => format!("~ {place}: {} -> {}", shown(old), shown(new)),
+impl Form<'_> {
+    fn line(self, path: &str, op: Op, old: &Value, new: &Value) -> String {
+        match op {
+            Op::Add => format!("+ {path}: {}", (self.print)(new)),
+            Op::Remove => format!("- {path}: {}", (self.print)(old)),
+            Op::Change => format!("~ {path}: {} -> {}", (self.print)(old), (self.print)(new)),
+        }
     }
 }
 

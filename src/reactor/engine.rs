@@ -92,6 +92,7 @@ impl World for Engine {
     fn tell(&self, telling: Telling) {
         match telling.level {
             Level::Debug => debug!(target: "kopfd::objects", "{telling}"),
+            Level::Step => debug!(target: "kopfd::objects::steps", "{telling}"),
             Level::Info => info!(target: "kopfd::objects", "{telling}"),
             Level::Warning => warn!(target: "kopfd::objects", "{telling}"),
             Level::Error => error!(target: "kopfd::objects", "{telling}"),

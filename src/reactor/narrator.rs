@@ -12,14 +12,10 @@ use crate::kit::surplus;
 use crate::object::diff::{self, Item, Op};
 use crate::object::{Body, Patch, Scope, Sighting, Transform, path};
 
-use super::account::shown;
-use super::changes::lines;
+use super::changes::{ANNOTATIONS, Form, lines};
 
-/// The lines that are shown of one change.
+/// Lines that are shown of one change, unless debugging lines are shown.
 const MOST_LINES: usize = 12;
-
-/// The characters of names of annotations that go into one line.
-const LONG_NAMES: usize = 60;
 
 /// What `kubectl apply` notes: the object once more, as a text.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -114,7 +110,7 @@ impl Narrator {
             (Write::Stored, Some(before), after) => {
                 let items = diff::diff(before, after.unwrap_or(&Value::Null), Scope::Full);
                 let parts: Vec<Item> = items.iter().flat_map(leaves).collect();
-                told = lines(&parts, std::slice::from_ref(&self.prefix));
+                told = self.lines(&parts);
                 if told.is_empty() { format!("= {object} unchanged") } else { format!("~ {object} changed") }
             }
             (Write::Deleted, None, _) => format!("= {object} was not there"),
@@ -154,7 +150,12 @@ impl Narrator {
             }
             found.extend(parts.into_iter().filter(|leaf| !before.has_written(leaf) && !is_noise(leaf)));
         }
-        lines(&found, std::slice::from_ref(&self.prefix))
+        self.lines(&found)
+    }
+
+    /// Returns differences with their whole values: what does not fit is cut where the width is known.
+    fn lines(&self, items: &[Item]) -> Vec<String> {
+        lines(items, Form { prefixes: std::slice::from_ref(&self.prefix), print: Value::to_string })
     }
 }
 
@@ -205,12 +206,18 @@ fn kind(body: &Body) -> &str {
     body.get("kind").and_then(Value::as_str).unwrap_or("object")
 }
 
+/// Logs the lines of a change. The operator's own annotations are for debugging.
 fn tell(told: &[String], before: &str) {
-    for line in told.iter().take(MOST_LINES) {
+    let (own, others): (Vec<&String>, Vec<&String>) = told.iter().partition(|line| line.starts_with(ANNOTATIONS));
+    let most = if tracing::enabled!(target: "kopfd::objects", tracing::Level::DEBUG) { usize::MAX } else { MOST_LINES };
+    for line in others.iter().take(most) {
         info!(target: "kopfd::objects", "{before}{line}");
     }
-    if let Some(more) = surplus(told.len(), MOST_LINES) {
+    if let Some(more) = surplus(others.len(), most) {
         info!(target: "kopfd::objects", "{before}… and {more} more");
+    }
+    for line in own {
+        debug!(target: "kopfd::objects", "{before}{line}");
     }
 }
 
@@ -227,10 +234,8 @@ fn differences(body: &Body, patch: &Patch, prefix: &str) -> Vec<String> {
         (!names.is_empty()).then(|| format!("{word} {}", names.join(", ")))
     };
     let told: Vec<String> = [names("kept", &kept), names("purged", &purged)].into_iter().flatten().collect();
-    if told.iter().map(String::len).sum::<usize>() > LONG_NAMES {
-        lines.extend(told.iter().map(|told| format!("= annotations: {told}")));
-    } else if !told.is_empty() {
-        lines.push(format!("= annotations: {}", told.join("; ")));
+    if !told.is_empty() {
+        lines.push(format!("{ANNOTATIONS}{}", told.join("; ")));
     }
     lines.extend(patch.transforms.iter().map(|transform| match transform {
         Transform::AddFinalizer(name) => format!("+ metadata.finalizers: {name}"),
@@ -256,10 +261,10 @@ fn difference(body: &Body, keys: &[String], new: &Value) -> Option<String> {
     let place = keys.join(".");
     match (old, new) {
         (None, Value::Null) => None,
-        (None, new) => Some(format!("+ {place}: {}", shown(new))),
-        (Some(old), Value::Null) => Some(format!("- {place}: {}", shown(old))),
+        (None, new) => Some(format!("+ {place}: {}", new)),
+        (Some(old), Value::Null) => Some(format!("- {place}: {}", old)),
         (Some(old), new) if old == new => None,
-        (Some(old), new) => Some(format!("~ {place}: {} -> {}", shown(old), shown(new))),
+        (Some(old), new) => Some(format!("~ {place}: {} -> {}", old, new)),
     }
 }
 

@@ -50,6 +50,7 @@ fn log(native: &NativeCallContext<'_>, level: Level, text: &Dynamic) -> Result<(
 pub fn tell(span: &tracing::Span, level: Level, text: &str) {
     span.in_scope(|| match level {
         Level::Debug => tracing::debug!(target: target!(), "{text}"),
+        Level::Step => tracing::debug!(target: "kopfd::objects::steps", "{text}"),
         Level::Info => tracing::info!(target: target!(), "{text}"),
         Level::Warning => tracing::warn!(target: target!(), "{text}"),
         Level::Error => tracing::error!(target: target!(), "{text}"),
