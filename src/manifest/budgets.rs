@@ -37,7 +37,7 @@ impl Budgets {
         reader.set(&fields, "arraySize", &mut limits.array_size, items);
         reader.set(&fields, "mapSize", &mut limits.map_size, items);
         reader.set(&fields, "apiCalls", &mut limits.api_calls, count);
-        reader.set(&fields, "output", &mut limits.output, count);
+        reader.set(&fields, "output", &mut limits.output, Reader::size);
         let mut time = self.time.unwrap_or_default();
         reader.set(&fields, "time", &mut time, |reader, item| {
             let seconds = reader.duration(item)?;

@@ -55,7 +55,12 @@ impl Counter {
 
     /// Counts one more, and tells whether the limit allows it.
     fn count(&self) -> bool {
-        let used = self.used.get() + 1;
+        self.add(1)
+    }
+
+    /// Counts some more, and tells whether the limit allows them.
+    fn add(&self, more: u64) -> bool {
+        let used = self.used.get().saturating_add(more);
         self.used.set(used);
         used <= self.limit
     }
@@ -134,12 +139,15 @@ impl Budget {
         if self.api_calls.count() { Ok(()) } else { Err(self.overrun("apiCalls", &format!("{} calls of the API", self.api_calls.limit))) }
     }
 
-    /// Counts a line of output.
+    /// Counts the bytes of a logged text.
     ///
     /// # Errors
     /// If there were too many.
-    pub fn count_output(&self) -> Result<(), Box<EvalAltResult>> {
-        if self.output.count() { Ok(()) } else { Err(self.overrun("output", &format!("{} lines of output", self.output.limit))) }
+    pub fn count_output(&self, bytes: usize) -> Result<(), Box<EvalAltResult>> {
+        if self.output.add(bytes as u64) {
+            return Ok(());
+        }
+        Err(self.overrun("output", &format!("{} bytes of output", self.output.limit)))
     }
 
     fn overrun(&self, limit: &str, what: &str) -> Box<EvalAltResult> {

@@ -139,7 +139,7 @@ pub struct Limits {
     pub map_size: usize,
     /// Calls of the API.
     pub api_calls: u64,
-    /// Lines that are printed or logged.
+    /// Bytes of text that are printed or logged.
     pub output: u64,
 }
 
@@ -154,7 +154,7 @@ impl Default for Limits {
             array_size: 100_000,
             map_size: 100_000,
             api_calls: 10_000,
-            output: 10_000,
+            output: 4 << 20,
         }
     }
 }

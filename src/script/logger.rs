@@ -41,8 +41,9 @@ pub fn register(engine: &mut Engine) {
 fn log(native: &NativeCallContext<'_>, level: Level, text: &Dynamic) -> Result<(), Box<EvalAltResult>> {
     let context = Context::of(native)?;
     context.acts(native.fn_name())?;
-    context.budget().count_output()?;
-    tell(context.span(), level, &convert::shown(text));
+    let text = convert::shown(text);
+    context.budget().count_output(text.len())?;
+    tell(context.span(), level, &text);
     Ok(())
 }
 
