@@ -137,7 +137,7 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<AdmissionServer> {
         let port = reader.whole(&item, 1)?;
         let narrow = u16::try_from(port).ok();
         if narrow.is_none() {
-            reader.error(&item, "`port` must be at most 65535");
+            reader.error_with(&item, "`port` must be at most 65535", "write a port from 1 to 65535, or leave it out for a free one");
         }
         narrow
     });

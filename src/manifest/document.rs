@@ -6,11 +6,11 @@ use crate::handling::Policy;
 use crate::script::Allow;
 
 use super::binding::Ids;
-use super::diagnostic::Severity;
+use super::diagnostic::{Diagnostic, Severity};
 use super::draft::{Block, Draft, POLICY, Script, plain};
 use super::reader::{Fields, Item, Reader};
 use super::source::reason;
-use super::tree::{Node, Spot};
+use super::tree::Node;
 use super::{crds, selectors, settings_reader, storages};
 
 /// The version of the manifests that are read.
@@ -75,6 +75,7 @@ impl Draft<'_> {
         self.operator.declaration.operator.clone_from(&name);
         self.operator.name = name;
         self.operator.place = self.place(item.spot());
+        self.operator.snippet = reader.source.snippet(item.spot().line, item.spot().column);
     }
 
     fn spec(&mut self, item: &Item<'_>) {
@@ -189,17 +190,26 @@ impl Draft<'_> {
         }
     }
 
-    /// Webhooks need a server, be it one that a startup activity sets.
-    fn check_server(&self, fields: &Fields<'_>) {
+    /// Webhooks need a server, be it one that a startup activity sets. Settings with mistakes may have been meant to name one.
+    fn check_server(&mut self, fields: &Fields<'_>) {
         let has_webhooks = !self.operator.webhooks.is_empty() || !self.operator.conversions.is_empty();
         let may_be_set = self.operator.activities.iter().any(|activity| activity.on == super::operator::Moment::Startup);
         let has_server = self.operator.settings.admission.server.is_some();
-        if has_webhooks && !has_server && !may_be_set && !fields.mentions("settings") {
-            let Some(item) = fields.get("resources") else { return };
-            let spot = Spot { length: item.key.length, ..item.key };
-            let hint = "add `settings: {admission: {server: {kind: autoServer}}}`; only `dev` and `test` bring their own";
-            self.reader.tell(Severity::Warning, spot, &item.path, "the webhooks have no server".to_owned(), Some(hint.to_owned()));
+        let is_misspelt = fields.get("settings").is_none() && fields.mentions("settings");
+        if !has_webhooks || has_server || may_be_set || is_misspelt || self.reader.has_errors_in("spec.settings") {
+            return;
         }
+        let Some((spot, path)) = self.webhooks_at.clone() else { return };
+        let source = &self.reader.source;
+        let hint = "add `settings: {admission: {server: {kind: autoServer}}}` to `spec`: the API server must reach them";
+        self.operator.missing_server = Some(Diagnostic {
+            line: spot.line,
+            column: spot.column,
+            length: spot.length,
+            path: Some(path),
+            snippet: source.snippet(spot.line, spot.column),
+            ..Diagnostic::of_file(Severity::Error, &source.name, "the webhooks have no server", Some(hint.to_owned()))
+        });
     }
 
     fn block(&mut self, item: &Item<'_>) {
@@ -247,6 +257,9 @@ impl Draft<'_> {
         }
         for item in reader.list_of(fields, "indexes") {
             self.index(&item, block, &mut index_ids);
+        }
+        if let Some(item) = fields.get("webhooks") {
+            self.webhooks_at.get_or_insert((item.key, item.path));
         }
         for item in reader.list_of(fields, "webhooks") {
             conversions += usize::from(self.webhook(&item, block));

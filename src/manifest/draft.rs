@@ -30,6 +30,8 @@ pub struct Draft<'r> {
     pub is_unready: bool,
     /// Webhooks by the word of `on` and the id, with the line of the first.
     pub webhook_ids: HashMap<(&'static str, String), usize>,
+    /// The first list of webhooks.
+    pub webhooks_at: Option<(Spot, String)>,
     /// Whether the directory of scripts is not there, so that no script can be found.
     pub is_rootless: bool,
     missing: BTreeSet<PathBuf>,
@@ -68,10 +70,10 @@ impl Script {
         if let Self::File(file) = self { Some(file.clone()) } else { None }
     }
 
-    /// Returns the file, but lost if it is not known what its functions are called for: nothing can be said of them then.
+    /// Returns the file, but lost if it is not known what its functions are called for: nothing can be said of the code then.
     #[must_use]
     pub fn unless(self, is_unknown: bool) -> Self {
-        if is_unknown && self != Self::None { Self::Lost } else { self }
+        if is_unknown { Self::Lost } else { self }
     }
 }
 
@@ -90,6 +92,7 @@ impl<'r> Draft<'r> {
             lost_expressions: BTreeSet::new(),
             is_unready: false,
             webhook_ids: HashMap::new(),
+            webhooks_at: None,
             is_rootless: false,
             missing: BTreeSet::new(),
         }

@@ -27,13 +27,16 @@ impl Draft<'_> {
             reader.required(&fields, "field", "add `field: spec.…`, the field whose changes are handled");
         }
         self.check_options(&fields, on.as_deref());
-        let script = self.script(&fields, &block.script).unless(on.is_none());
-        let asking = Asking { kind, script: script.clone() };
+        let script = self.script(&fields, &block.script);
+        let asking = Asking { kind, script: script.clone().unless(on.is_none()) };
         let filters = self.filters(&fields, block, field.as_ref(), &asking);
         let defaults = if is_event { Policy::default() } else { self.operator.defaults.clone() };
         let policy = if is_event { defaults } else { self.policy(&fields, &defaults) };
         let request = Request { kind, script: &script, suffix: field.as_ref(), deadline: None };
         let Some(bound) = self.bind(&fields, &request) else { return };
+        if on.is_none() {
+            self.lost.insert(bound.target);
+        }
         self.register(ids, &bound, "a handler");
         let (optional, deleted) = (reader.flag(&fields, "optional"), reader.flag(&fields, "deleted"));
         for word in on.unwrap_or_default() {
@@ -92,6 +95,10 @@ impl Draft<'_> {
     }
 
     fn on_word(&self, item: &Item<'_>) -> Option<&'static str> {
+        if matches!(item.node.kind, Kind::Number(_) | Kind::Bool(_)) {
+            self.reader.mistyped(item, "a string", format!("write {}, or a list of the first four", one_of(&ON)));
+            return None;
+        }
         let text = &self.reader.text(item)?.value;
         if let Some(word) = ON.iter().find(|word| *word == text) {
             return Some(word);

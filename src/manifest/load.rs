@@ -8,7 +8,7 @@ use super::neighbours;
 use super::operator::Operator;
 use super::reader::Reader;
 use super::scripts;
-use super::source::{Source, reason};
+use super::source::{Source, reason, way_out};
 use super::tree::{self, Node, Spot};
 
 /// What was found in files.
@@ -42,13 +42,45 @@ pub fn load(paths: &[PathBuf]) -> Loaded {
     }
     if loaded.operators.is_empty() && !loaded.has_errors() {
         let file = paths.first().cloned().unwrap_or_default();
-        let hint = format!("the manifest of an operator begins with `apiVersion: {API_VERSION}` and `kind: {KIND}`");
-        loaded.diagnostics.push(Diagnostic::of_file(Severity::Error, file, "no operator found", Some(hint)));
+        loaded.diagnostics.push(nothing_found(&file));
     }
     if !loaded.has_errors() {
         loaded.diagnostics.extend(neighbours::check(&loaded.operators));
     }
     loaded
+}
+
+/// A file shows its first line; a directory says what was looked at.
+fn nothing_found(path: &Path) -> Diagnostic {
+    let hint = format!("the manifest of an operator begins with `apiVersion: {API_VERSION}` and `kind: {KIND}`");
+    if path.is_dir() {
+        let names: Vec<String> =
+            yaml_files(path).unwrap_or_default().iter().filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect();
+        let message = match names.as_slice() {
+            [] => "no operator found: there are no `*.yaml` or `*.yml` files".to_owned(),
+            names => format!("no operator found in {}", some_of(names)),
+        };
+        return Diagnostic::of_file(Severity::Error, path, message, Some(hint));
+    }
+    let snippet = Source::read(path).ok().and_then(|source| source.snippet(1, 1));
+    Diagnostic { line: 1, column: 1, length: 1, snippet, ..Diagnostic::of_file(Severity::Error, path, "no operator found", Some(hint)) }
+}
+
+/// Returns the first of some names, and how many more there are.
+fn some_of(names: &[String]) -> String {
+    const MOST: usize = 5;
+    let shown = names[..names.len().min(MOST)].join(", ");
+    if names.len() > MOST { format!("{shown} and {} more files", names.len() - MOST) } else { shown }
+}
+
+/// Returns the files of a directory that may be manifests.
+fn yaml_files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let is_yaml = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+    let is_hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    let mut files: Vec<PathBuf> = std::fs::read_dir(path)?.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    files.retain(|file| is_yaml(file) && !is_hidden(file) && file.is_file());
+    files.sort();
+    Ok(files)
 }
 
 /// Reads the operators of a text as if it were a file that is named.
@@ -59,19 +91,14 @@ pub fn read(name: impl Into<PathBuf>, text: &str) -> Loaded {
 }
 
 fn load_directory(path: &Path, loaded: &mut Loaded) {
-    let entries = match std::fs::read_dir(path) {
-        Ok(entries) => entries,
+    let files = match yaml_files(path) {
+        Ok(files) => files,
         Err(error) => {
             let message = format!("cannot read the directory: {}", reason(&error));
-            loaded.diagnostics.push(Diagnostic::of_file(Severity::Error, path, message, None));
+            loaded.diagnostics.push(Diagnostic::of_file(Severity::Error, path, message, Some(way_out(&error).to_owned())));
             return;
         }
     };
-    let is_yaml = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
-    let is_hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
-    files.retain(|file| is_yaml(file) && !is_hidden(file) && file.is_file());
-    files.sort();
     for file in files {
         let file = file.strip_prefix(".").map_or(file.clone(), Path::to_owned);
         load_file(&file, Found::InDirectory, loaded);

@@ -24,10 +24,11 @@ fn check_pair(first: &Operator, second: &Operator) -> Vec<Diagnostic> {
         column: second.place.column,
         length: second.name.len(),
         path: Some("metadata.name".to_owned()),
+        snippet: second.snippet.clone(),
         ..Diagnostic::of_file(Severity::Error, &second.file, message, Some(hint.to_owned()))
     };
     if first.name == second.name {
-        let message = format!("the operator `{}` is declared twice, also in {}", second.name, first.file.display());
+        let message = format!("the operator `{}` is declared twice, also in {}:{}", second.name, first.file.display(), first.place.line);
         return vec![tell(message, "give them different names in `metadata.name`")];
     }
     let mut found = Vec::new();

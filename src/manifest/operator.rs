@@ -11,7 +11,7 @@ use crate::object::{FieldPath, Selector};
 use crate::script::Declaration;
 use crate::script::declaration::Place;
 
-use super::diagnostic::{Diagnostic, Severity};
+use super::diagnostic::{Diagnostic, Severity, Snippet};
 use super::settings::Settings;
 
 /// One operator.
@@ -49,6 +49,10 @@ pub struct Operator {
     pub settings: Settings,
     /// The files of custom resource definitions.
     pub crds: Vec<PathBuf>,
+    /// The error that webhooks are declared without a server, which matters where the engine brings none.
+    pub missing_server: Option<Diagnostic>,
+    /// The line of the manifest with its name.
+    pub snippet: Option<Snippet>,
     /// What is declared and checked, and not supported by this version.
     pub unsupported: Vec<Unsupported>,
 }

@@ -106,6 +106,12 @@ impl Reader {
         found
     }
 
+    /// Tells whether there is an error so far about a value or what is in it.
+    pub fn has_errors_in(&self, path: &str) -> bool {
+        let is_in = |found: &str| found.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+        self.found.borrow().iter().any(|one| one.is_error() && one.path.as_deref().is_some_and(is_in))
+    }
+
     /// Tells whether there is an error so far.
     pub fn has_errors(&self) -> bool {
         self.found.borrow().iter().any(Diagnostic::is_error)
@@ -138,11 +144,6 @@ impl Reader {
         self.tell(Severity::Error, mistake.spot, mistake.path.as_deref().unwrap_or_default(), mistake.message, mistake.hint);
     }
 
-    /// Keeps an error about a value.
-    pub fn error(&self, item: &Item<'_>, message: impl Into<String>) {
-        self.tell(Severity::Error, item.spot(), &item.path, message.into(), None);
-    }
-
     /// Keeps an error about a value, with a way out.
     pub fn error_with(&self, item: &Item<'_>, message: impl Into<String>, hint: impl Into<String>) {
         self.tell(Severity::Error, item.spot(), &item.path, message.into(), Some(hint.into()));
@@ -163,9 +164,9 @@ impl Reader {
         self.tell(Severity::Hint, item.spot(), &item.path, message.into(), Some(hint.into()));
     }
 
-    fn mistyped(&self, item: &Item<'_>, wanted: &str, hint: Option<&str>) {
-        let message = format!("`{}` must be {wanted}, not {}", item.name(), item.node.noun());
-        self.tell(Severity::Error, item.spot(), &item.path, message, hint.map(str::to_owned));
+    /// Keeps an error about a value of another type than is wanted.
+    pub fn mistyped(&self, item: &Item<'_>, wanted: &str, hint: impl Into<String>) {
+        self.error_with(item, format!("`{}` must be {wanted}, not {}", item.name(), item.node.noun()), hint);
     }
 
     /// Returns the entries of a mapping, of which only these keys are known.
@@ -235,7 +236,7 @@ impl Reader {
     /// Returns the items of a list.
     pub fn list<'a>(&self, item: &Item<'a>) -> Vec<Item<'a>> {
         item.items().unwrap_or_else(|| {
-            self.mistyped(item, "a list", Some("put it in a list: `- …` or `[…]`"));
+            self.mistyped(item, "a list", "put it in a list: `- …` or `[…]`");
             Vec::new()
         })
     }
@@ -254,15 +255,12 @@ impl Reader {
             }
             Kind::Text(text) => Some(text),
             Kind::Number(_) | Kind::Bool(_) => {
-                self.mistyped(item, "a string", Some("put it in quotes"));
+                self.mistyped(item, "a string", "put it in quotes");
                 None
             }
             _ => {
-                self.mistyped(
-                    item,
-                    "a string",
-                    matches!(item.node.kind, Kind::List(_)).then_some("write a single value, without `- ` and `[…]`"),
-                );
+                let marks = if matches!(item.node.kind, Kind::List(_)) { "`- ` and `[…]`" } else { "keys and `{…}`" };
+                self.mistyped(item, "a string", format!("write a single value, without {marks}"));
                 None
             }
         }
@@ -281,11 +279,12 @@ impl Reader {
                 if !text.is_quoted && matches!(text.value.to_lowercase().as_str(), "yes" | "on" | "y" | "no" | "off" | "n") =>
             {
                 let meant = matches!(text.value.to_lowercase().as_str(), "yes" | "on" | "y");
-                self.mistyped(item, "`true` or `false`", Some(&format!("in YAML 1.2 `{}` is a string: write `{meant}`", text.value)));
+                self.mistyped(item, "`true` or `false`", format!("in YAML 1.2 `{}` is a string: write `{meant}`", text.value));
                 None
             }
             _ => {
-                self.mistyped(item, "`true` or `false`", None);
+                let is_quoted = item.node.text().is_some_and(|text| matches!(text, "true" | "false"));
+                self.mistyped(item, "`true` or `false`", if is_quoted { "leave out the quotes" } else { "write `true` or `false`" });
                 None
             }
         }
@@ -300,17 +299,17 @@ impl Reader {
     pub fn whole(&self, item: &Item<'_>, least: i64) -> Option<i64> {
         let Kind::Number(number) = &item.node.kind else {
             let is_digits = item.node.text().is_some_and(|text| text.parse::<i64>().is_ok());
-            self.mistyped(item, "a whole number", is_digits.then_some("leave out the quotes"));
+            self.mistyped(item, "a whole number", if is_digits { "leave out the quotes".to_owned() } else { at_least(least) });
             return None;
         };
         match number.as_i64() {
             Some(value) if value >= least => Some(value),
             Some(_) => {
-                self.error(item, format!("`{}` must be at least {least}", item.name()));
+                self.error_with(item, format!("`{}` must be at least {least}", item.name()), at_least(least));
                 None
             }
             None => {
-                self.error(item, format!("`{}` must be a whole number, not {number}", item.name()));
+                self.error_with(item, format!("`{}` must be a whole number, not {number}", item.name()), at_least(least));
                 None
             }
         }
@@ -350,7 +349,7 @@ impl Reader {
             },
             Kind::Text(text) => values::duration(&text.value),
             _ => {
-                self.mistyped(item, "a duration", Some("write seconds as a number, or such as `500ms`, `30s`, `1h30m`, `2d`"));
+                self.mistyped(item, "a duration", "write seconds as a number, or such as `500ms`, `30s`, `1h30m`, `2d`");
                 return None;
             }
         };
@@ -403,6 +402,10 @@ impl Reader {
 
     /// Returns one of these words.
     pub fn word<'w>(&self, item: &Item<'_>, known: &[&'w str]) -> Option<&'w str> {
+        if matches!(item.node.kind, Kind::Number(_) | Kind::Bool(_)) {
+            self.mistyped(item, "a string", format!("write {}", one_of(known)));
+            return None;
+        }
         let text = &self.text(item)?.value;
         let found = known.iter().copied().find(|word| word == text);
         if found.is_none() {
@@ -412,4 +415,8 @@ impl Reader {
         }
         found
     }
+}
+
+fn at_least(least: i64) -> String {
+    if least == i64::MIN { "write a whole number".to_owned() } else { format!("write a whole number, {least} or more") }
 }

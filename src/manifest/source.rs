@@ -35,7 +35,7 @@ impl Source {
     pub fn read(path: &Path) -> Result<Self, Box<Diagnostic>> {
         let fail =
             |message: String, hint: Option<&str>| Box::new(Diagnostic::of_file(Severity::Error, path, message, hint.map(str::to_owned)));
-        let bytes = read_bounded(path).map_err(|error| fail(format!("cannot read the file: {}", reason(&error)), None))?;
+        let bytes = read_bounded(path).map_err(|error| fail(format!("cannot read the file: {}", reason(&error)), Some(way_out(&error))))?;
         if bytes.len() as u64 > LARGEST_FILE {
             return Err(fail(format!("the file is larger than {} MiB", LARGEST_FILE >> 20), Some("split it into several files")));
         }
@@ -47,6 +47,7 @@ impl Source {
                 let column = valid.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
                 let mut diagnostic = *fail("the file is not valid UTF-8".to_owned(), Some("save it in the encoding UTF-8"));
                 (diagnostic.line, diagnostic.column, diagnostic.length) = (line, column, 1);
+                diagnostic.snippet = Self::new(path, &String::from_utf8_lossy(error.as_bytes())).snippet(line, column);
                 Err(Box::new(diagnostic))
             }
         }
@@ -72,6 +73,16 @@ pub fn reason(error: &std::io::Error) -> String {
         std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         std::io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
         _ => error.to_string(),
+    }
+}
+
+/// Returns what to do about something that cannot be read.
+pub fn way_out(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "check the path: it is relative to the current directory",
+        std::io::ErrorKind::PermissionDenied => "let the current user read it",
+        std::io::ErrorKind::IsADirectory => "name a file",
+        _ => "check the path and the disk",
     }
 }
 

@@ -103,7 +103,11 @@ pub fn finalizer(reader: &Reader, item: &Item<'_>) -> Option<String> {
 pub fn keys(reader: &Reader, item: &Item<'_>) -> Option<Vec<String>> {
     let keys = match &item.node.kind {
         Kind::List(nodes) if nodes.is_empty() => {
-            reader.error(item, format!("`{}` is an empty list of keys", item.name()));
+            reader.error_with(
+                item,
+                format!("`{}` is an empty list of keys", item.name()),
+                "write such as `[status, kopf]`, or `status.kopf`",
+            );
             return None;
         }
         Kind::List(_) => reader.list(item).iter().map(|key| reader.owned(key)).collect::<Option<Vec<_>>>()?,

@@ -65,8 +65,8 @@ impl Draft<'_> {
         let reader = self.reader;
         let is_mutating = on == Some("mutate");
         let kind = if is_mutating { BindingKind::Mutate } else { BindingKind::Validate };
-        let script = self.script(fields, &block.script).unless(on.is_none());
-        let asking = Asking { kind, script: script.clone() };
+        let script = self.script(fields, &block.script);
+        let asking = Asking { kind, script: script.clone().unless(on.is_none()) };
         let field = self.field(fields);
         let filters = self.filters(fields, block, field.as_ref(), &asking);
         let operations = reader.list_of(fields, "operations").iter().filter_map(|item| self.operation(item)).collect();
@@ -79,7 +79,11 @@ impl Draft<'_> {
         let subresource = reader.string(fields, "subresource");
         let (persistent, ignores) = (reader.flag(fields, "persistent"), reader.flag(fields, "ignoreFailures"));
         let request = Request { kind, script: &script, suffix: field.as_ref(), deadline: Some(f64::from(timeout)) };
-        let (Some(bound), Some(on)) = (self.bind(fields, &request), on) else { return };
+        let Some(bound) = self.bind(fields, &request) else { return };
+        let Some(on) = on else {
+            self.lost.insert(bound.target);
+            return;
+        };
         self.register_webhook(on, fields, &bound.id, bound.spot.line);
         self.operator.webhooks.push(Webhook {
             id: bound.id,

@@ -232,7 +232,8 @@ impl Draft<'_> {
         let text = match Source::read(file) {
             Ok(source) => source.text,
             Err(diagnostic) => {
-                self.reader.error(item, format!("`{shown}`: {}", diagnostic.message));
+                let hint = diagnostic.hint.unwrap_or_else(|| "files are looked for beside the scenario".to_owned());
+                self.reader.error_with(item, format!("`{shown}`: {}", diagnostic.message), hint);
                 return Vec::new();
             }
         };

@@ -101,7 +101,7 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Act> {
     if let Some(item) = fields.get("probability")
         && item.node.to_value().as_f64().is_none_or(|share| !(0.0..=1.0).contains(&share))
     {
-        reader.error(&item, "`probability` must be a number from 0 to 1");
+        reader.error_with(&item, "`probability` must be a number from 0 to 1", "write such as `0.1` for one in ten");
         return None;
     }
     // What people do by hand is meant to work, unless the file says otherwise.

@@ -172,7 +172,8 @@ fn change(draft: &Draft<'_>, item: &Item<'_>) -> Option<Change> {
     let is_list = matches!(patch.node.kind, Kind::List(_));
     if is_list != (*media == PATCHES[1].1) {
         let wanted = if is_list { "a mapping" } else { "a list of operations" };
-        reader.error(patch, format!("`{}` must be {wanted}, not {}", patch.name(), patch.node.noun()));
+        let hint = "`json` is a list of operations, `merge` and `strategic` are mappings of what changes";
+        reader.mistyped(patch, wanted, hint);
         return None;
     }
     Some(Change { target: target?, media, patch: patch.node.to_value(), subresource: reader.string(&fields, "subresource") })
