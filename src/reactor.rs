@@ -14,6 +14,7 @@ pub mod narrator;
 pub mod observation;
 pub mod observer;
 pub mod operator;
+pub mod pending;
 pub mod queues;
 pub mod script_api;
 pub mod throttle;

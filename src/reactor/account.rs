@@ -10,8 +10,10 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::handling::{Handler, Outcome, Reason};
-use crate::object::{Body, ObjectKey, Sighting};
+use crate::object::{Body, Sighting};
 use crate::script::Returned;
+
+use super::pending::{PendingHandlers, named};
 
 /// How long nothing may happen before everything counts as settled: events of own patches are on their way.
 const CALM: Duration = Duration::from_millis(300);
@@ -95,9 +97,11 @@ pub struct Account {
     unlisted: AtomicUsize,
     /// Handlers that have failed for good.
     failures: Mutex<Vec<Failure>>,
+    /// Handlers that are running or retried, where no follower is told of them.
+    pub pending: PendingHandlers,
     /// Objects whose last cycles have failed, by their unique ids.
     broken: Mutex<BTreeMap<String, Broken>>,
-    /// What operators are told of their kinds that are not served.
+    /// Why kinds that operators name are not served.
     unserved: Mutex<BTreeMap<String, Vec<String>>>,
     changed: Notify,
 }
@@ -197,7 +201,7 @@ impl Account {
         self.failures.lock().clone()
     }
 
-    /// Notes which of an operator's kinds are not served, and why, as far as is known.
+    /// Notes which of the kinds that an operator names are not served, and why.
     pub fn not_served(&self, operator: &str, reasons: impl IntoIterator<Item = String>) {
         self.unserved.lock().insert(operator.to_owned(), reasons.into_iter().collect());
     }
@@ -211,6 +215,7 @@ impl Account {
     pub fn begin_anew(&self) {
         self.observers.store(0, Ordering::SeqCst);
         self.unserved.lock().clear();
+        self.pending.clear();
     }
 
     /// Waits until so many operators watch.
@@ -263,11 +268,6 @@ impl Account {
 pub fn shown(value: &Value) -> String {
     let text = value.to_string();
     if text.chars().count() <= SHOWN { text } else { format!("{}…", text.chars().take(SHOWN).collect::<String>()) }
-}
-
-/// Returns what an object is called: its kind, its namespace and its name.
-fn named(body: &Body) -> String {
-    format!("{} {}", body.get("kind").and_then(Value::as_str).unwrap_or("object"), ObjectKey::of(body))
 }
 
 #[cfg(test)]

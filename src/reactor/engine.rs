@@ -53,8 +53,16 @@ impl Engine {
 
 impl World for Engine {
     fn call<'a>(&'a self, handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
-        let Some(follower) = self.account.as_ref().and_then(|account| account.follower()) else {
-            return self.host.call(&self.scripts, call).boxed();
+        let Some(account) = &self.account else { return self.host.call(&self.scripts, call).boxed() };
+        let Some(follower) = account.follower() else {
+            return async move {
+                let body = call.arguments.body.clone();
+                account.pending.called(handler, &body);
+                let returned = self.host.call(&self.scripts, call).await;
+                account.pending.returned(handler, &body);
+                returned
+            }
+            .boxed();
         };
         async move {
             let (body, reason, retry) = (call.arguments.body.clone(), call.arguments.reason, call.retry);
@@ -115,8 +123,13 @@ impl World for Engine {
     }
 
     fn taken_up(&self, sighting: Sighting, body: &Body, _consistency_in: Option<f64>) {
-        if let Some(follower) = self.account.as_ref().and_then(|account| account.follower()) {
-            follower.happened(Happening::Sighted { body, sighting });
+        if let Some(account) = &self.account {
+            if sighting == Sighting::Deleted {
+                account.pending.gone(body);
+            }
+            if let Some(follower) = account.follower() {
+                follower.happened(Happening::Sighted { body, sighting });
+            }
         }
         if let Some(narrator) = &self.narrator {
             narrator.tell_sighting(sighting, body);
@@ -134,6 +147,7 @@ impl World for Engine {
         if outcome.is_final && outcome.error.is_some() {
             account.failed(handler, body);
         }
+        account.pending.concluded(handler, body, outcome);
         if let Some(follower) = account.follower() {
             follower.happened(Happening::Concluded { body, handler, retry, outcome });
         }

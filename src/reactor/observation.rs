@@ -2,10 +2,10 @@
 //!
 //! Asking the cluster for its kinds belongs to `cluster`; starting and stopping watchers belongs to who keeps the [`Insights`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::handling::{Handler, Telling};
+use crate::handling::Handler;
 use crate::object::{Resource, Selector};
 
 /// The groups that the engine itself needs, whatever the handlers are for.
@@ -48,6 +48,15 @@ impl Purposes {
     }
 }
 
+/// Kinds that are not served for one reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unserved {
+    /// The warning about all of them.
+    pub warning: String,
+    /// The same about those that a selector names, rather than a category or everything; none if there are none.
+    pub named: Option<String>,
+}
+
 /// The kinds that are served, by what they are needed for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Insights {
@@ -63,21 +72,21 @@ impl Insights {
     /// Takes over the kinds that were discovered, in one group or in all of them, and returns the warnings about what is not served.
     ///
     /// Kinds of other groups stay as they are.
-    pub fn revise(&mut self, purposes: &Purposes, group: Option<&str>, discovered: &[Arc<Resource>]) -> Vec<Telling> {
+    pub fn revise(&mut self, purposes: &Purposes, group: Option<&str>, discovered: &[Arc<Resource>]) -> Vec<Unserved> {
         renew(&mut self.indexed, &purposes.indexed, group, discovered);
         renew(&mut self.webhook, &purposes.webhook, group, discovered);
         renew(&mut self.watched, &purposes.watched, group, discovered);
         let warnings = [
             self.drop_ambiguous(&purposes.watched),
             self.find_unresolved(&purposes.watched),
-            self.drop_unwatchable(),
+            self.drop_unwatchable(&purposes.watched),
             self.drop_unpatchable(&purposes.patched),
         ];
         warnings.into_iter().flatten().collect()
     }
 
     /// Nobody can tell which kind was meant, so none of them is served.
-    fn drop_ambiguous(&mut self, selectors: &[Selector]) -> Option<Telling> {
+    fn drop_ambiguous(&mut self, selectors: &[Selector]) -> Option<Unserved> {
         let mut ambiguous = BTreeSet::new();
         for selector in selectors.iter().filter(|selector| selector.is_specific()) {
             let selected = select(selector, &self.watched);
@@ -85,38 +94,47 @@ impl Insights {
                 ambiguous.extend(selected);
             }
         }
-        self.drop_all(&ambiguous, "Ambiguous resources will not be served (try specifying API groups)")
+        self.drop_all(&ambiguous, selectors, "Ambiguous resources will not be served (try specifying API groups)")
     }
 
     /// What is not there yet is served as soon as it appears.
-    fn find_unresolved(&self, selectors: &[Selector]) -> Option<Telling> {
-        let unresolved: BTreeSet<String> =
-            selectors.iter().filter(|selector| select(selector, &self.watched).is_empty()).map(ToString::to_string).collect();
-        warning("Unresolved resources cannot be served (try creating their CRDs)", unresolved)
+    fn find_unresolved(&self, selectors: &[Selector]) -> Option<Unserved> {
+        let unresolved: BTreeMap<String, bool> = selectors
+            .iter()
+            .filter(|selector| select(selector, &self.watched).is_empty())
+            .map(|selector| (selector.to_string(), selector.is_specific()))
+            .collect();
+        unserved("Unresolved resources cannot be served (try creating their CRDs)", unresolved)
     }
 
-    fn drop_unwatchable(&mut self) -> Option<Telling> {
+    fn drop_unwatchable(&mut self, selectors: &[Selector]) -> Option<Unserved> {
         let is_unwatchable = |resource: &&Arc<Resource>| !(resource.has_verb("list") && resource.has_verb("watch"));
         let unwatchable = self.watched.iter().filter(is_unwatchable).cloned().collect();
-        self.drop_all(&unwatchable, "Non-watchable resources will not be served")
+        self.drop_all(&unwatchable, selectors, "Non-watchable resources will not be served")
     }
 
     /// Without patches nothing can be remembered on objects. As in kopf, one such selector drops all kinds that cannot be patched.
-    fn drop_unpatchable(&mut self, selectors: &[Selector]) -> Option<Telling> {
+    fn drop_unpatchable(&mut self, selectors: &[Selector]) -> Option<Unserved> {
         let unpatchable: BTreeSet<_> = self.watched.iter().filter(|resource| !resource.has_verb("patch")).cloned().collect();
         let is_needed = selectors.iter().any(|selector| !select(selector, &unpatchable).is_empty());
-        is_needed.then(|| self.drop_all(&unpatchable, "Non-patchable resources will not be served")).flatten()
+        is_needed.then(|| self.drop_all(&unpatchable, selectors, "Non-patchable resources will not be served")).flatten()
     }
 
-    fn drop_all(&mut self, dropped: &BTreeSet<Arc<Resource>>, text: &str) -> Option<Telling> {
+    fn drop_all(&mut self, dropped: &BTreeSet<Arc<Resource>>, selectors: &[Selector], text: &str) -> Option<Unserved> {
         self.watched.retain(|resource| !dropped.contains(resource));
-        warning(text, dropped.iter().map(ToString::to_string))
+        let named: BTreeSet<Arc<Resource>> =
+            selectors.iter().filter(|selector| selector.is_specific()).flat_map(|selector| select(selector, dropped)).collect();
+        unserved(text, dropped.iter().map(|resource| (resource.to_string(), named.contains(resource))))
     }
 }
 
-fn warning(text: &str, names: impl IntoIterator<Item = String>) -> Option<Telling> {
-    let names: Vec<String> = names.into_iter().collect();
-    (!names.is_empty()).then(|| Telling::warning(format!("{text}: {}", names.join(", "))))
+/// Returns the kinds as one reason, each with whether a selector names it.
+fn unserved(text: &str, kinds: impl IntoIterator<Item = (String, bool)>) -> Option<Unserved> {
+    let kinds: Vec<(String, bool)> = kinds.into_iter().collect();
+    let line = |names: Vec<&str>| (!names.is_empty()).then(|| format!("{text}: {}", names.join(", ")));
+    let warning = line(kinds.iter().map(|(name, _)| name.as_str()).collect())?;
+    let named = line(kinds.iter().filter(|(_, is_named)| *is_named).map(|(name, _)| name.as_str()).collect());
+    Some(Unserved { warning, named })
 }
 
 fn renew(set: &mut BTreeSet<Arc<Resource>>, selectors: &[Selector], group: Option<&str>, discovered: &[Arc<Resource>]) {
@@ -157,8 +175,8 @@ mod tests {
         insights.watched.iter().map(ToString::to_string).collect()
     }
 
-    fn texts(tellings: &[Telling]) -> Vec<&str> {
-        tellings.iter().map(|telling| telling.text.as_str()).collect()
+    fn texts(unserved: &[Unserved]) -> Vec<&str> {
+        unserved.iter().map(|one| one.warning.as_str()).collect()
     }
 
     #[test]
@@ -179,6 +197,17 @@ mod tests {
         assert!(insights.watched.is_empty());
         insights.revise(&purposes, None, &[resource("a.io", "things", &ALL), resource("", "things", &ALL)]);
         assert_eq!(watched(&insights), ["things.v1"]);
+    }
+
+    #[test]
+    fn a_kind_that_cannot_be_watched_matters_to_those_who_name_it() {
+        let discovered = [resource("a.io", "things", &ALL), resource("a.io", "reviews", &["create"])];
+        let everything = Purposes { watched: vec![Selector::parse("everything").unwrap()], ..Purposes::default() };
+        let warnings = Insights::default().revise(&everything, None, &discovered);
+        let told = "Non-watchable resources will not be served: reviews.v1.a.io";
+        assert_eq!(warnings, [Unserved { warning: told.to_owned(), named: None }]);
+        let warnings = Insights::default().revise(&purposes(&["reviews.a.io"]), None, &discovered);
+        assert_eq!(warnings, [Unserved { warning: told.to_owned(), named: Some(told.to_owned()) }]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::cluster::discovery::{self, Scan};
 use crate::cluster::{self, Client, Kinds, Seen, Sink, Watcher};
-use crate::handling::{Handler, Level, Lifecycle, Policy};
+use crate::handling::{Handler, Lifecycle, Policy};
 use crate::kit::{Backoff, Stop, Tasks, tasks};
 use crate::object::namespace::{self, Pattern};
 use crate::object::{Body, Resource, Sighting};
@@ -231,14 +231,13 @@ impl<W: World + 'static> Observer<W> {
             self.looks.entry(Instant::now() + LATER).or_default().insert(Some(skipped));
         }
         let discovered: Vec<Arc<Resource>> = scan.resources.into_iter().map(Arc::new).collect();
-        let tellings = self.insights.revise(&self.purposes, group, &discovered);
-        let warnings: BTreeSet<String> =
-            tellings.iter().filter(|telling| telling.level == Level::Warning).map(ToString::to_string).collect();
+        let unserved = self.insights.revise(&self.purposes, group, &discovered);
+        let warnings: BTreeSet<String> = unserved.iter().map(|one| one.warning.clone()).collect();
         for warning in warnings.difference(&self.warnings) {
             warn!(target: "kopfd::reactor", operator = &*self.declared.name, "{warning}");
         }
         if let Some(account) = &self.declared.account {
-            account.not_served(&self.declared.name, warnings.iter().cloned());
+            account.not_served(&self.declared.name, unserved.into_iter().filter_map(|one| one.named));
         }
         self.warnings = warnings;
     }

@@ -74,7 +74,8 @@ fn revised(input: &Value) -> Result<Value, String> {
     let mut steps = Vec::new();
     for step in input["steps"].as_array().into_iter().flatten() {
         let warnings = insights.revise(&purposes, step["group"].as_str(), &resources(&step["resources"]));
-        let kinds: BTreeSet<&str> = warnings.iter().filter_map(|telling| telling.text.split([':', '(']).next()).map(str::trim).collect();
+        let kinds: BTreeSet<&str> =
+            warnings.iter().filter_map(|unserved| unserved.warning.split([':', '(']).next()).map(str::trim).collect();
         let identities = |set: &BTreeSet<Arc<Resource>>| set.iter().map(|resource| identity(resource)).collect::<BTreeSet<_>>();
         steps.push(json!({
             "watched": identities(&insights.watched),

@@ -1,0 +1,136 @@
+//! The handlers that are running, or wait for their next attempt.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::handling::telling::seconds;
+use crate::handling::{Handler, Outcome};
+use crate::object::{Body, ObjectKey};
+
+/// The handlers of all objects that are not done.
+#[derive(Debug, Default)]
+pub struct PendingHandlers {
+    /// By the unique id of the object and the id of the handler.
+    all: Mutex<BTreeMap<(String, String), Pending>>,
+}
+
+/// A handler that is not done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pending {
+    /// Its id.
+    pub handler: String,
+    /// The kind, the namespace and the name of the object.
+    pub object: String,
+    state: State,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum State {
+    Running { since: Instant },
+    Retrying { at: Instant, error: Option<String> },
+}
+
+impl PendingHandlers {
+    /// Notes that a handler is called.
+    pub fn called(&self, handler: &Handler, body: &Body) {
+        self.set(handler, body, State::Running { since: Instant::now() });
+    }
+
+    /// Notes that a call has returned; whether there is another attempt is known only when the outcome is.
+    pub fn returned(&self, handler: &Handler, body: &Body) {
+        self.all.lock().remove(&key(handler, body));
+    }
+
+    /// Notes the outcome of an attempt.
+    pub fn concluded(&self, handler: &Handler, body: &Body, outcome: &Outcome) {
+        if outcome.is_final {
+            self.returned(handler, body);
+            return;
+        }
+        let delay = std::time::Duration::try_from_secs_f64(outcome.delay.unwrap_or_default()).unwrap_or_default();
+        let at = Instant::now().checked_add(delay).unwrap_or_else(Instant::now);
+        self.set(handler, body, State::Retrying { at, error: outcome.error.clone() });
+    }
+
+    /// Notes that an object is gone, and its handlers with it.
+    pub fn gone(&self, body: &Body) {
+        let uid = body.uid().unwrap_or_default();
+        self.all.lock().retain(|key, _| key.0 != uid);
+    }
+
+    /// Forgets all handlers.
+    pub fn clear(&self) {
+        self.all.lock().clear();
+    }
+
+    /// Returns the handlers that are not done.
+    pub fn all(&self) -> Vec<Pending> {
+        self.all.lock().values().cloned().collect()
+    }
+
+    fn set(&self, handler: &Handler, body: &Body, state: State) {
+        let pending = Pending { handler: handler.id.clone(), object: named(body), state };
+        self.all.lock().insert(key(handler, body), pending);
+    }
+}
+
+/// Returns what an object is called: its kind, its namespace and its name.
+pub(super) fn named(body: &Body) -> String {
+    format!("{} {}", body.get("kind").and_then(Value::as_str).unwrap_or("object"), ObjectKey::of(body))
+}
+
+fn key(handler: &Handler, body: &Body) -> (String, String) {
+    (body.uid().unwrap_or_default().to_owned(), handler.id.clone())
+}
+
+impl fmt::Display for Pending {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { handler, object, state } = self;
+        let now = Instant::now();
+        match state {
+            State::Running { since } => {
+                let running = (now - *since).as_secs_f64().round();
+                write!(formatter, "'{handler}' of {object} has been running for {} seconds", seconds(running))
+            }
+            State::Retrying { at, error } => {
+                let left = at.saturating_duration_since(now).as_secs_f64().round();
+                write!(formatter, "'{handler}' of {object} is retried in {} seconds", seconds(left))?;
+                match error.as_deref().and_then(|error| error.lines().next()) {
+                    Some(error) => write!(formatter, " ({error})"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handling::On;
+    use serde_json::json;
+    use std::time::Duration;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handler_is_pending_from_its_call_to_its_last_outcome() {
+        let (pending, handler) = (PendingHandlers::default(), Handler::simple("make", On::Create));
+        let body = Body::from(json!({"kind": "Pod", "metadata": {"uid": "u", "name": "p", "namespace": "n"}}));
+        let told = || pending.all().iter().map(ToString::to_string).collect::<Vec<_>>();
+        pending.called(&handler, &body);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(told(), ["'make' of Pod n/p has been running for 3 seconds"]);
+        let retried = Outcome { delay: Some(60.0), error: Some("not yet\nat a.rhai:1".to_owned()), ..Outcome::default() };
+        pending.concluded(&handler, &body, &retried);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(told(), ["'make' of Pod n/p is retried in 50 seconds (not yet)"]);
+        pending.concluded(&handler, &body, &Outcome { is_final: true, ..Outcome::default() });
+        assert!(told().is_empty());
+        pending.called(&handler, &body);
+        pending.gone(&body);
+        assert!(told().is_empty());
+    }
+}
