@@ -8,20 +8,23 @@
 //! | 130 | a second signal, or the limit of an exit, has ended the process at once; `dev --once` was interrupted |
 //! | 143 | `dev --once` was terminated |
 
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::manifest::{self, Diagnostic, Operator};
 use crate::telemetry;
+
+use manifests::{Config, Manifests};
 
 mod apiserver;
 mod check;
 mod dev;
 mod diagnostics;
 mod init;
+mod manifests;
 mod run;
 mod test;
 
@@ -38,20 +41,29 @@ pub const TERMINATED: u8 = 143;
 
 /// A Kubernetes operator engine: a YAML manifest and a few Rhai scripts, run with the semantics of kopf.
 ///
-/// Without a command, the operators of the given manifests are run.
+/// Without a command, the operators of the manifests of `--config` are run.
 #[derive(Debug, Parser)]
-#[command(name = "kopfd", version, max_term_width = 100, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(name = "kopfd", version, max_term_width = 100, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    run: run::Options,
+    config: Config,
+    #[command(flatten)]
+    options: run::Options,
 }
+
+/// What people do first.
+const EXAMPLES: &str = "\
+Examples:
+  kopfd init my-operator                          make a small operator
+  kopfd dev operator.yaml --apply object.yaml     run it on the embedded API server
+  kopfd run operator.yaml --namespace 'prod-*'    run it on the cluster of your kubeconfig";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the operators of manifests until a signal comes.
-    Run(run::Options),
+    Run(run::Command),
     /// Try operators on the embedded API server, with an account of what they do.
     Dev(dev::Options),
     /// Make a small operator to begin with.
@@ -68,8 +80,8 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = parse();
     let code = match cli.command {
-        None => run::run(&cli.run),
-        Some(Command::Run(options)) => run::run(&options),
+        None => run::run(&cli.config.into(), &cli.options),
+        Some(Command::Run(command)) => run::run(&command.manifests, &command.options),
         Some(Command::Dev(options)) => dev::run(&options),
         Some(Command::Init(options)) => init::run(&options),
         Some(Command::Test(options)) => test::run(&options),
@@ -80,16 +92,33 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Without a manifest there is nothing to run, and whoever asks for nothing may look for another command.
+/// `kopfd operator.yaml` is `kopfd run operator.yaml`, unless that is the name of a command.
 fn parse() -> Cli {
-    Cli::try_parse().unwrap_or_else(|error| {
-        let is_bare = std::env::args_os().len() == 1 && error.kind() == ErrorKind::MissingRequiredArgument;
-        if is_bare {
-            complain(&format!("without a command, kopfd runs operators, and needs `--config FILE|DIR`.\n\n{}", commands()));
-            std::process::exit(i32::from(MISUNDERSTOOD));
-        }
-        error.exit()
-    })
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    if arguments.get(1).is_some_and(|first| is_manifest(first)) {
+        arguments.insert(1, "run".into());
+    }
+    Cli::parse_from(arguments)
+}
+
+fn is_manifest(argument: &OsStr) -> bool {
+    let text = argument.to_string_lossy();
+    let is_command = Cli::command().get_subcommands().any(|command| command.get_name() == text) || text == "help";
+    !is_command && !text.starts_with('-') && (text.ends_with(".yaml") || text.ends_with(".yml") || Path::new(argument).exists())
+}
+
+/// Returns the manifests of a command that needs some. Without any, it says what is missing.
+fn named(manifests: &Manifests, command: &str) -> Option<Vec<PathBuf>> {
+    let paths = manifests.paths();
+    if !paths.is_empty() {
+        return Some(paths);
+    }
+    if std::env::args_os().len() == 1 {
+        complain(&format!("without a command, kopfd runs operators, and needs `--config FILE|DIR`.\n\n{}", commands()));
+    } else {
+        complain(&format!("a manifest is needed: `kopfd {command} operator.yaml`, or KOPFD_CONFIG in the environment"));
+    }
+    None
 }
 
 fn commands() -> String {
@@ -121,10 +150,22 @@ fn quoted(text: &str) -> String {
     if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
+/// Where operators are to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// A cluster, whose API server must reach the webhooks.
+    Cluster,
+    /// The embedded API server, which reaches them anyway.
+    Embedded,
+}
+
 /// Returns the operators of manifests that can be run, or nothing after having told what is wrong with them.
-fn load(paths: &[PathBuf]) -> Option<Vec<Operator>> {
+fn load(paths: &[PathBuf], target: Target) -> Option<Vec<Operator>> {
     let loaded = manifest::load(paths);
     let mut found = loaded.diagnostics;
+    if target == Target::Cluster {
+        found.extend(loaded.operators.iter().filter_map(|operator| operator.missing_server.clone()));
+    }
     if !found.iter().any(Diagnostic::is_error) {
         found.extend(loaded.operators.iter().flat_map(Operator::refuse_unsupported));
     }

@@ -66,6 +66,66 @@ fn a_kind_that_is_not_served_is_the_exit_code() {
 }
 
 #[test]
+fn kinds_that_nobody_names_need_not_be_watchable() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(folder.path(), "operator.yaml", &manifest("greet").replace("v1/configmaps", "everything").replace("create", "event"));
+    write(folder.path(), "code.rhai", "fn greet() {}");
+    let run = kopfd(folder.path()).args(["operator.yaml", "--once"]).output().expect("the binary runs");
+    let account = String::from_utf8_lossy(&run.stderr);
+    assert!(account.contains("Non-watchable resources will not be served: "), "{account}");
+    assert_eq!(run.status.code(), Some(0), "{account}");
+
+    let manifest = manifest("greet").replace("v1/configmaps", "tokenreviews.authentication.k8s.io").replace("create", "event");
+    write(folder.path(), "operator.yaml", &manifest);
+    let run = kopfd(folder.path()).args(["operator.yaml", "--once"]).output().expect("the binary runs");
+    let account = String::from_utf8_lossy(&run.stderr);
+    let reason = "error: non-watchable resources will not be served: tokenreviews.v1.authentication.k8s.io\n";
+    assert!(account.ends_with(reason), "{account}");
+    assert_eq!(run.status.code(), Some(1), "{account}");
+}
+
+#[test]
+fn a_trial_that_does_not_settle_ends_with_what_it_waits_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(folder.path(), "operator.yaml", &manifest("wait"));
+    write(folder.path(), "code.rhai", "fn wait() { throw temporary(\"not yet\", 3600); }");
+    write(folder.path(), "obj.yaml", OBJECT);
+    let once = ["operator.yaml", "--apply", "obj.yaml", "--once", "--timeout", "2s"];
+    let run = kopfd(folder.path()).args(once).output().expect("the binary runs");
+    let account = String::from_utf8_lossy(&run.stderr);
+    let (_, end) = account.split_once("error: ").unwrap_or_else(|| panic!("{account}"));
+    let end = regex::Regex::new(r"\d+ seconds").expect("the pattern is valid").replace(end, "N seconds");
+    let expected = "not settled within 2s: 'wait' of ConfigMap default/one is retried in N seconds (not yet)\n\
+                    hint: raise `--timeout` if this takes longer on purpose\n";
+    assert_eq!(end, expected, "{account}");
+    assert_eq!(run.status.code(), Some(1), "{account}");
+
+    write(folder.path(), "code.rhai", "fn wait() { sleep(3600); }");
+    let run = kopfd(folder.path()).args(once).output().expect("the binary runs");
+    let account = String::from_utf8_lossy(&run.stderr);
+    assert!(account.contains("within 2s: 'wait' of ConfigMap default/one has been running for "), "{account}");
+    assert_eq!(run.status.code(), Some(1), "{account}");
+}
+
+#[test]
+fn a_folder_of_everything_can_be_applied() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(folder.path(), "operator.yaml", &manifest("greet"));
+    write(folder.path(), "code.rhai", "fn greet(logger) { logger.info(\"first\"); }");
+    write(folder.path(), "obj.yaml", &OBJECT.replace("default", "elsewhere"));
+    write(folder.path(), "scenario.yaml", "apiVersion: kopfd.dev/v1\nkind: Scenario\nmetadata: {name: s}\nsteps: []\n");
+    let mut dev = Trial::start(kopfd(folder.path()).args(["operator.yaml", "--apply", "."]));
+    dev.wait_for("[elsewhere/one] Handler 'greet' succeeded.");
+    // The manifest is not an object that was applied: its changes are those of the operator.
+    write(folder.path(), "operator.yaml", &manifest("greet, id: greet2"));
+    dev.wait_for("The operator starts anew.");
+    write(folder.path(), "obj.yaml", &OBJECT.replace("default", "nowhere"));
+    dev.wait_for("The namespace nowhere does not exist. It is created.");
+    dev.wait_for("[nowhere/one] Handler 'greet2' succeeded.");
+    assert_eq!(dev.interrupt(), Some(0));
+}
+
+#[test]
 fn what_scripts_write_is_told_with_what_it_changes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = tried_once(folder.path(), "database");

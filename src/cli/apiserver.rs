@@ -224,7 +224,7 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<Value>, String> {
 }
 
 /// Returns the objects of a file.
-fn read_file(file: &Path) -> Result<Vec<Value>, String> {
+pub(super) fn read_file(file: &Path) -> Result<Vec<Value>, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     yaml::parse(&text).map_err(|error| format!("{}: {error}", file.display()))
 }

@@ -9,13 +9,14 @@ use clap::{Args, ValueEnum};
 use crate::manifest::{self, Loaded, Operator, Severity};
 
 use super::diagnostics;
+use super::manifests::Manifests;
 
 /// What to check, and how to tell.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Manifests, or directories whose `*.yaml` and `*.yml` files are read.
-    #[arg(long, short, value_name = "FILE|DIR", num_args = 1.., default_value = ".", env = "KOPFD_CONFIG", value_delimiter = ',')]
-    config: Vec<PathBuf>,
+    /// The current directory if none is named.
+    #[command(flatten)]
+    manifests: Manifests,
 
     /// The form of the output.
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
@@ -32,7 +33,12 @@ enum Output {
 
 /// Checks, prints, and returns the exit code.
 pub fn run(options: &Options) -> u8 {
-    let mut loaded = manifest::load(&options.config);
+    let mut paths = options.manifests.paths();
+    if paths.is_empty() {
+        paths.push(PathBuf::from("."));
+    }
+    let mut loaded = manifest::load(&paths);
+    loaded.diagnostics.extend(loaded.operators.iter().filter_map(|operator| operator.missing_server.clone()));
     if !loaded.has_errors() {
         loaded.diagnostics.extend(loaded.operators.iter().flat_map(Operator::warn_of_unsupported));
     }

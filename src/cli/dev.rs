@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 use tracing::{error, info};
 
 use crate::cluster::{Client, config};
@@ -21,15 +22,16 @@ use crate::devserver::pace::Pace;
 use crate::devserver::server::Listening;
 use crate::devserver::{Api, Settings, ids};
 use crate::kit::errors::chain;
-use crate::kit::{Clock, Stop, Tasks, surplus};
+use crate::kit::{Clock, Stop, Tasks, duration, surplus};
 use crate::manifest::Operator;
 use crate::reactor::operator::{self, ServeError, Shared};
 use crate::reactor::{Account, Scope};
 use crate::telemetry::{self, Format, Verbosity};
 
 use super::apiserver::{Webhooks, export, write_kubeconfig};
+use super::manifests::Manifests;
 use super::run::tell_end;
-use super::{DONE, ENDED_AT_ONCE, FAILED, TERMINATED, complain, counted, enumerated, load};
+use super::{DONE, ENDED_AT_ONCE, FAILED, MISUNDERSTOOD, TERMINATED, Target, complain, counted, enumerated, load};
 use files::{Changed, Files};
 use objects::Given;
 
@@ -39,18 +41,28 @@ const HANDOVER: Duration = Duration::from_secs(5);
 /// Failures that are named in the last line.
 const MOST_FAILURES: usize = 3;
 
+/// Handlers that are named if they do not settle in time.
+const MOST_PENDING: usize = 5;
+
+/// A timeout that cannot be reached.
+const FOREVER: Duration = Duration::from_hours(24 * 365);
+
 /// Tries an operator on the embedded API server.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// A manifest, or a directory with manifests. May be repeated.
-    #[arg(long, short = 'c', env = "KOPFD_CONFIG", value_name = "FILE|DIR", required = true, value_delimiter = ',')]
-    config: Vec<PathBuf>,
+    #[command(flatten)]
+    manifests: Manifests,
     /// Objects that are there from the beginning, and applied again when their files change: a file, or a directory. May be repeated.
+    /// Manifests and scenarios in them are skipped; namespaces that are missing are created.
     #[arg(long, value_name = "FILE|DIR")]
     apply: Vec<PathBuf>,
-    /// End when everything has settled: 0 if all is well, 1 if a handler has failed for good, or a kind is not served.
+    /// End when everything has settled: 0 if all is well, 1 if a handler has failed for good, a kind that is named is not served,
+    /// or the timeout is over.
     #[arg(long)]
     once: bool,
+    /// How long `--once` waits for everything to settle, such as 30s or 1h.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = timeout)]
+    timeout: Timeout,
     /// The port of the API server; 0 takes a free one.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
@@ -70,9 +82,23 @@ pub struct Options {
     verbose: bool,
 }
 
+/// A time limit, as it was written.
+#[derive(Debug, Clone)]
+struct Timeout {
+    text: String,
+    limit: Duration,
+}
+
+fn timeout(text: &str) -> Result<Timeout, String> {
+    let seconds = duration::parse(text).ok_or("expected a number with a unit, such as 30s, 5m or 1h")?;
+    let limit = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
+    Ok(Timeout { text: text.to_owned(), limit })
+}
+
 /// Runs the command.
 pub fn run(options: &Options) -> u8 {
-    let Some(operators) = load(&options.config) else { return FAILED };
+    let Some(paths) = super::named(&options.manifests, "dev") else { return MISUNDERSTOOD };
+    let Some(operators) = load(&paths, Target::Embedded) else { return FAILED };
     let clock = Clock::system();
     let verbosity = if options.verbose { Verbosity::Verbose } else { Verbosity::Normal };
     let has_colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
@@ -87,15 +113,15 @@ pub fn run(options: &Options) -> u8 {
             return FAILED;
         }
     };
-    runtime.block_on(serve(operators, options, clock)).unwrap_or_else(|problem| {
+    runtime.block_on(serve(operators, options, paths, clock)).unwrap_or_else(|problem| {
         complain(&problem);
         FAILED
     })
 }
 
-async fn serve(operators: Vec<Operator>, options: &Options, clock: Clock) -> Result<u8, String> {
+async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>, clock: Clock) -> Result<u8, String> {
     let mut signals = Signals::listen()?;
-    let mut files = Files::watch(&options.config, &definitions(&operators), &options.apply);
+    let mut files = Files::watch(&paths, &definitions(&operators), &options.apply);
     let stop = Stop::new();
     let mut server = Tasks::default();
     let (given, kubeconfig) = start_server(options, &clock, &files, &mut server, &stop).await?;
@@ -104,7 +130,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, clock: Clock) -> Res
     let ended = match Generation::start(operators, options, &shared).await {
         Err(problem) => Err(problem),
         Ok(generation) => {
-            let mut trial = Trial { options, shared, given, generation, is_outdated: false };
+            let mut trial = Trial { options, paths, shared, given, generation, is_outdated: false };
             let ended = trial.follow(&mut files, &mut signals).await;
             trial.generation.end().await;
             ended
@@ -158,6 +184,8 @@ async fn start_server(
 /// Operators that are tried: what they are given, and what their files have become.
 struct Trial<'a> {
     options: &'a Options,
+    /// The manifests.
+    paths: Vec<PathBuf>,
     shared: Shared,
     given: Given,
     generation: Generation,
@@ -175,6 +203,8 @@ impl Trial<'_> {
     /// Follows the operators and their files until there is an end.
     async fn follow(&mut self, files: &mut Files, signals: &mut Signals) -> Result<End, String> {
         let is_once = self.options.once;
+        let Timeout { text, limit } = &self.options.timeout;
+        let deadline = Instant::now().checked_add(*limit).unwrap_or_else(|| Instant::now() + FOREVER);
         loop {
             let account = self.account();
             let operators = self.generation.count;
@@ -191,6 +221,7 @@ impl Trial<'_> {
                     }
                 }
                 () = settled, if is_once => return Ok(conclude(&account)),
+                () = tokio::time::sleep_until(deadline), if is_once => return Ok(unsettled(&account, operators, text)),
                 changed = files.changed() => self.renew(files, changed).await?,
             }
         }
@@ -203,7 +234,7 @@ impl Trial<'_> {
     /// Takes over what has changed in the files: first the objects, then the operators.
     async fn renew(&mut self, files: &mut Files, changed: Changed) -> Result<(), String> {
         self.is_outdated |= changed.of_operators;
-        let loaded = load(&self.options.config);
+        let loaded = load(&self.paths, Target::Embedded);
         match &loaded {
             None => error!(target: "kopfd", "The files have mistakes. The revision before them stays in service."),
             Some(operators) => files.follow(&definitions(operators)),
@@ -218,6 +249,21 @@ impl Trial<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the end of a trial that has not settled in time, with what it waits for.
+fn unsettled(account: &Account, operators: usize, timeout: &str) -> End {
+    let pending = account.pending.all();
+    let told = pending.iter().take(MOST_PENDING).map(ToString::to_string);
+    let more = surplus(pending.len(), MOST_PENDING).map(|more| format!("{more} more"));
+    let told: Vec<String> = told.chain(more).collect();
+    let waiting = match told.as_slice() {
+        [] if !account.is_ready(operators) => "the objects have not been listed yet".to_owned(),
+        [] => "objects are still being processed".to_owned(),
+        told => enumerated(told),
+    };
+    let hint = "hint: raise `--timeout` if this takes longer on purpose";
+    End { code: FAILED, why: Some(format!("not settled within {timeout}: {waiting}\n{hint}")) }
 }
 
 /// Whoever waits for the end of a trial must not take an interruption for one.

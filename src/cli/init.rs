@@ -61,9 +61,9 @@ fn tell(directory: &Path) {
     if directory != Path::new(".") {
         lines.push(format!("    cd {}", directory.display()));
     }
-    lines.push("    kopfd dev --config operator.yaml --apply greeting.yaml     # the operator at work, without a cluster".to_owned());
-    lines.push("    kopfd test                                                 # its scenarios, in virtual time".to_owned());
-    lines.push("    kopfd check                                                # all mistakes at once".to_owned());
+    lines.push("    kopfd dev operator.yaml --apply greeting.yaml     # the operator at work, without a cluster".to_owned());
+    lines.push("    kopfd test                                        # its scenarios, in virtual time".to_owned());
+    lines.push("    kopfd check                                       # all mistakes at once".to_owned());
     let mut stdout = anstream::stdout().lock();
     // Who does not read along does not need it.
     drop(writeln!(stdout, "{}", lines.join("\n")));

@@ -17,7 +17,8 @@ use crate::reactor::operator::{self, ServeError, Shared};
 use crate::script::Problem;
 use crate::telemetry::{self, Verbosity};
 
-use super::{DONE, ENDED_AT_ONCE, FAILED, MISUNDERSTOOD, load};
+use super::manifests::Manifests;
+use super::{DONE, ENDED_AT_ONCE, FAILED, MISUNDERSTOOD, Target, load};
 
 /// How long the last tasks may take after everything was told to stop.
 const LAST_TASKS: Duration = Duration::from_secs(5);
@@ -27,10 +28,16 @@ const MAX_ENGINE_THREADS: usize = 4;
 
 /// Runs the operators of one or several manifests.
 #[derive(Debug, Args)]
+pub struct Command {
+    #[command(flatten)]
+    pub manifests: Manifests,
+    #[command(flatten)]
+    pub options: Options,
+}
+
+/// On which cluster, for which namespaces, and with what in the log.
+#[derive(Debug, Args)]
 pub struct Options {
-    /// A manifest, or a directory with manifests. May be repeated.
-    #[arg(long, short = 'c', env = "KOPFD_CONFIG", value_name = "FILE|DIR", required = true, value_delimiter = ',')]
-    pub config: Vec<PathBuf>,
     /// Serve all namespaces. This is the default.
     #[arg(long, short = 'A', env = "KOPFD_ALL_NAMESPACES", conflicts_with = "namespaces")]
     pub all_namespaces: bool,
@@ -126,7 +133,8 @@ fn sound(pattern: &str) -> Result<Pattern, String> {
 }
 
 /// Runs the command.
-pub fn run(options: &Options) -> u8 {
+pub fn run(manifests: &Manifests, options: &Options) -> u8 {
+    let Some(paths) = super::named(manifests, "run") else { return MISUNDERSTOOD };
     let scope = match options.scope() {
         Ok(scope) => scope,
         Err(problem) => {
@@ -134,7 +142,7 @@ pub fn run(options: &Options) -> u8 {
             return MISUNDERSTOOD;
         }
     };
-    let Some(operators) = load(&options.config) else { return FAILED };
+    let Some(operators) = load(&paths, Target::Cluster) else { return FAILED };
     let clock = Clock::system();
     telemetry::start(options.logging.telemetry(), clock.clone());
     let mut runtime = tokio::runtime::Builder::new_multi_thread();

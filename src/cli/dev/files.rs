@@ -11,6 +11,8 @@ use tracing::error;
 
 use crate::cli::apiserver;
 
+use super::objects::is_of_kopfd;
+
 /// Changes of files that come within this time are one change: editors write in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
@@ -119,7 +121,8 @@ impl Files {
 
     fn hash(&self) -> Hashes {
         let objects = self.files_of_objects();
-        let known: BTreeSet<PathBuf> = objects.iter().filter_map(|file| file.canonicalize().ok()).collect();
+        let known: BTreeSet<PathBuf> =
+            objects.iter().filter(|file| !holds_manifest(file)).filter_map(|file| file.canonicalize().ok()).collect();
         let mut hasher = DefaultHasher::new();
         for directory in &self.operators {
             hash_directory(directory, &known, &mut hasher);
@@ -137,6 +140,11 @@ impl Files {
         // What cannot be read is told when it is.
         self.of_objects().iter().flat_map(|path| apiserver::files(path).unwrap_or_default()).collect()
     }
+}
+
+/// A file of `--apply` may be that of a manifest, too: its changes are those of the operator.
+fn holds_manifest(file: &Path) -> bool {
+    apiserver::read_file(file).is_ok_and(|documents| documents.iter().any(is_of_kopfd))
 }
 
 fn complain(problem: &notify::Error) {

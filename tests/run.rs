@@ -1,0 +1,445 @@
+//! `kopfd run`, as its users run it: its options and their environment variables, its signals, and a log that nobody reads.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use kopfd::cluster::{Client, Options, Request};
+use kopfd::kit::Clock;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// How long any wait may take: the machine may be busy.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A process that is killed if a test fails.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Process {
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.0.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Returns how the process ends, and fails if it does not.
+    fn wait(&mut self, limit: Duration) -> ExitStatus {
+        let began = Instant::now();
+        while began.elapsed() < limit {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the process has not ended within {limit:?}");
+    }
+}
+
+/// A cluster of the embedded API server, with a folder for everything.
+struct Cluster {
+    process: Process,
+    folder: TempDir,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let folder = TempDir::new().unwrap();
+        let objects = [object("default", "one"), object("other", "two")].map(|object| object.to_string()).join("\n---\n");
+        let namespace = r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}"#;
+        std::fs::write(folder.path().join("objects.yaml"), format!("{namespace}\n---\n{objects}")).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kopfd"));
+        command.args(["apiserver", "--kubeconfig-out", "kubeconfig", "--apply", "objects.yaml", "--data", "data"]);
+        command.current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = Process(command.spawn().unwrap());
+        let lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
+        lines.map(Result::unwrap).find(|line| line.starts_with("export KUBECONFIG=")).unwrap();
+        Self { process, folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    fn client(&self) -> Api {
+        self.client_of("kubeconfig")
+    }
+
+    fn client_of(&self, kubeconfig: &str) -> Api {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let options = Options { kubeconfig: Some(self.path(kubeconfig)), ..Options::default() };
+        let client = runtime.block_on(Client::connect(options, Clock::system())).unwrap();
+        Api { runtime, client }
+    }
+
+    /// `kopfd`, as if nobody had ever used it on this machine.
+    fn kopfd(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kopfd"));
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", self.folder.path()).current_dir(self.folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    }
+}
+
+/// The cluster, for a test to look at.
+struct Api {
+    runtime: tokio::runtime::Runtime,
+    client: Client,
+}
+
+impl Api {
+    fn create(&self, object: &Value) {
+        let path = format!("{}?fieldManager=test", path(object));
+        let request = Request::new(http::Method::POST, path).with_json("application/json", object);
+        assert_eq!(self.runtime.block_on(self.client.request(&request)).unwrap().status, 201);
+    }
+
+    /// Waits until the operator has remembered that it has handled an object.
+    fn wait_until_handled(&self, namespace: &str, name: &str) {
+        let is_handled = |found: &Value| found["metadata"]["annotations"]["kopf.zalando.org/last-handled-configuration"].is_string();
+        self.wait(&format!("{}/{name}", path(&object(namespace, name))), is_handled);
+    }
+
+    fn wait_until_there(&self, path: &str) {
+        self.wait(path, |_| true);
+    }
+
+    fn wait(&self, path: &str, is_right: impl Fn(&Value) -> bool) {
+        let began = Instant::now();
+        while began.elapsed() < LIMIT {
+            if let Ok(found) = self.runtime.block_on(self.client.request(&Request::get(path)))
+                && is_right(&serde_json::from_slice(&found.body).unwrap())
+            {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("{path} is not as it should be within {LIMIT:?}");
+    }
+}
+
+fn path(object: &Value) -> String {
+    format!("/api/v1/namespaces/{}/configmaps", object["metadata"]["namespace"].as_str().unwrap())
+}
+
+fn object(namespace: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name, "labels": {"app": "tested"}}})
+}
+
+/// An operator of labelled config maps with one handler, which is an inline script.
+fn operator(on: &str, script: &str) -> String {
+    let script = script.replace('\n', "\n            ");
+    format!(
+        "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {{name: tested}}\nspec:\n  limits: {{output: 256Mi}}\n  \
+         settings: {{queueing: {{exitTimeout: 1h}}}}\n  resources:\n    - resource: v1/configmaps\n      labels: {{app: tested}}\n      \
+         handlers:\n        - on: {on}\n          id: handler\n          run: |\n            {script}\n"
+    )
+}
+
+/// A script that logs so many lines of 10 kB.
+fn noise(lines: usize) -> String {
+    format!("for i in 0..{lines} {{ logger.info(\"{}\"); }}", "x".repeat(10_000))
+}
+
+/// A script that lets the test know how far it has come, and never ends.
+const STUCK: &str =
+    "k8s::create(#{apiVersion: \"v1\", kind: \"Secret\", metadata: #{name: \"marker\", namespace: \"default\"}});\nsleep(3600);";
+
+#[test]
+fn an_operator_whose_log_is_not_read_goes_on_and_counts_what_is_lost() {
+    const NOISE: usize = 1500;
+    let cluster = Cluster::start();
+    cluster.write("operator.yaml", &operator("create", &noise(NOISE)));
+    let mut run = Process(cluster.kopfd().args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]).spawn().unwrap());
+    let log = run.0.stderr.take().unwrap();
+    let api = cluster.client();
+    for (namespace, name) in [("default", "one"), ("other", "two")] {
+        api.wait_until_handled(namespace, name);
+    }
+    api.create(&object("default", "later"));
+    api.wait_until_handled("default", "later");
+
+    let reader = std::thread::spawn(move || count(log));
+    run.signal("TERM");
+    assert_eq!(run.wait(LIMIT).code(), Some(0));
+    let (written, dropped) = reader.join().unwrap();
+    assert!(dropped > 0, "{written} lines were written, and none dropped");
+    // The operator starts, watches, hears the signal, and stops; each handler makes its noise, succeeds, and its cause is processed.
+    assert_eq!(written + dropped, 4 + 3 * (NOISE + 2));
+}
+
+/// Reads a log to its end. Returns how many lines were written, and how many are told to have been dropped.
+fn count(log: ChildStderr) -> (usize, usize) {
+    let (mut written, mut dropped) = (0, 0);
+    for line in BufReader::new(log).lines().map(Result::unwrap) {
+        match line.split_once(" lines were dropped: ") {
+            None => written += 1,
+            Some((before, _)) => {
+                let number = before.rsplit(' ').next().unwrap();
+                assert!(number.len() < 4 || number.contains(','), "{number}");
+                dropped += number.replace(',', "").parse::<usize>().unwrap();
+            }
+        }
+    }
+    (written, dropped)
+}
+
+#[test]
+fn a_log_that_is_not_read_does_not_hold_up_the_end() {
+    let cluster = Cluster::start();
+    cluster.write("operator.yaml", &operator("create", &noise(100)));
+    let mut run = Process(cluster.kopfd().args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]).spawn().unwrap());
+    // The pipe stays open, and full.
+    let log = run.0.stderr.take().unwrap();
+    cluster.client().wait_until_handled("default", "one");
+    run.signal("TERM");
+    assert_eq!(run.wait(LIMIT).code(), Some(0));
+    drop(log);
+
+    cluster.write("objects.yaml", &object("default", "one").to_string());
+    let mut command = cluster.kopfd();
+    command.args(["dev", "operator.yaml", "--apply", "objects.yaml", "--kubeconfig-out", "dev.kubeconfig"]);
+    let mut dev = Process(command.stdout(Stdio::piped()).spawn().unwrap());
+    let log = dev.0.stderr.take().unwrap();
+    BufReader::new(dev.0.stdout.take().unwrap()).lines().map(Result::unwrap).find(|line| line.starts_with("export ")).unwrap();
+    cluster.client_of("dev.kubeconfig").wait_until_handled("default", "one");
+    dev.signal("INT");
+    assert_eq!(dev.wait(LIMIT).code(), Some(0));
+    drop(log);
+}
+
+#[test]
+fn a_second_signal_ends_the_process_at_once_even_if_its_log_is_not_read() {
+    for noise in [String::new(), noise(100)] {
+        let cluster = Cluster::start();
+        cluster.write("operator.yaml", &operator("create", &format!("{noise}\n{STUCK}")));
+        let mut run = Process(cluster.kopfd().args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]).spawn().unwrap());
+        let mut log = run.0.stderr.take().unwrap();
+        cluster.client().wait_until_there("/api/v1/namespaces/default/secrets/marker");
+        run.signal("TERM");
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(run.0.try_wait().unwrap().is_none(), "the handler has an hour to finish");
+        run.signal("TERM");
+        assert_eq!(run.wait(Duration::from_secs(10)).code(), Some(130));
+        if noise.is_empty() {
+            let mut told = String::new();
+            log.read_to_string(&mut told).unwrap();
+            assert!(told.contains("Signal SIGTERM is received. The operator is stopping."), "{told}");
+            assert!(told.contains("Signal SIGTERM is received again. The process ends at once."), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_slow_reader_of_the_log_gets_all_of_it() {
+    const NOISE: usize = 100;
+    let cluster = Cluster::start();
+    cluster.write("operator.yaml", &operator("create", &noise(NOISE)));
+    cluster.write("objects.yaml", &object("default", "one").to_string());
+    let mut command = cluster.kopfd();
+    command.args(["dev", "operator.yaml", "--apply", "objects.yaml", "--once", "--kubeconfig-out", "dev.kubeconfig"]);
+    let mut dev = Process(command.spawn().unwrap());
+    let mut log = dev.0.stderr.take().unwrap();
+    let (mut read, mut chunk) = (Vec::new(), vec![0; 16 << 10]);
+    loop {
+        match log.read(&mut chunk).unwrap() {
+            0 => break,
+            count => read.extend_from_slice(&chunk[..count]),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let read = String::from_utf8(read).unwrap();
+    assert_eq!(read.lines().filter(|line| line.ends_with("xxx")).count(), NOISE);
+    assert!(read.ends_with("Operator 'tested' has stopped.\n"), "{}", &read[read.len() - 200..]);
+    assert_eq!(dev.wait(LIMIT).code(), Some(0));
+}
+
+/// Runs an operator that warns of each object, until it has warned of one of them. Returns its log.
+fn logged(cluster: &Cluster, arguments: &[&str], environment: &[(&str, &str)]) -> String {
+    let mut command = cluster.kopfd();
+    command.args(arguments).envs(environment.iter().copied());
+    let mut run = Process(command.spawn().unwrap());
+    let mut log = BufReader::new(run.0.stderr.take().unwrap());
+    let mut told = String::new();
+    while !told.contains("warned of") {
+        let before = told.len();
+        log.read_line(&mut told).unwrap();
+        assert!(told.len() > before, "{arguments:?} {environment:?}: the log has ended:\n{told}");
+    }
+    run.signal("TERM");
+    log.read_to_string(&mut told).unwrap();
+    assert_eq!(run.wait(LIMIT).code(), Some(0), "{arguments:?} {environment:?}:\n{told}");
+    told
+}
+
+const WARNING: &str = "logger.warning(`warned of ${name}`);";
+
+/// A way to give an option: on the command line, or in the environment.
+type Way = (&'static [&'static str], &'static [(&'static str, &'static str)]);
+
+#[test]
+fn manifests_and_the_cluster_are_found_as_the_options_and_the_environment_say() {
+    let cluster = Cluster::start();
+    cluster.write("operator.yaml", &operator("event", WARNING));
+    // The current context leads nowhere.
+    let text = std::fs::read_to_string(cluster.path("kubeconfig")).unwrap();
+    let mut config = kopfd::object::yaml::parse(&text).unwrap().remove(0);
+    let good = config["contexts"][0]["name"].as_str().unwrap().to_owned();
+    let nowhere = json!({"name": "nowhere", "cluster": {"server": "https://127.0.0.1:1"}});
+    config["clusters"].as_array_mut().unwrap().push(nowhere);
+    let context = json!({"name": "nowhere", "context": {"cluster": "nowhere", "user": config["users"][0]["name"]}});
+    config["contexts"].as_array_mut().unwrap().push(context);
+    config["current-context"] = "nowhere".into();
+    cluster.write("two.kubeconfig", &config.to_string());
+    let good: &'static str = good.leak();
+
+    let ways: [Way; 9] = [
+        (&["run", "operator.yaml", "--kubeconfig", "kubeconfig"], &[]),
+        (&["operator.yaml", "--kubeconfig", "kubeconfig"], &[]),
+        (&["run", "--config", "operator.yaml", "--kubeconfig", "kubeconfig"], &[]),
+        (&["--config", "operator.yaml", "--kubeconfig", "kubeconfig"], &[]),
+        (&["-c", "operator.yaml"], &[("KOPFD_KUBECONFIG", "kubeconfig")]),
+        (&["run"], &[("KOPFD_CONFIG", "operator.yaml"), ("KUBECONFIG", "kubeconfig")]),
+        (&["run", "operator.yaml"], &[("KOPFD_CONFIG", "nothing.yaml"), ("KUBECONFIG", "kubeconfig")]),
+        (&["run", "operator.yaml", "--kubeconfig", "two.kubeconfig", "--context", "CONTEXT"], &[]),
+        (&["run", "operator.yaml"], &[("KUBECONFIG", "two.kubeconfig"), ("KOPFD_CONTEXT", "CONTEXT")]),
+    ];
+    for (arguments, environment) in ways {
+        let named = |text: &&'static str| if *text == "CONTEXT" { good } else { *text };
+        let arguments: Vec<&str> = arguments.iter().map(named).collect();
+        let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, named(value))).collect();
+        let told = logged(&cluster, &arguments, &environment);
+        assert!(told.contains("watches configmaps.v1 in all namespaces"), "{told}");
+    }
+    for arguments in [&["run"][..], &[]] {
+        let output = cluster.kopfd().args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(told.starts_with("error: ") && told.contains("--config FILE|DIR") | told.contains("`kopfd run operator.yaml`"), "{told}");
+    }
+}
+
+#[test]
+fn namespaces_are_those_of_the_options_or_the_environment() {
+    let cluster = Cluster::start();
+    cluster.write("operator.yaml", &operator("event", WARNING));
+    let ways: [(Way, &[&str]); 6] = [
+        ((&["--all-namespaces"], &[]), &["all namespaces"]),
+        ((&["-A"], &[]), &["all namespaces"]),
+        ((&[], &[("KOPFD_ALL_NAMESPACES", "true")]), &["all namespaces"]),
+        ((&["--namespace", "def*,!x", "-n", "other"], &[]), &["namespace default", "namespace other"]),
+        ((&[], &[("KOPFD_NAMESPACES", "default oth*")]), &["namespace default", "namespace other"]),
+        ((&["-n", "oth*"], &[("KOPFD_NAMESPACES", "default")]), &["namespace other"]),
+    ];
+    for ((options, environment), scopes) in ways {
+        let arguments = [&["run", "operator.yaml", "--kubeconfig", "kubeconfig"], options].concat();
+        let told = logged(&cluster, &arguments, environment);
+        let watched: BTreeSet<&str> =
+            told.lines().filter_map(|line| line.split_once("watches configmaps.v1 in ")?.1.strip_suffix('.')).collect();
+        assert_eq!(watched, scopes.iter().copied().collect(), "{arguments:?} {environment:?}:\n{told}");
+    }
+    let mut command = cluster.kopfd();
+    let output = command.args(["run", "operator.yaml", "-A"]).env("KOPFD_NAMESPACES", "default").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn the_log_is_as_the_options_or_the_environment_say() {
+    let cluster = Cluster::start();
+    cluster.write("operator.yaml", &operator("event", WARNING));
+    let (info, debug) = ("[INFO    ]", "[DEBUG   ]");
+    let in_json = r#""message":"warned of one","#;
+    // What the log has, and what it has not.
+    let ways: [(Way, &[&str], &[&str]); 19] = [
+        ((&[], &[]), &[info, "kopfd.objects        [WARNING ] [default/one] warned of one"], &[debug]),
+        ((&["--verbose"], &[]), &[info, debug, "is invoked."], &["hyper"]),
+        ((&["-v"], &[]), &[debug], &["hyper"]),
+        ((&[], &[("KOPFD_VERBOSE", "true")]), &[debug], &["hyper"]),
+        ((&["--debug"], &[]), &[debug, "hyper"], &[]),
+        ((&[], &[("KOPFD_DEBUG", "true")]), &[debug, "hyper"], &[]),
+        ((&["--quiet"], &[]), &["warned of"], &[info, debug]),
+        ((&["-q"], &[]), &["warned of"], &[info, debug]),
+        ((&[], &[("KOPFD_QUIET", "true")]), &["warned of"], &[info, debug]),
+        ((&["--log-format", "plain"], &[]), &["\n[default/one] warned of one\n"], &[info]),
+        ((&["--log-format", "json"], &[]), &[in_json, r#""object":{"#, r#""severity":"warn""#], &[info]),
+        ((&[], &[("KOPFD_LOG_FORMAT", "JSON")]), &[in_json, r#""object":{"#], &[info]),
+        ((&["--log-format", "json", "--log-refkey", "k8s"], &[]), &[r#""k8s":{"#], &[r#""object":{"#]),
+        ((&["--log-format=json"], &[("KOPFD_LOG_REFKEY", "k8s")]), &[r#""k8s":{"#], &[r#""object":{"#]),
+        ((&["--log-format", "json", "--log-prefix"], &[]), &[r#""message":"[default/one] warned of one","#], &[]),
+        ((&["--log-format", "json"], &[("KOPFD_LOG_PREFIX", "true")]), &[r#""message":"[default/one] warned of one","#], &[]),
+        ((&["--log-format", "plain", "--log-prefix=false"], &[]), &["\nwarned of one\n"], &[]),
+        ((&["--log-format", "plain"], &[("KOPFD_LOG_PREFIX", "false")]), &["\nwarned of one\n"], &[]),
+        ((&["--log-format", "plain", "--no-log-prefix"], &[]), &["\nwarned of one\n"], &[]),
+    ];
+    for ((options, environment), wanted, unwanted) in ways {
+        let arguments = [&["run", "operator.yaml", "--kubeconfig", "kubeconfig", "-n", "default"], options].concat();
+        let told = logged(&cluster, &arguments, environment);
+        for part in wanted {
+            assert!(told.contains(part), "{options:?} {environment:?}: {part:?} is missing in\n{told}");
+        }
+        for part in unwanted {
+            assert!(!told.contains(part), "{options:?} {environment:?}: {part:?} is in\n{told}");
+        }
+    }
+}
+
+#[test]
+fn the_files_of_the_embedded_server_are_its_owners_and_it_listens_on_loopback() {
+    let cluster = Cluster::start();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&cluster.path("kubeconfig")), 0o600);
+    let data = cluster.path("data");
+    assert_eq!(mode(&data), 0o700);
+    let files: Vec<PathBuf> = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(files.len() >= 2, "{files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+    let listening = listeners(cluster.process.0.id());
+    assert_eq!(listening.len(), 1, "{listening:?}");
+    assert!(listening.iter().all(|address| address.is_loopback()), "{listening:?}");
+}
+
+/// Returns the addresses that a process listens on.
+fn listeners(process: u32) -> Vec<std::net::IpAddr> {
+    let open = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+    let targets = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    let sockets: BTreeSet<String> =
+        targets.filter_map(|target| Some(target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect();
+    let mut found = Vec::new();
+    for table in ["tcp", "tcp6"] {
+        let text = std::fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
+        for line in text.lines().skip(1) {
+            let columns: Vec<&str> = line.split_whitespace().collect();
+            // The state 0A is that of a listener.
+            if columns[3] == "0A" && sockets.contains(columns[9]) {
+                found.push(address(columns[1].split(':').next().unwrap()));
+            }
+        }
+    }
+    found
+}
+
+/// Reads an address as the kernel prints it: words of 32 bits in the order of the machine.
+fn address(hex: &str) -> std::net::IpAddr {
+    let word = |index: usize| u32::from_str_radix(&hex[index * 8..index * 8 + 8], 16).unwrap().to_ne_bytes();
+    if hex.len() == 8 {
+        return std::net::Ipv4Addr::from(word(0)).into();
+    }
+    let bytes: Vec<u8> = (0..4).flat_map(word).collect();
+    std::net::Ipv6Addr::from(<[u8; 16]>::try_from(bytes).unwrap()).into()
+}
