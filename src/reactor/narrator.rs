@@ -261,10 +261,10 @@ fn difference(body: &Body, keys: &[String], new: &Value) -> Option<String> {
     let place = keys.join(".");
     match (old, new) {
         (None, Value::Null) => None,
-        (None, new) => Some(format!("+ {place}: {}", new)),
-        (Some(old), Value::Null) => Some(format!("- {place}: {}", old)),
+        (None, new) => Some(format!("+ {place}: {new}")),
+        (Some(old), Value::Null) => Some(format!("- {place}: {old}")),
         (Some(old), new) if old == new => None,
-        (Some(old), new) => Some(format!("~ {place}: {} -> {}", old, new)),
+        (Some(old), new) => Some(format!("~ {place}: {old} -> {new}")),
     }
 }
 

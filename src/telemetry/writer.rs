@@ -156,7 +156,7 @@ mod tests {
     use std::io::{BufRead as _, BufReader};
 
     const SOON: Patience = Patience { stall: Duration::from_millis(50), total: Duration::from_millis(50) };
-    const LONG: Patience = Patience { stall: Duration::from_secs(20), total: Duration::from_secs(60) };
+    const LONG: Patience = Patience { stall: Duration::from_secs(20), total: Duration::from_mins(1) };
 
     fn start() -> (Writer, BufReader<std::io::PipeReader>) {
         let (reader, writer) = std::io::pipe().unwrap();
