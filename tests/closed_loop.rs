@@ -2,6 +2,8 @@
 
 #[path = "closed_loop/panics.rs"]
 mod panics;
+#[path = "closed_loop/unreadable.rs"]
+mod unreadable;
 #[allow(dead_code, reason = "the other test that plays scenes uses other parts of the world")]
 mod world;
 

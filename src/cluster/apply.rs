@@ -66,8 +66,7 @@ pub async fn apply(api: &impl Requests, resource: &Resource, body: &Body, patch:
     let path = address::object(resource, namespace, body.name())?;
     let has_status = resource.has_subresource("status");
     let status_path = has_status.then(|| address::subresource(path.clone(), "status"));
-    let wanted = patch.transforms.is_empty().then(|| wanted(&patch.merge));
-    let mut sender = Sender { api, path, status_path, wanted, latest: None };
+    let mut sender = Sender { api, path, status_path, parts: wanted(&patch.merge), latest: None };
     let remaining = match sender.send(body, patch).await {
         Ok(remaining) => remaining,
         Err(error) if error.is_not_found() => {
@@ -84,8 +83,8 @@ struct Sender<'a, R> {
     api: &'a R,
     path: String,
     status_path: Option<String>,
-    /// The parts of the object that matter afterwards; none if functions need all of it.
-    wanted: Option<Value>,
+    /// The parts of the object that matter after the last request.
+    parts: Value,
     /// The object after the last request.
     latest: Option<Value>,
 }
@@ -93,7 +92,7 @@ struct Sender<'a, R> {
 impl<R: Requests> Sender<'_, R> {
     /// Sends everything and returns the functions that remain.
     async fn send(&mut self, body: &Body, patch: &Patch) -> Result<Vec<Transform>, Error> {
-        self.send_merge(&patch.merge).await?;
+        self.send_merge(&patch.merge, patch.transforms.is_empty()).await?;
         if patch.transforms.is_empty() {
             return Ok(Vec::new());
         }
@@ -106,22 +105,24 @@ impl<R: Requests> Sender<'_, R> {
         }
     }
 
-    async fn send_merge(&mut self, merge: &Map<String, Value>) -> Result<(), Error> {
+    /// Functions that follow need all of the object.
+    async fn send_merge(&mut self, merge: &Map<String, Value>, is_last: bool) -> Result<(), Error> {
         let Some(status_path) = self.status_path.clone() else {
-            return self.send_merge_to(self.path.clone(), merge.clone()).await;
+            return self.send_merge_to(self.path.clone(), merge.clone(), is_last).await;
         };
         let mut main = merge.clone();
         let status = main.remove("status").filter(|status| !status.is_null());
-        self.send_merge_to(self.path.clone(), main).await?;
+        self.send_merge_to(self.path.clone(), main, is_last).await?;
         match status {
-            Some(status) => self.send_merge_to(status_path, Map::from_iter([("status".to_owned(), status)])).await,
+            Some(status) => self.send_merge_to(status_path, Map::from_iter([("status".to_owned(), status)]), is_last).await,
             None => Ok(()),
         }
     }
 
-    async fn send_merge_to(&mut self, path: String, merge: Map<String, Value>) -> Result<(), Error> {
+    async fn send_merge_to(&mut self, path: String, merge: Map<String, Value>, is_last: bool) -> Result<(), Error> {
         if !merge.is_empty() {
-            self.latest = Some(self.api.patch(&path, MERGE_PATCH, &Value::Object(merge), self.wanted.as_ref()).await?);
+            let wanted = is_last.then_some(&self.parts);
+            self.latest = Some(self.api.patch(&path, MERGE_PATCH, &Value::Object(merge), wanted).await?);
         }
         Ok(())
     }
@@ -149,7 +150,7 @@ impl<R: Requests> Sender<'_, R> {
         }
         let version = self.latest.as_ref().unwrap_or(base).pointer("/metadata/resourceVersion");
         operations.insert(0, json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
-        self.latest = Some(self.api.patch(&path, JSON_PATCH, &Value::Array(operations), None).await?);
+        self.latest = Some(self.api.patch(&path, JSON_PATCH, &Value::Array(operations), Some(&self.parts)).await?);
         Ok(())
     }
 }

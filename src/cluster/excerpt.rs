@@ -43,6 +43,12 @@ mod tests {
     }
 
     #[test]
+    fn parts_that_are_not_wanted_may_be_nested_as_deeply_as_they_like() {
+        let deep = format!(r#"{{"metadata":{{"name":"p"}},"spec":{}1{}}}"#, r#"{"a":"#.repeat(1_000), "}".repeat(1_000));
+        assert_eq!(read(deep.as_bytes(), &json!({"metadata": {"name": null}})).unwrap(), json!({"metadata": {"name": "p"}}));
+    }
+
+    #[test]
     fn what_is_no_json_is_an_error() {
         assert!(read(b"{", &json!({})).is_err());
         assert!(read(b"\xff", &json!({})).is_err());

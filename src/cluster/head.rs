@@ -6,6 +6,9 @@ use std::ops::Deref;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::object::{Body, Resource};
 
 /// A text that is borrowed unless it has escapes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +70,29 @@ impl<'a> Head<'a> {
     /// If the text is no object, or the metadata are not what Kubernetes has there.
     pub fn of(object: &'a str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(object)
+    }
+
+    /// Returns an object that has only these metadata, for objects of which nothing else can be read.
+    pub fn to_body(&self, resource: &Resource) -> Body {
+        let texts = |pairs: Vec<(Text<'_>, Text<'_>)>| -> Value {
+            pairs.into_iter().map(|(key, value)| ((*key).to_owned(), Value::from(&*value))).collect::<Map<_, _>>().into()
+        };
+        let metadata = &self.metadata;
+        let finalizers: Vec<&str> = metadata.finalizers.iter().flatten().map(|finalizer| &**finalizer).collect();
+        let parts = [
+            ("name", metadata.name.as_deref().map(Value::from)),
+            ("namespace", metadata.namespace.as_deref().map(Value::from)),
+            ("uid", metadata.uid.as_deref().map(Value::from)),
+            ("resourceVersion", metadata.resource_version.as_deref().map(Value::from)),
+            ("creationTimestamp", metadata.creation_timestamp.as_deref().map(Value::from)),
+            ("deletionTimestamp", metadata.deletion_timestamp.as_deref().map(Value::from)),
+            ("generation", metadata.generation.map(Value::from)),
+            ("finalizers", (!finalizers.is_empty()).then(|| json!(finalizers))),
+            ("labels", metadata.labels.map(|labels| texts(pairs(labels)))),
+            ("annotations", metadata.annotations.map(|annotations| texts(pairs(annotations)))),
+        ];
+        let metadata: Map<String, Value> = parts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+        Body::from(json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": metadata}))
     }
 
     /// Returns the name, or an empty text.
@@ -213,6 +239,17 @@ mod tests {
         assert_eq!((head.name(), head.namespace(), head.uid(), head.resource_version()), ("a", Some("ns"), Some("u"), Some("5")));
         assert!(head.has_finalizer("g") && !head.has_finalizer("h") && !head.is_deleting());
         assert_eq!((head.kind.as_deref(), head.api_version, head.metadata.generation), (Some("K"), None, Some(3)));
+    }
+
+    #[test]
+    fn the_metadata_alone_are_an_object_too() {
+        let resource = Resource { version: "v1".to_owned(), kind: "K".to_owned(), ..Resource::default() };
+        let body = Head::of(OBJECT).unwrap().to_body(&resource);
+        let expected = json!({"apiVersion": "v1", "kind": "K", "metadata": {
+            "name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "5", "generation": 3, "finalizers": ["f", "g"],
+            "labels": {"app": "x"}, "annotations": {"a/b": "say \"hi\""},
+        }});
+        assert_eq!(*body, expected);
     }
 
     #[test]

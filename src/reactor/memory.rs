@@ -29,11 +29,13 @@ pub struct Rare {
     pub remaining: Vec<Transform>,
     /// The throttling after errors.
     pub throttle: Throttle,
+    /// Whether the object could not be read when it was seen last, which was reported then.
+    pub is_unreadable: bool,
 }
 
 impl Rare {
     fn is_needed(&self) -> bool {
-        !self.remaining.is_empty() || !self.throttle.is_idle()
+        !self.remaining.is_empty() || !self.throttle.is_idle() || self.is_unreadable
     }
 }
 

@@ -7,12 +7,13 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::cluster::Head;
 use crate::handling::progress::seconds_between;
 use crate::handling::telling::seconds;
 use crate::handling::{Moment, Telling};
 use crate::kit::errors::chain;
 use crate::kit::{Stop, tasks};
-use crate::object::{Body, Resource, Sighting};
+use crate::object::{Body, Patch, Resource, Sighting, Transform};
 
 use super::cycle::{Cycle, Served};
 use super::error::Error;
@@ -140,10 +141,7 @@ impl<W: World> Worker<W> {
     async fn take_up(&mut self, event: Event) {
         let body = match (self.read)(&event.raw, &self.served.resource) {
             Ok(body) => body,
-            Err(error) => {
-                self.world.tell(Telling::error(format!("Ignoring an event with an object that is no JSON: {error}")));
-                return;
-            }
+            Err(error) => return self.pass_over(&event, &error).await,
         };
         if self.expected.version.is_some() && self.expected.version.as_deref() == body.resource_version() {
             self.expected = Expected::default();
@@ -159,11 +157,39 @@ impl<W: World> Worker<W> {
         }
     }
 
+    /// Leaves an object alone that cannot be read, but does not hold back its deletion: for that, its metadata are enough.
+    async fn pass_over(&mut self, event: &Event, error: &serde_json::Error) {
+        let head = Head::of(&event.raw).unwrap_or_default();
+        let body = head.to_body(&self.served.resource);
+        if event.sighting == Sighting::Deleted {
+            self.memories.forget(&self.uid);
+            self.world.cycled(&self.uid, &body, None);
+            return self.world.forget(&self.memo);
+        }
+        self.memories.notice(&self.uid, event.sighting == Sighting::Listed);
+        let mut rare = self.memories.rare(&self.uid);
+        if !std::mem::replace(&mut rare.is_unreadable, true) {
+            let told = Telling::error(format!("The object cannot be read and is not handled: {error}"));
+            self.world.tell(told.followed_by("Its next changes are not reported while that lasts. Its deletion will not be held back."));
+        }
+        self.world.cycled(&self.uid, &body, Some(&format!("the object cannot be read: {error}")));
+        let finalizer = &self.served.storages.finalizer;
+        if head.is_deleting() && head.has_finalizer(finalizer) {
+            self.world.tell(Telling::warning("Removing the finalizer without calling any handlers, since the object cannot be read."));
+            let patch = Patch { transforms: vec![Transform::RemoveFinalizer(finalizer.clone())], ..Patch::default() };
+            if let Err(error) = self.world.apply(&self.served.resource, &body, &patch).await {
+                self.throttle(&mut rare, &body, &chain(&error)).await;
+            }
+        }
+        self.memories.keep_rare(&self.uid, rare);
+    }
+
     /// Runs one cycle, unless the object is left alone after errors. Returns the version to wait for.
     async fn process(&mut self, sighting: Sighting, body: Body) -> Option<String> {
         self.memories.notice(&self.uid, sighting == Sighting::Listed);
         let memory = self.memories.flags(&self.uid);
         let mut rare = self.memories.rare(&self.uid);
+        rare.is_unreadable = false;
         if sighting == Sighting::Deleted {
             self.memories.forget(&self.uid);
         }

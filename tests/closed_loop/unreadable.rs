@@ -1,0 +1,63 @@
+//! Objects that cannot be read: they are reported once, and their deletion is not held back.
+
+use std::time::Duration;
+
+use kopfd::object::Sighting;
+use serde_json::{Value, json};
+
+use super::world::{Scene, in_virtual_time};
+
+/// Deeper than what is read, which is 128.
+const LEVELS: usize = 200;
+
+fn nested() -> Value {
+    (0..LEVELS).fold(json!(1), |inner, _| json!({ "a": inner }))
+}
+
+#[test]
+fn an_object_that_is_nested_too_deeply_is_reported_once_and_can_be_deleted() {
+    let input = json!({"handlers": [
+        {"on": "create", "id": "created", "script": [{}]},
+        {"on": "delete", "id": "deleted", "script": [{}]},
+    ]});
+    let object = json!({
+        "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
+        "metadata": {
+            "name": "o", "namespace": "ns", "uid": "u1", "resourceVersion": "1",
+            "finalizers": ["others.dev/one", "kopf.zalando.org/KopfFinalizerMarker"],
+        },
+        "spec": nested(),
+    });
+    let scene = in_virtual_time(async {
+        let scene = Scene::of(&input, object).expect("the handlers make sense");
+        let act = async {
+            let server = &scene.world.server;
+            server.announce(Sighting::Listed);
+            for number in 0..5 {
+                server.merge(&json!({"status": {"number": number}})).await;
+                tokio::time::sleep(Duration::from_mins(1)).await;
+            }
+            server.delete().await;
+            tokio::time::sleep(Duration::from_mins(1)).await;
+            assert_eq!(server.object()["metadata"]["finalizers"], json!(["others.dev/one"]));
+            assert!(!scene.memories.is_empty());
+            server.merge(&json!({"metadata": {"finalizers": null}})).await;
+            tokio::time::sleep(Duration::from_mins(1)).await;
+        };
+        tokio::select! {
+            () = act => {}
+            () = scene.live() => unreachable!("the scene goes on for ever"),
+        }
+        scene
+    });
+    assert!(scene.world.server.is_gone() && scene.memories.is_empty());
+    assert!(scene.world.timeline.with("call").is_empty(), "no handler gets an object that cannot be read");
+    let logs = scene.world.timeline.logs();
+    let told: Vec<&str> = logs.iter().filter_map(|line| line[1].as_str()).collect();
+    let expected = [
+        "The object cannot be read and is not handled: recursion limit exceeded at line 1 column ",
+        "Removing the finalizer without calling any handlers, since the object cannot be read.",
+    ];
+    assert_eq!(told.len(), expected.len(), "{told:?}");
+    assert!(told.iter().zip(expected).all(|(line, expected)| line.starts_with(expected)), "{told:?}");
+}
