@@ -24,6 +24,7 @@ pub mod admission;
 pub mod diagnostic;
 pub mod load;
 pub mod operator;
+pub mod ranges;
 pub mod reader;
 pub mod settings;
 pub mod source;

@@ -143,6 +143,11 @@ impl Watcher {
         self.known.len()
     }
 
+    /// Returns the unique ids of the objects, as far as the watcher knows them.
+    pub fn uids(&self) -> impl Iterator<Item = &str> {
+        self.known.uids()
+    }
+
     /// Tells whether there are no objects, as far as the watcher knows.
     pub fn is_empty(&self) -> bool {
         self.known.len() == 0
@@ -262,8 +267,8 @@ impl Watcher {
     /// Reads one stream to its end. Returns how many lines it had.
     async fn follow(&mut self, mut stream: ByteStream, version: &mut String, sink: &mut impl Sink) -> (usize, End) {
         let watching = self.client.watching();
-        let (inactivity, closes_at) = (watching.inactivity_timeout, watching.client_timeout.map(|limit| Instant::now() + limit));
-        let mut silent_at = inactivity.map(|limit| Instant::now() + limit);
+        let (inactivity, closes_at) = (watching.inactivity_timeout, after(watching.client_timeout));
+        let mut silent_at = after(inactivity);
         let mut lines = Lines::default();
         let mut count = 0;
         loop {
@@ -295,7 +300,7 @@ impl Watcher {
                 count += usize::from(!line.is_empty());
             }
             if count > before {
-                silent_at = inactivity.map(|limit| Instant::now() + limit);
+                silent_at = after(inactivity);
             }
         }
     }
@@ -423,6 +428,11 @@ impl Watcher {
             info!(resource = %self.resource, path = self.path, "The resource is watched again.");
         }
     }
+}
+
+/// Returns the end of a time; none if there is no limit, or one beyond what the timer knows.
+fn after(limit: Option<Duration>) -> Option<Instant> {
+    Instant::now().checked_add(limit?)
 }
 
 fn payload(error: impl std::error::Error + Send + Sync + 'static) -> Error {

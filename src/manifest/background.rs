@@ -15,6 +15,12 @@ use super::operator::{Concern, Daemon, Delay, Index, Rhythm, Ticks, Timer};
 use super::reader::{Fields, Item};
 use super::tree::Kind;
 
+/// The least interval of a timer in seconds.
+const LEAST_INTERVAL: f64 = 0.001;
+
+/// The least seconds between looks at a daemon that does not stop.
+const LEAST_POLLING: f64 = 0.1;
+
 /// Names that scripts know as arguments, so that no index can have them.
 const ARGUMENTS: [&str; 39] = [
     "body",
@@ -90,6 +96,11 @@ impl Draft<'_> {
         let seconds = |key: &str| fields.get(key).and_then(|item| reader.duration(&item));
         let backoff = seconds("cancellationBackoff");
         let (timeout, polling) = (seconds("cancellationTimeout"), seconds("cancellationPolling"));
+        if let (Some(polling), Some(item)) = (polling, fields.get("cancellationPolling"))
+            && polling < LEAST_POLLING
+        {
+            reader.error_with(&item, "`cancellationPolling` must be from 100ms to 36500d", "leave it out for the default");
+        }
         if let Some(handler) = self.spawned(&fields, block, ids, (&script, &asking), On::Daemon) {
             self.operator.daemons.push(Daemon {
                 handler,
@@ -177,6 +188,12 @@ impl Draft<'_> {
             reader.key_error(&timezone, "`timezone` needs `cron`", "leave it out: intervals have no time zone");
         }
         let seconds = interval.as_ref().and_then(|item| reader.duration(item));
+        if let (Some(seconds), Some(item)) = (seconds, &interval)
+            && seconds > 0.0
+            && seconds < LEAST_INTERVAL
+        {
+            reader.error_with(item, "`interval` must be from 1ms to 36500d, or 0", "write 0 for no pause after a call");
+        }
         let is_sharp = reader.flag(fields, "sharp").unwrap_or(false);
         if let Some(sharp) = fields.get("sharp").filter(|_| is_sharp) {
             let is_zero = seconds == Some(0.0);

@@ -344,7 +344,8 @@ impl Reader {
     pub fn duration(&self, item: &Item<'_>) -> Option<f64> {
         let result = match &item.node.kind {
             Kind::Number(number) => match number.as_f64() {
-                Some(seconds) if seconds >= 0.0 => return Some(seconds),
+                Some(seconds) if (0.0..=values::LONGEST).contains(&seconds) => return Some(seconds),
+                Some(seconds) if seconds > 0.0 => Err(values::TOO_LONG),
                 _ => Err(values::NEGATIVE),
             },
             Kind::Text(text) => values::duration(&text.value),
@@ -358,6 +359,7 @@ impl Reader {
             Err(words) => {
                 let hint = match item.node.text() {
                     _ if words == values::NEGATIVE => "write zero or more".to_owned(),
+                    _ if words == values::TOO_LONG => "leave it out, or write what is meant, such as `365d`".to_owned(),
                     Some(text) if words == values::NO_UNIT => format!("write `{text}s`, or the number without quotes"),
                     _ => "write seconds as a number, or such as `500ms`, `30s`, `1h30m`, `2d`".to_owned(),
                 };

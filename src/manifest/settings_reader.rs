@@ -5,7 +5,7 @@ use crate::handling::Lifecycle;
 use super::reader::{Fields, Item, Reader};
 use super::settings::Settings;
 use super::tree::Kind;
-use super::{admission, storages};
+use super::{admission, ranges, storages};
 
 /// The settings that scripts and manifests know: sections, and their keys.
 pub const KNOWN: [(&str, &[&str]); 11] = [
@@ -32,9 +32,18 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Settings {
         let special = |key: &str| special(section, key);
         if let Some(fields) = reader.fields_but(&item, "these settings", known, special) {
             read_section(reader, section, &fields, &mut settings);
+            check_ranges(reader, section, &fields, &settings);
         }
     }
     settings
+}
+
+fn check_ranges(reader: &Reader, section: &str, fields: &Fields<'_>, settings: &Settings) {
+    for found in ranges::check(settings).into_iter().filter(|found| found.section == section) {
+        let Some(item) = fields.get(found.key) else { continue };
+        let item = found.index.and_then(|index| item.items()?.into_iter().nth(index)).unwrap_or(item);
+        reader.error_with(&item, format!("`{}` must be {}", item.name(), found.range), "leave it out for the default");
+    }
 }
 
 fn special(section: &str, key: &str) -> Option<(String, String)> {

@@ -5,6 +5,12 @@ pub const NEGATIVE: &str = "a duration is never negative";
 /// What is said of a number in a string.
 pub const NO_UNIT: &str = "a duration in a string needs a unit";
 
+/// The longest duration in seconds: a hundred years. Moments beyond the year 9999 cannot be written.
+pub const LONGEST: f64 = 36_500.0 * 86_400.0;
+
+/// What is said of a longer one.
+pub const TOO_LONG: &str = "a duration is at most 36500d";
+
 /// Returns the seconds of a duration such as `500ms`, `1.5h`, or `1h30m`.
 ///
 /// # Errors
@@ -38,7 +44,7 @@ pub fn duration(text: &str) -> Result<f64, &'static str> {
             };
         rest = &rest[letters..];
     }
-    if seconds.is_finite() { Ok(seconds) } else { Err("the duration is too long") }
+    if seconds <= LONGEST { Ok(seconds) } else { Err(TOO_LONG) }
 }
 
 /// Returns the bytes of a size such as `64Mi` or `1G`.
@@ -75,6 +81,9 @@ mod tests {
         assert_eq!(duration("30"), Err("a duration in a string needs a unit"));
         assert_eq!(duration("-1s"), Err("a duration is never negative"));
         assert_eq!(duration("1w"), Err("the units of durations are ms, s, m, h, and d"));
+        assert_eq!(duration("36500d"), Ok(LONGEST));
+        assert_eq!(duration("36500.1d"), Err(TOO_LONG));
+        assert_eq!(duration(&format!("{}s", "9".repeat(400))), Err(TOO_LONG));
         assert_eq!(duration("soon"), Err("not a duration"));
         assert_eq!(duration("1..5s"), Err("not a duration"));
     }

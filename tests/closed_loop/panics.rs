@@ -257,3 +257,27 @@ fn a_call_that_is_cancelled_though_the_operator_goes_on_is_made_again() {
     let report = "Throttling for 1 seconds due to a defect of the engine: a call was cancelled, though the operator does not stop";
     assert_eq!(run.story.iter().filter(|line| line[1] == report).count(), 1, "{:#?}", run.story);
 }
+
+#[test]
+fn endless_delays_and_limits_are_no_overflow() {
+    let endless = json!({"timeout": 1e300, "backoff": 1e300, "retries": u64::MAX});
+    let input = json!({"handlers": [
+        {"on": "create", "id": "created", "script": [{"temporary": "much later", "delay": 1e300}], "options": endless},
+        {"on": "delete", "id": "deleted", "script": [{"error": "never"}], "options": endless},
+    ], "settings": {"queueing.idle_timeout": 1e300, "queueing.error_delays": [1e300], "persistence.consistency_timeout": 1e300,
+        "execution.default_backoff": 1e300}, "fail_requests": [{"nth": 4, "status": 500}], "until": 100_000,
+        "actions": [{"at": 50, "merge": {"spec": {"x": 1}}}, {"at": 60, "delete": true}]});
+    let object = json!({
+        "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
+        "metadata": {"name": "o", "namespace": "ns", "uid": "u1", "resourceVersion": "1"}, "spec": {"x": 0},
+    });
+    let scene = in_virtual_time(async {
+        let scene = Scene::of(&input, object).expect("the handlers make sense");
+        scene.play(&input).await;
+        scene
+    });
+    let told = scene.world.timeline.logs();
+    assert!(!told.iter().any(|line| line[1].as_str().unwrap_or_default().contains("defect")), "{told:#?}");
+    let called: Vec<Value> = scene.world.timeline.with("call").iter().map(|call| call.shown["call"].clone()).collect();
+    assert_eq!(called, ["created", "deleted"], "{told:#?}");
+}
