@@ -90,6 +90,17 @@ impl<W: World + 'static> Kind<W> {
         Self { read, ..self }
     }
 
+    /// Forgets an object that is gone or not watched any more.
+    pub fn forget(&self, uid: &str) {
+        self.memories.forget(uid);
+        self.world.forget(&self.memo(uid));
+    }
+
+    /// Returns the name of an object's memory in scripts.
+    fn memo(&self, uid: &str) -> Arc<str> {
+        Arc::from(format!("{}/{uid}", self.operator))
+    }
+
     /// Puts an event of an object into its queue, and starts a worker if it has none. Waits while too many are being taken up.
     ///
     /// *Cancel safety*: the event is either with a worker or nowhere; no queue is left without one.
@@ -150,7 +161,7 @@ async fn work<W: World + 'static>(claim: Claim<W>, span: Span, mut room: Option<
         served: Arc::clone(&kind.served),
         memories: Arc::clone(&kind.memories),
         mailbox: Arc::clone(mailbox),
-        memo: Arc::from(format!("{}/{uid}", kind.operator)),
+        memo: kind.memo(uid),
         uid: Arc::clone(uid),
         pace: Arc::clone(&kind.pace),
         stop: kind.calls.clone(),
@@ -228,7 +239,7 @@ impl<W: World + 'static> Sink for KindSink<W> {
         let uid = uid.as_ref();
         if is_uninteresting(&kind.served, seen.head) && !kind.queues.has(uid) {
             match seen.sighting {
-                Sighting::Deleted => kind.memories.forget(uid),
+                Sighting::Deleted => kind.forget(uid),
                 sighting => kind.memories.notice(uid, sighting == Sighting::Listed),
             }
             return;

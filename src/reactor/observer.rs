@@ -34,6 +34,9 @@ const LATER: Duration = Duration::from_secs(30);
 /// The pauses before a watch goes on that has panicked.
 const AFTER_PANICS: [Duration; 4] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20), Duration::from_mins(1)];
 
+/// Why a watch is stopped whose kind or namespace is gone: its objects are forgotten.
+const GONE: &str = "it is gone";
+
 /// Observations that may wait; whoever observes waits with them.
 const WAITING: usize = 64;
 
@@ -260,10 +263,13 @@ impl<W: World + 'static> Observer<W> {
         receiver
     }
 
-    fn spawn_observation(&mut self, resource: Resource, sink: ObservationSink, stop: &Stop) {
+    fn spawn_observation(&mut self, resource: Resource, mut sink: ObservationSink, stop: &Stop) {
         let name = format!("observation of {resource}");
         match Watcher::new(self.client.clone(), resource, None) {
-            Ok(watcher) => self.tasks.spawn(name.clone(), watch(name, watcher, sink, stop.child())),
+            Ok(mut watcher) => {
+                let stop = stop.child();
+                self.tasks.spawn(name.clone(), async move { watch(name, &mut watcher, &mut sink, &stop).await });
+            }
             Err(error) => error!(target: "kopfd::reactor", error = error.chain(), "Cannot observe the cluster."),
         }
     }
@@ -276,7 +282,7 @@ impl<W: World + 'static> Observer<W> {
         for key in gone {
             debug!(target: "kopfd::reactor", resource = %key.0, namespace = key.1, "Stopping to watch.");
             if let Some(watch) = self.watches.remove(&key) {
-                watch.request("it is gone");
+                watch.request(GONE);
             }
         }
         for key in wanted {
@@ -345,10 +351,16 @@ impl<W: World + 'static> Observer<W> {
         info!(target: "kopfd::reactor", "Operator '{}' watches {resource} in {scope}.", self.declared.name);
         let name = format!("watch of {resource} in {scope}");
         match Watcher::new(self.client.clone(), (**resource).clone(), namespace.as_deref()) {
-            Ok(watcher) => {
+            Ok(mut watcher) => {
                 let stop = stop.child();
-                self.tasks.spawn(name.clone(), watch(name, watcher, KindSink::new(kind), stop.clone()));
-                self.watches.insert(key, stop);
+                self.watches.insert(key, stop.clone());
+                self.tasks.spawn(name.clone(), async move {
+                    let mut sink = KindSink::new(Arc::clone(&kind));
+                    watch(name, &mut watcher, &mut sink, &stop).await;
+                    if stop.reason() == Some(GONE) {
+                        watcher.uids().for_each(|uid| kind.forget(uid));
+                    }
+                });
             }
             Err(error) => error!(target: "kopfd::reactor", error = error.chain(), "Cannot watch."),
         }
@@ -392,9 +404,9 @@ fn without_clashes(handlers: &[Arc<Handler>], resource: &Resource) -> Vec<Arc<Ha
 }
 
 /// Watches until the stop is asked for, also after panics: a kind without its watch would be deaf for ever.
-async fn watch(name: String, mut watcher: Watcher, mut sink: impl Sink, stop: Stop) {
+async fn watch(name: String, watcher: &mut Watcher, sink: &mut impl Sink, stop: &Stop) {
     let mut pauses = Backoff::new(AFTER_PANICS);
-    while let Err(panic) = AssertUnwindSafe(watcher.run(&mut sink, &stop)).catch_unwind().await {
+    while let Err(panic) = AssertUnwindSafe(watcher.run(sink, stop)).catch_unwind().await {
         tasks::report_panic(&name, &tasks::panic_text(&*panic));
         tokio::select! {
             () = stop.requested() => return,

@@ -12,6 +12,7 @@ use super::api::Api;
 use super::call::{Arguments, Call, Evaluation, Returned};
 use super::check::Problem;
 use super::program::Program;
+pub use super::thread::Kept;
 use super::thread::{CallJob, EvaluateJob, Ingredients, Job, Thread};
 use crate::kit::Clock;
 use crate::object::Patch;
@@ -159,6 +160,18 @@ impl Host {
     pub fn forget(&self, memo: &Arc<str>) {
         // A thread that has ended has no memories.
         let _ = self.thread_of(memo).send(Job::Forget(Arc::clone(memo)));
+    }
+
+    /// Returns how much the script threads keep beyond single calls.
+    pub async fn kept(&self) -> Kept {
+        let mut kept = Kept::default();
+        for worker in &self.threads {
+            let (reply, answer) = oneshot::channel();
+            // A thread that has ended keeps nothing.
+            drop(worker.jobs.send(Job::Count(reply)));
+            kept += answer.await.unwrap_or_default();
+        }
+        kept
     }
 
     /// Ends all calls, and waits for the threads.

@@ -31,7 +31,16 @@ impl Memos {
 
     /// Drops the memory of an object.
     pub fn forget(&self, name: &str) {
-        self.table.borrow_mut().remove(name);
+        let mut table = self.table.borrow_mut();
+        table.remove(name);
+        if table.is_empty() {
+            table.shrink_to_fit();
+        }
+    }
+
+    /// Returns the number of objects that have a memory here.
+    pub fn len(&self) -> usize {
+        self.table.borrow().len()
     }
 
     fn fresh(&self) -> Map {

@@ -28,6 +28,10 @@ const TOP_LEVEL_SECONDS: f64 = 10.0;
 /// The operations that the top level of a file may take: constants and imports, no work.
 const TOP_LEVEL_OPERATIONS: u64 = 1_000_000;
 
+/// The conditions of sub-handlers that are kept compiled. Scripts may make a new text for every object; then all are compiled anew
+/// from time to time.
+const MOST_CONDITIONS: usize = 1_000;
+
 /// Compiled scripts.
 pub struct Scripts {
     /// Where they come from.
@@ -104,8 +108,17 @@ impl Scripts {
         global.tag = Dynamic::UNIT;
         global.lib.push(ast.shared_lib().clone());
         let function = Rc::new(Function::new("when".to_owned(), params, known, block_of(&ast), Rc::new(global)));
-        self.conditions.borrow_mut().insert(key, Rc::clone(&function));
+        let mut conditions = self.conditions.borrow_mut();
+        if conditions.len() >= MOST_CONDITIONS {
+            conditions.clear();
+        }
+        conditions.insert(key, Rc::clone(&function));
         Ok(function)
+    }
+
+    /// Returns the number of conditions that are kept.
+    pub fn conditions(&self) -> usize {
+        self.conditions.borrow().len()
     }
 }
 

@@ -66,6 +66,30 @@ pub enum Job {
     },
     /// Drop a transformation.
     ForgetTransform(u64),
+    /// Count what is kept.
+    Count(oneshot::Sender<Kept>),
+}
+
+/// How much the script threads keep beyond single calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Memories of objects.
+    pub memos: usize,
+    /// Compiled conditions of sub-handlers.
+    pub conditions: usize,
+    /// Transformations of objects that wait to be applied.
+    pub transforms: usize,
+    /// Generations of scripts.
+    pub generations: usize,
+}
+
+impl std::ops::AddAssign for Kept {
+    fn add_assign(&mut self, other: Self) {
+        self.memos += other.memos;
+        self.conditions += other.conditions;
+        self.transforms += other.transforms;
+        self.generations += other.generations;
+    }
 }
 
 /// A call, and who waits for it.
@@ -160,6 +184,18 @@ impl Thread {
             Job::Uninstall(generation) => drop(self.generations.borrow_mut().remove(&generation)),
             Job::Forget(name) => self.memos.forget(&name),
             Job::ForgetTransform(number) => self.transforms.forget(number),
+            // Whoever has asked may be gone.
+            Job::Count(reply) => drop(reply.send(self.kept())),
+        }
+    }
+
+    fn kept(&self) -> Kept {
+        let generations = self.generations.borrow();
+        Kept {
+            memos: self.memos.len(),
+            conditions: generations.values().map(|scripts| scripts.conditions()).sum(),
+            transforms: self.transforms.len(),
+            generations: generations.len(),
         }
     }
 

@@ -60,6 +60,11 @@ impl Transforms {
         Transform::Function(Arc::new(Travelling { number, jobs: self.jobs.clone() }))
     }
 
+    /// Returns the number of transformations that may still be asked for.
+    pub fn len(&self) -> usize {
+        self.closures.borrow().len()
+    }
+
     /// Drops what nobody can ask for any more.
     pub fn forget(&self, number: u64) {
         self.closures.borrow_mut().remove(&number);

@@ -25,6 +25,10 @@ impl Known {
         self.objects.len()
     }
 
+    pub(super) fn uids(&self) -> impl Iterator<Item = &str> {
+        self.objects.keys().filter_map(|key| key.split('\0').next()).filter(|uid| !uid.is_empty())
+    }
+
     pub(super) fn remember(&mut self, head: &Head<'_>) {
         self.set_key(head);
         match self.objects.get_mut(self.key.as_str()) {

@@ -1,0 +1,266 @@
+//! Weeks of churn in virtual time: objects, labels, sub-handlers, conditions, revisions of scripts and kinds come and go, and nothing stays.
+//!
+//! `KOPFD_SOAK_OBJECTS` is the number of objects: 20,000 take half a minute without optimisation, 100,000 two and a half.
+
+#![expect(clippy::unwrap_used, reason = "these are tests")]
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::{self, StreamExt as _};
+use http::{HeaderMap, Request};
+use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
+use kopfd::cluster::{Applied, Client, Error, LoginError, Networking, Seen, Sink, Watcher, Watching};
+use kopfd::handling::spawning::Companions;
+use kopfd::handling::{Handler, Lifecycle, Telling};
+use kopfd::kit::{Clock, Stop};
+use kopfd::object::{Body, Patch, Resource};
+use kopfd::reactor::cycle::Served;
+use kopfd::reactor::kind::{Kind, KindSink};
+use kopfd::reactor::{Pace, World};
+use kopfd::script::host::Threads;
+use kopfd::script::{Arguments, Call, Evaluation, Host, Installed, Options, Program, Returned};
+
+/// The allocator of the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const OBJECTS: usize = 20_000;
+
+/// In each round, the operator has a new revision of its scripts, and another kind.
+const ROUNDS: usize = 20;
+
+/// Objects that exist at the same time.
+const ALIVE: usize = 100;
+
+const MANIFEST: &str = "apiVersion: kopfd.dev/v1
+kind: Operator
+metadata: {name: soak}
+spec:
+  resources:
+    - resource: {any: everything}
+      script: soak.rhai
+      handlers:
+        - {on: create, fn: create, labels: {app: chosen}}
+        - {on: event, fn: see, labels: {app: chosen}}
+";
+
+/// Every object has memories, a sub-handler and a condition of its own, and a transformation.
+const SCRIPT: &str = r#"
+fn see(memo, name) { memo.seen = name; }
+fn create(memo, name, patch) {
+    memo.created = name;
+    patch.transform(|body| { body.spec.size = 2; body });
+    subhandler(`of-${name}`, #{when: `name == "${name}"`}, || { return 1; });
+}
+"#;
+
+/// The part of the engine that is not the server: scripts run, patches are swallowed, and one in ten fails.
+struct Soaked {
+    host: Host,
+    scripts: Installed,
+    clock: Clock,
+    patches: AtomicUsize,
+}
+
+impl World for Soaked {
+    fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
+        self.host.call(&self.scripts, call).boxed()
+    }
+
+    fn evaluate<'a>(&'a self, arguments: &'a Arguments, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
+        self.host.evaluate(&self.scripts, arguments, evaluation).boxed()
+    }
+
+    fn apply<'a>(
+        &'a self,
+        _resource: &'a Resource,
+        _body: &'a Body,
+        patch: &'a Patch,
+    ) -> BoxFuture<'a, Result<Applied, kopfd::reactor::Error>> {
+        let number = self.patches.fetch_add(1, Ordering::Relaxed);
+        let applied = match number % 10 {
+            0 => Err(Error::of_answer(500, None, b"").into()),
+            // Newer changes prevent transformations now and then.
+            1 => Ok(Applied { remaining: patch.transforms.clone(), ..Applied::default() }),
+            _ => Ok(Applied::default()),
+        };
+        std::future::ready(applied).boxed()
+    }
+
+    fn accompany<'a>(&'a self, _arguments: &'a Arguments, _is_reset: bool) -> BoxFuture<'a, Result<Companions, kopfd::reactor::Error>> {
+        std::future::ready(Ok(Companions::default())).boxed()
+    }
+
+    fn tell(&self, _telling: Telling) {}
+
+    fn is_debugging(&self) -> bool {
+        false
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn chance(&self, _bound: usize) -> usize {
+        0
+    }
+
+    fn forget(&self, memo: &Arc<str>) {
+        self.host.forget(memo);
+    }
+}
+
+/// A server whose watch tells of one round.
+#[derive(Clone)]
+struct Memory {
+    round: usize,
+    objects: usize,
+}
+
+impl Transport for Memory {
+    fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Answer, Error>> {
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let Self { round, objects } = *self;
+        let body = if is_watch {
+            let next = move |number: usize| async move {
+                // Objects live for a while: their sleeps and throttles end in between.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                (number < objects + 2 * ALIVE).then(|| (Ok(lines(round, number, objects)), number + 1))
+            };
+            stream::unfold(0, next).boxed()
+        } else {
+            stream::iter([Ok(Bytes::from_static(br#"{"metadata":{"resourceVersion":"1"},"items":[]}"#))]).boxed()
+        };
+        std::future::ready(Ok(Answer { status: 200, headers: HeaderMap::new(), body })).boxed()
+    }
+}
+
+impl Login for Memory {
+    fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>> {
+        std::future::ready(Ok(Connection::over(self.clone(), "memory"))).boxed()
+    }
+}
+
+/// Returns the events of one moment: an object comes, an older one ceases to match, and one that ceased to match before goes.
+fn lines(round: usize, number: usize, objects: usize) -> Bytes {
+    let mut text = String::new();
+    let mut line = |kind: &str, number: usize, app: &str| {
+        let metadata = format!(
+            r#"{{"name":"o{round}-{number}","namespace":"n","uid":"u{round}-{number}","resourceVersion":"{}","labels":{{"app":"{app}"}}}}"#,
+            number + 2
+        );
+        let spec = format!(r#"{{"size":1,"text":"{}"}}"#, "x".repeat(500));
+        let object = format!(r#"{{"apiVersion":"soak.dev/v1","kind":"Thing{round}","metadata":{metadata},"spec":{spec}}}"#);
+        writeln!(text, r#"{{"type":"{kind}","object":{object}}}"#).unwrap();
+    };
+    if number < objects {
+        line("ADDED", number, "chosen");
+    }
+    // Every third object goes while it matches; the others go unnoticed by any handler.
+    if let Some(older) = number.checked_sub(ALIVE).filter(|older| *older < objects && older % 3 != 0) {
+        line("MODIFIED", older, "another");
+    }
+    if let Some(oldest) = number.checked_sub(2 * ALIVE).filter(|oldest| *oldest < objects) {
+        line("DELETED", oldest, if oldest % 3 == 0 { "chosen" } else { "another" });
+    }
+    Bytes::from(text)
+}
+
+/// Passes events on until everything has gone.
+struct Counting {
+    sink: KindSink<Soaked>,
+    left: usize,
+    stop: Stop,
+}
+
+impl Sink for Counting {
+    async fn seen(&mut self, seen: Seen<'_>) {
+        self.left -= usize::from(seen.sighting == kopfd::object::Sighting::Deleted);
+        self.sink.seen(seen).await;
+        if self.left == 0 {
+            self.stop.request("everything has gone");
+        }
+    }
+
+    async fn listed(&mut self) {
+        self.sink.listed().await;
+    }
+}
+
+/// Runs one round with a new revision and another kind. Returns how many patches were sent.
+async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Host, usize) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("operator.yaml"), MANIFEST).unwrap();
+    std::fs::write(folder.path().join("soak.rhai"), format!("// Revision {number}\n{SCRIPT}")).unwrap();
+    let mut loaded = kopfd::manifest::load(&[folder.path().join("operator.yaml")]);
+    assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
+    let operator = loaded.operators.remove(0);
+    let program = Program::load(operator.declaration).unwrap();
+    let scripts = host.install(Arc::new(program)).await.unwrap();
+    let text = |text: &str| text.to_owned();
+    let resource = Resource {
+        group: text("soak.dev"),
+        version: text("v1"),
+        plural: format!("things{number}"),
+        kind: format!("Thing{number}"),
+        namespaced: true,
+        preferred: true,
+        ..Resource::default()
+    };
+    let handlers: Vec<Arc<Handler>> = operator.handlers.into_iter().map(Arc::new).collect();
+    let storages = Arc::new(operator.settings.persistence.storages);
+    let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, 60.0));
+    let world = Arc::new(Soaked { host, scripts, clock: clock.clone(), patches: AtomicUsize::new(0) });
+    let kind = Arc::new(Kind::new(Arc::clone(&world), served, Arc::new(Pace::default()), None, Arc::from("soak")));
+    let login = Box::new(Memory { round: number, objects });
+    let client = Client::with_login(login, Networking::default(), Watching::default(), clock.clone()).await.unwrap();
+    let mut watcher = Watcher::new(client, resource, None).unwrap();
+    let stop = Stop::new();
+    let mut sink = Counting { sink: KindSink::new(Arc::clone(&kind)), left: objects, stop: stop.clone() };
+    watcher.run(&mut sink, &stop).await;
+    kind.finish(Duration::from_secs(3600)).await;
+    assert_eq!((kind.memories.len(), kind.queues.len(), watcher.len()), (0, 0, 0), "memories, mailboxes, known objects");
+    let kept = world.host.kept().await;
+    assert_eq!((kept.memos, kept.transforms, kept.generations), (0, 0, 1), "{kept:?}");
+    assert!(kept.conditions <= 1_000, "{kept:?}");
+    drop((kind, sink, watcher));
+    let Soaked { host, scripts, patches, .. } = Arc::into_inner(world).expect("all workers have ended");
+    drop(scripts);
+    assert_eq!(host.kept().await, kopfd::script::host::Kept::default(), "a revision that is replaced is dropped");
+    (host, patches.into_inner())
+}
+
+/// Returns the kilobytes that the process has in memory.
+fn resident() -> f64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: f64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4.0
+}
+
+#[test]
+fn nothing_stays_of_what_has_gone() {
+    let objects = std::env::var("KOPFD_SOAK_OBJECTS").map_or(OBJECTS, |number| number.parse().expect("a number of objects"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
+        let options = Options { threads: Threads::Current, clock: clock.clone(), ..Options::default() };
+        let mut host = Host::start(options).unwrap();
+        let (mut residents, begun) = (Vec::new(), std::time::Instant::now());
+        for number in 0..ROUNDS {
+            let (back, patches) = round(host, number, objects / ROUNDS, &clock).await;
+            host = back;
+            assert!(patches >= objects / ROUNDS, "only {patches} patches");
+            residents.push(resident());
+        }
+        println!("{objects} objects in {ROUNDS} rounds and {:?}; resident after each: {residents:?} kB", begun.elapsed());
+        // The first quarter fills caches and the allocator's pages.
+        let settled = residents[ROUNDS / 4];
+        let highest = residents[ROUNDS / 4..].iter().copied().fold(0.0, f64::max);
+        assert!(highest <= settled * 1.05, "the memory has grown from {settled} kB to {highest} kB: {residents:?}");
+    });
+}
