@@ -223,7 +223,7 @@ async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Hos
     let stop = Stop::new();
     let mut sink = Counting { sink: KindSink::new(Arc::clone(&kind)), left: objects, stop: stop.clone() };
     watcher.run(&mut sink, &stop).await;
-    kind.finish(Duration::from_secs(3600)).await;
+    kind.finish(Duration::from_hours(1)).await;
     assert_eq!((kind.memories.len(), kind.queues.len(), watcher.len()), (0, 0, 0), "memories, mailboxes, known objects");
     let kept = world.host.kept().await;
     assert_eq!((kept.memos, kept.transforms, kept.generations), (0, 0, 1), "{kept:?}");
