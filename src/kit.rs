@@ -5,6 +5,7 @@ pub mod clock;
 pub mod duration;
 pub mod errors;
 pub mod stop;
+pub mod suggest;
 pub mod surplus;
 pub mod task_group;
 pub mod tasks;

@@ -20,7 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("handling", &["object"]),
     ("persistence", &["object", "handling"]),
     ("script", &["kit", "object", "handling"]),
-    ("manifest", &["object", "handling", "persistence", "script"]),
+    ("manifest", &["kit", "object", "handling", "persistence", "script"]),
     ("telemetry", &["kit", "object"]),
     ("http", &["kit", "telemetry"]),
     ("cluster", &["kit", "object", "telemetry", "http"]),
@@ -64,6 +64,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("anstream", &["cli"]),
     ("tracing_subscriber", &["telemetry"]),
     ("terminal_size", &["telemetry"]),
+    ("strsim", &["kit"]),
     ("mimalloc", &["main"]),
     ("notify", &["cli"]),
 ];
