@@ -1,5 +1,7 @@
 //! `kopfd check`: all mistakes of manifests and scripts at once.
 
+mod resources;
+
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
@@ -39,7 +41,11 @@ pub fn run(options: &Options) -> u8 {
     }
     let mut loaded = manifest::load(&paths);
     loaded.diagnostics.extend(loaded.operators.iter().filter_map(|operator| operator.missing_server.clone()));
+    let unknown = resources::check(&loaded.operators);
+    // A hint is not worth reading before the errors are mended.
+    loaded.diagnostics.extend(unknown.iter().filter(|one| one.severity == Severity::Warning).cloned());
     if !loaded.has_errors() {
+        loaded.diagnostics.extend(unknown.into_iter().filter(|one| one.severity == Severity::Hint));
         loaded.diagnostics.extend(loaded.operators.iter().flat_map(Operator::warn_of_unsupported));
     }
     let text = match options.output {

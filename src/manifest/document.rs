@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::handling::Policy;
+use crate::object::Selector;
 use crate::script::Allow;
 
 use super::binding::Ids;
@@ -227,7 +228,7 @@ impl Draft<'_> {
         let hint = "name the kind, such as `resource: databases.example.com`";
         let resource = reader.required(&fields, "resource", hint);
         let block = Block {
-            selectors: resource.map(|item| selectors::read_all(reader, &item)).unwrap_or_default(),
+            selectors: resource.map(|item| self.selectors(&item)).unwrap_or_default(),
             script: self.script(&fields, &Script::None),
             labels: fields.get("labels"),
             annotations: fields.get("annotations"),
@@ -238,6 +239,14 @@ impl Draft<'_> {
             reader.warn(item, "the block does nothing", "add `handlers`, `timers`, `daemons`, `indexes`, `webhooks`, or `reconcile`");
         }
         self.bindings(&fields, &block);
+    }
+
+    fn selectors(&mut self, item: &Item<'_>) -> Vec<Selector> {
+        let found = selectors::read_all(self.reader, item);
+        for (selector, item) in &found {
+            self.name_kind(selector, item);
+        }
+        found.into_iter().map(|(selector, _)| selector).collect()
     }
 
     fn bindings(&mut self, fields: &Fields<'_>, block: &Block<'_>) {

@@ -9,7 +9,7 @@ use crate::script::{BindingKind, Limits, declaration::Place};
 
 use super::budgets::Budgets;
 use super::diagnostic::{Diagnostic, Severity};
-use super::operator::{Operator, Unsupported};
+use super::operator::{NamedKind, Operator, Unsupported};
 use super::reader::{Fields, Item, Reader};
 use super::suggest::nearest;
 use super::tree::Spot;
@@ -101,6 +101,21 @@ impl<'r> Draft<'r> {
     /// Returns a place of the manifest for messages about scripts.
     pub fn place(&self, spot: Spot) -> Place {
         Place { file: self.reader.source.name.clone(), line: spot.line, column: spot.column }
+    }
+
+    /// Keeps where a kind is named.
+    pub fn name_kind(&mut self, selector: &Selector, item: &Item<'_>) {
+        let (source, spot) = (&self.reader.source, item.spot());
+        let place = Diagnostic {
+            line: spot.line,
+            column: spot.column,
+            length: spot.length,
+            path: Some(item.path.clone()),
+            snippet: source.snippet(spot.line, spot.column),
+            ..Diagnostic::of_file(Severity::Warning, &source.name, "", None)
+        };
+        let text = item.node.text().map_or_else(|| selector.to_string(), str::to_owned);
+        self.operator.kinds.push(NamedKind { selector: selector.clone(), text, place });
     }
 
     /// Keeps that something cannot be run by this version.

@@ -47,6 +47,8 @@ pub struct Operator {
     pub defaults: Policy,
     /// The settings.
     pub settings: Settings,
+    /// The kinds that the manifest names, and where.
+    pub kinds: Vec<NamedKind>,
     /// The files of custom resource definitions.
     pub crds: Vec<PathBuf>,
     /// The error that webhooks are declared without a server, which matters where the engine brings none.
@@ -55,6 +57,17 @@ pub struct Operator {
     pub snippet: Option<Snippet>,
     /// What is declared and checked, and not supported by this version.
     pub unsupported: Vec<Unsupported>,
+}
+
+/// A kind that a manifest names.
+#[derive(Debug, Clone)]
+pub struct NamedKind {
+    /// Which kinds are meant.
+    pub selector: Selector,
+    /// How it is written.
+    pub text: String,
+    /// Where, as a diagnostic without words.
+    pub place: Diagnostic,
 }
 
 /// Something that this version cannot run, and where it is declared.

@@ -22,7 +22,7 @@ impl Draft<'_> {
         let field = self.field(&fields);
         let filters = self.filters(&fields, block, field.as_ref(), &asking);
         let policy = self.policy(&fields, &self.operator.defaults.clone());
-        let owns = reader.list_of(&fields, "owns").iter().filter_map(|item| selectors::read_one(reader, item)).collect();
+        let owns = reader.list_of(&fields, "owns").iter().filter_map(|item| self.kind(item)).collect();
         let resync = fields.get("resync").and_then(|item| {
             let seconds = reader.duration(&item)?;
             if seconds == 0.0 {
@@ -54,11 +54,17 @@ impl Draft<'_> {
         });
     }
 
+    fn kind(&mut self, item: &Item<'_>) -> Option<Selector> {
+        let selector = selectors::read_one(self.reader, item)?;
+        self.name_kind(&selector, item);
+        Some(selector)
+    }
+
     fn watch(&mut self, item: &Item<'_>, id: &str, script: &Script, limits: &Limits) -> Option<(Selector, usize)> {
         let reader = self.reader;
         let fields = reader.fields(item, "a related kind", &["resource", "map"])?;
         let selector = reader.required(&fields, "resource", "name the kind, such as `v1/configmaps`");
-        let selector = selector.and_then(|item| selectors::read_one(reader, &item));
+        let selector = selector.and_then(|item| self.kind(&item));
         let map = reader.required(&fields, "map", "name the function that returns `[[namespace, name], …]` of the objects concerned");
         let target = map.and_then(|item| self.bind_other(&item, id, script, BindingKind::Map, limits.clone()));
         Some((selector?, target?))

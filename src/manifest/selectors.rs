@@ -15,13 +15,13 @@ const NAMES: [&str; 6] = ["any", "kind", "plural", "singular", "shortcut", "cate
 
 static PARTS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$").expect("the pattern is valid"));
 
-/// Reads one selector or a list of them.
-pub fn read_all(reader: &Reader, item: &Item<'_>) -> Vec<Selector> {
-    let Some(items) = item.items() else { return read(reader, item).into_iter().collect() };
+/// Reads one selector or a list of them, each with its place.
+pub fn read_all<'a>(reader: &Reader, item: &Item<'a>) -> Vec<(Selector, Item<'a>)> {
+    let Some(items) = item.items() else { return read(reader, item).map(|selector| (selector, item.clone())).into_iter().collect() };
     if items.is_empty() {
         reader.error_with(item, format!("`{}` is empty", item.name()), FORMS);
     }
-    items.iter().filter_map(|item| read(reader, item)).collect()
+    items.into_iter().filter_map(|item| Some((read(reader, &item)?, item))).collect()
 }
 
 /// Reads a selector that means one kind.
