@@ -207,6 +207,119 @@ async fn a_server_with_another_name_than_its_certificate_is_refused() {
     assert!(server.asked.lock().is_empty());
 }
 
+/// A plug-in that gives another token at every login, `t1` first, and notes how often it was run.
+fn counting_plug_in(directory: &TempDir, expires_at: &str) -> String {
+    let script = directory.path().join("login.sh");
+    let text = format!(
+        "n=$(($(cat \"$1\" 2>/dev/null || echo 0) + 1))\necho $n > \"$1\"\n\
+         printf '{{\"status\": {{\"token\": \"t%s\", \"expirationTimestamp\": \"{expires_at}\"}}}}' $n\n"
+    );
+    std::fs::write(&script, text).unwrap();
+    let (script, count) = (script.display(), directory.path().join("logins"));
+    let arguments = format!("['{script}', '{}']", count.display());
+    format!("{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: {arguments}, interactiveMode: Never}}}}")
+}
+
+/// Serves those who have the token of the moment.
+async fn renewing_server(tasks: &mut Tasks<()>, token: &Arc<Mutex<String>>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let token = Arc::clone(token);
+    let answer = move |headers: HeaderMap| {
+        let is_valid = headers.get("authorization").is_some_and(|value| *value == format!("Bearer {}", token.lock()));
+        std::future::ready(if is_valid { StatusCode::OK } else { StatusCode::UNAUTHORIZED })
+    };
+    tasks.spawn("server", async move { axum::serve(listener, Router::new().fallback(answer)).await.unwrap() });
+    address
+}
+
+#[tokio::test]
+async fn a_plug_in_is_asked_again_when_its_token_is_refused() {
+    let (mut tasks, directory, token) = (Tasks::default(), TempDir::new().unwrap(), Arc::new(Mutex::new("t1".to_owned())));
+    let address = renewing_server(&mut tasks, &token).await;
+    let client = client(kubeconfig(&directory, &address, &counting_plug_in(&directory, "2999-01-01T00:00:00Z"))).await;
+    let logins = || std::fs::read_to_string(directory.path().join("logins")).unwrap().trim().to_owned();
+    for _ in 0..2 {
+        assert_eq!(client.request(&Request::get("/api")).await.unwrap().status, 200);
+    }
+    assert_eq!(logins(), "1");
+    "t2".clone_into(&mut token.lock());
+    for _ in 0..2 {
+        assert_eq!(client.request(&Request::get("/api")).await.unwrap().status, 200);
+    }
+    assert_eq!(logins(), "2");
+}
+
+#[tokio::test]
+async fn a_plug_in_is_asked_again_before_its_token_ends() {
+    let (mut tasks, directory, token) = (Tasks::default(), TempDir::new().unwrap(), Arc::new(Mutex::new("t2".to_owned())));
+    let address = renewing_server(&mut tasks, &token).await;
+    // The first token has ended when it comes, so that it is never sent: the server would refuse it.
+    let user = counting_plug_in(&directory, "2020-01-01T00:00:00Z");
+    let client = client(kubeconfig(&directory, &address, &user)).await;
+    assert_eq!(client.request(&Request::get("/api")).await.unwrap().status, 200);
+    assert_eq!(std::fs::read_to_string(directory.path().join("logins")).unwrap(), "2\n");
+}
+
+#[tokio::test]
+async fn a_client_certificate_says_who_the_client_is() {
+    use base64::engine::general_purpose::STANDARD;
+    kopfd::http::install_crypto_provider();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(Vec::<String>::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = rcgen::CertifiedIssuer::self_signed(params, key).unwrap();
+    let signed = |name: &str, purpose| {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.extended_key_usages = vec![purpose];
+        (params.signed_by(&key, &authority).unwrap(), key)
+    };
+    let (served, served_key) = signed("localhost", rcgen::ExtendedKeyUsagePurpose::ServerAuth);
+    let (own, own_key) = signed("operator", rcgen::ExtendedKeyUsagePurpose::ClientAuth);
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(authority.der().clone()).unwrap();
+    let verifier = rustls::server::WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
+    let key = PrivateKeyDer::try_from(served_key.serialize_der()).unwrap();
+    let config = rustls::ServerConfig::builder().with_client_cert_verifier(verifier);
+    let acceptor = TlsAcceptor::from(Arc::new(config.with_single_cert(vec![served.der().clone()], key).unwrap()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut tasks = Tasks::default();
+    tasks.spawn("server", async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let Ok(stream) = acceptor.accept(stream).await else { continue };
+            let shown = stream.get_ref().1.peer_certificates().map(|chain| chain[0].to_vec()).unwrap_or_default();
+            let router = Router::new().fallback(move || std::future::ready(shown.clone()));
+            let service = hyper_util::service::TowerToHyperService::new(router);
+            drop(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+        }
+    });
+    let directory = TempDir::new().unwrap();
+    let trusting = |user: &str| {
+        let options = kubeconfig(&directory, &format!("https://localhost:{port}"), user);
+        let path = options.kubeconfig.as_ref().unwrap();
+        let authority = STANDARD.encode(authority.pem());
+        let text = std::fs::read_to_string(path).unwrap();
+        std::fs::write(path, text.replace("cluster: {server", &format!("cluster: {{certificate-authority-data: '{authority}', server")))
+            .unwrap();
+        options
+    };
+    let (certificate, key) = (STANDARD.encode(own.pem()), STANDARD.encode(own_key.serialize_pem()));
+    let by_data = format!("{{client-certificate-data: '{certificate}', client-key-data: '{key}'}}");
+    let (certificate, key) = (directory.path().join("tls.crt"), directory.path().join("tls.key"));
+    std::fs::write(&certificate, own.pem()).unwrap();
+    std::fs::write(&key, own_key.serialize_pem()).unwrap();
+    let by_files = format!("{{client-certificate: '{}', client-key: '{}'}}", certificate.display(), key.display());
+    for user in [by_data, by_files] {
+        let answer = client(trusting(&user)).await.request(&Request::get("/api")).await.unwrap();
+        assert_eq!(answer.body, own.der().to_vec(), "{user}");
+    }
+    let request = Request::new(http::Method::POST, "/api").repeated(Repeat::Never);
+    assert!(client(trusting("{token: good}")).await.request(&request).await.is_err());
+}
+
 #[tokio::test]
 async fn a_server_that_is_not_there_was_surely_not_reached() {
     let directory = TempDir::new().unwrap();
