@@ -37,7 +37,7 @@ fn a_part_that_is_checked_and_not_run_is_a_warning() {
     let told = text(&output.stdout);
     let wanted = "warning: timers are checked, but this version does not run them: `run`, `dev` and `test` refuse them\n";
     assert!(told.contains(wanted), "{told}");
-    assert!(told.ends_with(" warnings in everything\n") && !told.contains("error"), "{told}");
+    assert!(told.ends_with(" warnings, 2 hints in everything\n") && !told.contains("error"), "{told}");
     assert_eq!(output.status.code(), Some(0));
     let output = kopfd(&["check", "--config", "manifests/everything", "-o", "json"]);
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -55,7 +55,7 @@ fn operators_of_one_name_are_named_once() {
 #[test]
 fn warnings_do_not_count() {
     let output = kopfd(&["check", "mistakes/164-block-that-does-nothing.yaml"]);
-    assert!(text(&output.stdout).ends_with("1 warning in demo\n"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).ends_with("1 warning, 1 hint in demo\n"), "{}", text(&output.stdout));
     assert_eq!(output.status.code(), Some(0));
 }
 
