@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt as _;
-use kopfd::devserver::access::{Authentication, User};
-use kopfd::devserver::{Api, Settings, given};
-use kopfd::kit::Clock;
+use kopfd_apiserver::access::{Authentication, User};
+use kopfd_apiserver::{Api, Settings, given};
+use kopfd_base::kit::Clock;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 

@@ -2,10 +2,7 @@
 
 pub mod cli;
 pub mod cluster;
-pub mod devserver;
 pub mod handling;
-pub mod http;
-pub mod kit;
 pub mod manifest;
 pub mod object;
 pub mod persistence;
@@ -13,3 +10,6 @@ pub mod reactor;
 pub mod scenario;
 pub mod script;
 pub mod telemetry;
+
+pub use kopfd_apiserver as devserver;
+pub use kopfd_base::{http, kit};

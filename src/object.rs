@@ -4,15 +4,14 @@
 
 pub mod body;
 pub mod diff;
-pub mod equality;
 pub mod hierarchy;
 pub mod namespace;
 pub mod patch;
 pub mod path;
-pub mod quantity;
 pub mod resource;
 pub mod selector;
-pub mod yaml;
+
+pub use kopfd_base::{equality, quantity, yaml};
 
 pub use body::{Body, ObjectKey, Sighting};
 pub use diff::{Diff, Item, Op, Scope};

@@ -125,7 +125,7 @@ async fn a_plug_in_brings_the_token() {
 /// Serves with the certificate that kopf makes for its webhook servers, and returns a kubeconfig that names it as the authority.
 async fn self_signed(server: &Server, tasks: &mut Tasks<()>, directory: &TempDir, host: &str) -> Options {
     kopfd::http::install_crypto_provider();
-    let pem = |file: &str| std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/certificates").join(file)).unwrap();
+    let pem = |file: &str| std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("base/tests/certificates").join(file)).unwrap();
     let chain = vec![CertificateDer::from_pem_slice(&pem("kopf.crt")).unwrap()];
     let key = PrivateKeyDer::from_pem_slice(&pem("kopf.key")).unwrap();
     let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();

@@ -1,0 +1,202 @@
+//! The garbage collector: what owners leave behind, and what waits for them.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{create, delete, release, write};
+use crate::api::Api;
+use crate::chores::{Chore, FOREGROUND, ORPHAN, has_finalizer};
+use crate::rules::{Propagation, time};
+use crate::store::{Key, Resource, Stored, uid_of};
+
+/// Who tells of owners that are none.
+const NAME: &str = "garbage-collector-controller";
+
+/// What an owner reference points to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// There is such an object.
+    There,
+    /// There is one, which waits for its dependents.
+    Waiting,
+    /// There is none.
+    Absent,
+    /// Nobody knows such a kind, or it makes no sense as an owner: there may be one.
+    Unknown,
+}
+
+fn owner_of(api: &Api, reference: &Value, namespace: &str) -> Owner {
+    let text = |field: &str| reference[field].as_str().unwrap_or_default();
+    let registry = api.registry();
+    let served = registry.by_kind(text("apiVersion"), text("kind"));
+    if served.is_some_and(|served| served.kind.namespaced) && namespace.is_empty() {
+        return Owner::Unknown;
+    }
+    if api.with(|state| state.store.is_gone(text("uid"))) {
+        return Owner::Absent;
+    }
+    let Some(served) = served else { return Owner::Unknown };
+    let place = if served.kind.namespaced { namespace } else { "" };
+    let found = api.read(&served.resource, &(place.to_owned(), text("name").to_owned()));
+    match found.filter(|found| uid_of(&found.value) == text("uid")) {
+        None => Owner::Absent,
+        Some(found) if is_waiting(&found.value) => Owner::Waiting,
+        Some(_) => Owner::There,
+    }
+}
+
+/// Tells whether an object is going, and waits for its dependents.
+fn is_waiting(value: &Value) -> bool {
+    value["metadata"]["deletionTimestamp"].is_string() && has_finalizer(value, FOREGROUND)
+}
+
+fn references(value: &Value) -> Vec<Value> {
+    value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default()
+}
+
+/// Deletes an object whose owners are all gone or going, or takes away the references to those that are.
+pub(super) async fn collect(api: &Api, resource: &Resource, key: &Key) {
+    let again = Chore::Owned(resource.clone(), key.clone());
+    let Some(stored) = api.read(resource, key) else { return };
+    if stored.value["metadata"]["deletionTimestamp"].is_string() {
+        return;
+    }
+    let references = references(&stored.value);
+    let states: Vec<Owner> = references.iter().map(|reference| owner_of(api, reference, &key.0)).collect();
+    let has = |wanted: Owner| states.contains(&wanted);
+    for (reference, _) in references.iter().zip(&states).filter(|(_, state)| **state == Owner::Absent) {
+        tell_of_other_namespace(api, &stored.value, reference).await;
+    }
+    if states.is_empty() || !(has(Owner::Absent) || has(Owner::Waiting)) || has(Owner::Unknown) {
+        return;
+    }
+    if has(Owner::There) {
+        // An owner that waits would wait for ever for what another one keeps.
+        let kept = references.into_iter().zip(&states).filter(|(_, state)| **state == Owner::There);
+        let kept: Vec<Value> = kept.map(|(reference, _)| reference).collect();
+        return set_owners(api, resource, &stored, &kept, &again).await;
+    }
+    let dependents = api.with(|state| state.store.dependents(uid_of(&stored.value)));
+    if has(Owner::Waiting) && !dependents.is_empty() {
+        return pass_on(api, resource, stored, &dependents, &again).await;
+    }
+    let propagation = match &*stored.value {
+        value if has_finalizer(value, ORPHAN) => Propagation::Orphan,
+        value if has_finalizer(value, FOREGROUND) => Propagation::Foreground,
+        _ => Propagation::Background,
+    };
+    delete(api, resource, stored, Some(propagation), &again).await;
+}
+
+/// Deletes an object for whose end an owner waits, and which has dependents itself, so that all of the chain waits.
+async fn pass_on(api: &Api, resource: &Resource, stored: Arc<Stored>, dependents: &[(Resource, Key)], again: &Chore) {
+    let is_circle = dependents.iter().any(|(resource, key)| api.read(resource, key).is_some_and(|one| is_waiting(&one.value)));
+    let unblocked = unblocked(&stored.value);
+    if is_circle && unblocked != references(&stored.value) {
+        // The write is another reason to look.
+        return set_owners(api, resource, &stored, &unblocked, again).await;
+    }
+    delete(api, resource, stored, Some(Propagation::Foreground), again).await;
+}
+
+/// Returns the references to the owners of an object, none of which has to wait for it.
+fn unblocked(value: &Value) -> Vec<Value> {
+    let mut owners = references(value);
+    for reference in owners.iter_mut().filter(|reference| reference["blockOwnerDeletion"] == true) {
+        reference["blockOwnerDeletion"] = json!(false);
+    }
+    owners
+}
+
+/// Writes an event about an object whose owner is in another namespace, where it cannot be one.
+async fn tell_of_other_namespace(api: &Api, dependent: &Value, reference: &Value) {
+    let uid = reference["uid"].as_str().unwrap_or_default();
+    let Some((_, (place, _), _)) = api.with(|state| state.store.by_uid(uid)) else { return };
+    let metadata = &dependent["metadata"];
+    let namespace = metadata["namespace"].as_str().unwrap_or_default();
+    if place.is_empty() || place == namespace {
+        return;
+    }
+    let Some(events) = api.registry().find("", "v1", "events").cloned() else { return };
+    let text = |field: &str| reference[field].as_str().unwrap_or_default();
+    let owner = format!("{}/{}, namespace: {namespace}, name: {}, uid: {uid}", text("apiVersion"), text("kind"), text("name"));
+    let now = time(api.now());
+    create(
+        api,
+        &events,
+        json!({
+            "apiVersion": "v1", "kind": "Event",
+            // It is told once, however often it is looked at.
+            "metadata": {"name": format!("{}.{uid}", metadata["name"].as_str().unwrap_or_default()), "namespace": namespace},
+            "involvedObject": {"apiVersion": dependent["apiVersion"], "kind": dependent["kind"], "namespace": namespace,
+                "name": metadata["name"], "uid": metadata["uid"]},
+            "type": "Warning", "reason": "OwnerRefInvalidNamespace", "count": 1, "firstTimestamp": now, "lastTimestamp": now,
+            "message": format!("ownerRef [{owner}] does not exist in namespace {namespace:?}"),
+            "source": {"component": NAME}, "reportingComponent": NAME,
+        }),
+    )
+    .await;
+}
+
+async fn set_owners(api: &Api, resource: &Resource, stored: &Arc<Stored>, owners: &[Value], again: &Chore) {
+    let Some(served) = api.registry().stored(resource).cloned() else { return };
+    let mut new = (*stored.value).clone();
+    if let Some(metadata) = new["metadata"].as_object_mut() {
+        if owners.is_empty() {
+            metadata.remove("ownerReferences");
+        } else {
+            metadata.insert("ownerReferences".into(), json!(owners));
+        }
+    }
+    write(api, &served, stored, new, again).await;
+}
+
+/// Looks again at the objects with an owner of a kind, which is known since a moment.
+pub(super) async fn attend_kind(api: &Api, group: &str, kind: &str) {
+    let is_of_kind = |reference: &Value| {
+        let version = reference["apiVersion"].as_str().unwrap_or_default();
+        reference["kind"] == kind && version.split_once('/').map_or("", |(group, _)| group) == group
+    };
+    for (resource, key) in api.with(|state| state.store.owned()) {
+        if api.read(&resource, &key).is_some_and(|stored| references(&stored.value).iter().any(is_of_kind)) {
+            collect(api, &resource, &key).await;
+        }
+    }
+}
+
+/// Looks after the dependents of an object that is gone, or going and waiting.
+pub(super) async fn attend_owner(api: &Api, uid: &str) {
+    let dependents = api.with(|state| state.store.dependents(uid));
+    let Some((resource, _, owner)) = api.with(|state| state.store.by_uid(uid)) else {
+        for (resource, key) in dependents {
+            collect(api, &resource, &key).await;
+        }
+        return;
+    };
+    if !owner.value["metadata"]["deletionTimestamp"].is_string() {
+        return;
+    }
+    let again = Chore::Owner(uid.to_owned());
+    if has_finalizer(&owner.value, ORPHAN) {
+        for (resource, key) in dependents {
+            let Some(stored) = api.read(&resource, &key) else { continue };
+            let kept: Vec<Value> = references(&stored.value).into_iter().filter(|reference| reference["uid"] != uid).collect();
+            set_owners(api, &resource, &stored, &kept, &again).await;
+        }
+        if api.with(|state| state.store.dependents(uid)).is_empty() {
+            release(api, &resource, &owner, ORPHAN, &again).await;
+        }
+    } else if has_finalizer(&owner.value, FOREGROUND) {
+        for (resource, key) in dependents {
+            collect(api, &resource, &key).await;
+        }
+        let blocks =
+            |value: &Value| references(value).iter().any(|reference| reference["uid"] == uid && reference["blockOwnerDeletion"] == true);
+        let left = api.with(|state| state.store.dependents(uid));
+        let is_blocked = left.iter().any(|(resource, key)| api.read(resource, key).is_some_and(|stored| blocks(&stored.value)));
+        if !is_blocked {
+            release(api, &resource, &owner, FOREGROUND, &again).await;
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! What makes a definition unacceptable.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{below, storage_version, text, texts, versions};
+use crate::causes;
+use crate::metadata::{self, NameRule};
+use crate::{Cause, Schema, table};
+
+/// The annotation without which nobody may define kinds in Kubernetes' own groups.
+const APPROVAL: &str = "api-approved.kubernetes.io";
+/// The reason of the condition of kinds that have it.
+pub(super) const APPROVED: &str = "ApprovedAnnotation";
+
+/// Returns all mistakes of a definition with its defaults.
+pub(super) fn check(definition: &Value, old: Option<&Value>) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    check_name(definition, &mut causes);
+    check_spec(definition, &mut causes);
+    check_names(&definition["spec"]["names"], &mut causes);
+    check_versions(definition, &mut causes);
+    check_conversion(&definition["spec"], &mut causes);
+    if let Some(old) = old {
+        check_change(definition, old, &mut causes);
+    }
+    check_approval(definition, old, &mut causes);
+    causes
+}
+
+fn check_name(definition: &Value, causes: &mut Vec<Cause>) {
+    let spec = &definition["spec"];
+    let name = text(&definition["metadata"]["name"]);
+    let wanted = format!("{}.{}", text(&spec["names"]["plural"]), text(&spec["group"]));
+    if name != wanted {
+        causes.push(causes::invalid("metadata.name", &json!(name), "must be spec.names.plural+\".\"+spec.group"));
+    }
+}
+
+fn check_spec(definition: &Value, causes: &mut Vec<Cause>) {
+    let spec = &definition["spec"];
+    let group = text(&spec["group"]);
+    if group.is_empty() {
+        causes.push(causes::required("spec.group", ""));
+    } else if let Some(why) = metadata::name_mistake(NameRule::Subdomain, group, false) {
+        causes.push(causes::invalid("spec.group", &json!(group), why));
+    } else if !group.contains('.') {
+        causes.push(causes::invalid("spec.group", &json!(group), "should be a domain with at least one dot"));
+    }
+    match text(&spec["scope"]) {
+        "Cluster" | "Namespaced" => {}
+        "" => causes.push(causes::required("spec.scope", "")),
+        other => causes.push(causes::not_supported("spec.scope", &json!(other), ["Cluster", "Namespaced"])),
+    }
+}
+
+fn check_names(names: &Value, causes: &mut Vec<Cause>) {
+    for field in ["plural", "singular", "kind", "listKind"] {
+        let name = text(&names[field]);
+        let is_kind = matches!(field, "kind" | "listKind");
+        let at = format!("spec.names.{field}");
+        if name.is_empty() {
+            causes.push(causes::required(at, ""));
+        } else if let Some(why) = label_mistake(&if is_kind { name.to_lowercase() } else { name.to_owned() }) {
+            causes.push(causes::invalid(at, &json!(name), why));
+        }
+    }
+    let (kind, list_kind) = (text(&names["kind"]), text(&names["listKind"]));
+    if !kind.is_empty() && kind == list_kind {
+        causes.push(causes::invalid("spec.names.listKind", &json!(list_kind), "kind and listKind may not be the same"));
+    }
+    for field in ["shortNames", "categories"] {
+        for (index, name) in texts(&names[field]).iter().enumerate() {
+            if let Some(why) = label_mistake(name) {
+                causes.push(causes::invalid(format!("spec.names.{field}[{index}]"), &json!(name), why));
+            }
+        }
+    }
+}
+
+/// Names of kinds are old-style labels, which begin with a letter.
+fn label_mistake(name: &str) -> Option<String> {
+    let begins_well = name.starts_with(|c: char| c.is_ascii_lowercase());
+    metadata::name_mistake(NameRule::Label, name, false)
+        .or_else(|| (!begins_well).then(|| "a DNS-1035 label must start with an alphabetic character".to_owned()))
+}
+
+fn check_versions(definition: &Value, causes: &mut Vec<Cause>) {
+    let all: Vec<&Value> = versions(definition).collect();
+    if all.is_empty() {
+        causes.push(causes::invalid("spec.versions", &Value::Null, "must have exactly one version marked as storage version"));
+        if texts(&definition["status"]["storedVersions"]).is_empty() {
+            causes.push(causes::invalid("status.storedVersions", &json!([]), "must have at least one stored version"));
+        }
+        return;
+    }
+    let mut seen = BTreeSet::new();
+    for (index, version) in all.iter().enumerate() {
+        let (at, name) = (format!("spec.versions[{index}]"), text(&version["name"]));
+        if let Some(why) = label_mistake(name) {
+            causes.push(causes::invalid(format!("{at}.name"), &json!(name), why));
+        }
+        if !seen.insert(name) {
+            causes.push(causes::invalid("spec.versions", &json!(name), "must contain unique version names"));
+        }
+        if version["deprecated"] != true && version["deprecationWarning"].is_string() {
+            causes.push(causes::invalid(
+                format!("{at}.deprecationWarning"),
+                &version["deprecationWarning"],
+                "can only be set for deprecated versions",
+            ));
+        }
+        check_version(version, &at, all.len() == 1, causes);
+    }
+    if all.iter().filter(|version| version["storage"] == true).count() != 1 {
+        causes.push(causes::invalid("spec.versions", &Value::Null, "must have exactly one version marked as storage version"));
+    }
+    check_same_fields(&all, causes);
+}
+
+/// With a single version, the server folds it into the specification before it looks at it, which shows in the fields of the causes.
+fn check_version(version: &Value, at: &str, is_single: bool, causes: &mut Vec<Cause>) {
+    let schema = &version["schema"]["openAPIV3Schema"];
+    if !schema.is_object() {
+        causes.push(causes::required(format!("{at}.schema.openAPIV3Schema"), "schemas are required"));
+        return;
+    }
+    let base = if is_single { "spec" } else { at };
+    let prefix = if is_single { "spec.validation.".to_owned() } else { format!("{at}.schema.") };
+    let parsed = Schema::parse(schema);
+    if let Err(mistakes) = &parsed {
+        causes.extend(below(&prefix, mistakes.clone()));
+    }
+    check_subresources(&version["subresources"], base, causes);
+    check_columns(&version["additionalPrinterColumns"], base, causes);
+    if let Ok(schema) = &parsed {
+        check_selectable(&version["selectableFields"], schema, base, causes);
+    }
+}
+
+fn check_subresources(subresources: &Value, base: &str, causes: &mut Vec<Cause>) {
+    let Some(scale) = subresources.get("scale").filter(|scale| scale.is_object()) else { return };
+    for (field, start, is_required) in [
+        ("specReplicasPath", &[".spec."][..], true),
+        ("statusReplicasPath", &[".status."], true),
+        ("labelSelectorPath", &[".status.", ".spec."], false),
+    ] {
+        let path = text(&scale[field]);
+        let at = format!("{base}.subresources.scale.{field}");
+        if path.is_empty() {
+            if is_required {
+                causes.push(causes::required(at, ""));
+            }
+        } else if path.contains('[') {
+            causes.push(causes::invalid(at, &json!(path), "should be a simple json path without array notation"));
+        } else if !start.iter().any(|start| path.starts_with(start)) {
+            let text = format!("should be a json path under {}", start.join(" or ").trim_end_matches('.'));
+            causes.push(causes::invalid(at, &json!(path), text));
+        }
+    }
+}
+
+fn check_columns(columns: &Value, base: &str, causes: &mut Vec<Cause>) {
+    for (index, column) in columns.as_array().into_iter().flatten().enumerate() {
+        let at = format!("{base}.additionalPrinterColumns[{index}]");
+        for field in ["name", "type"] {
+            if text(&column[field]).is_empty() {
+                causes.push(causes::required(format!("{at}.{field}"), ""));
+            }
+        }
+        let kinds = ["boolean", "date", "integer", "number", "string"];
+        let kind = text(&column["type"]);
+        if !kind.is_empty() && !kinds.contains(&kind) {
+            let text = format!("must be one of {}", kinds.join(","));
+            causes.push(causes::invalid(format!("{at}.type"), &json!(kind), text));
+        }
+        let formats = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+        let format = text(&column["format"]);
+        if !format.is_empty() && !formats.contains(&format) {
+            let text = format!("must be one of {}", formats.join(","));
+            causes.push(causes::invalid(format!("{at}.format"), &json!(format), text));
+        }
+        let path = text(&column["jsonPath"]);
+        if path.is_empty() {
+            causes.push(causes::required(format!("{at}.JSONPath"), ""));
+        } else if let Err(why) = table::JsonPath::parse(path) {
+            causes.push(causes::invalid(format!("{at}.JSONPath"), &json!(path), why));
+        }
+    }
+}
+
+fn check_selectable(fields: &Value, schema: &Schema, base: &str, causes: &mut Vec<Cause>) {
+    let mut seen = BTreeSet::new();
+    for (index, field) in fields.as_array().into_iter().flatten().enumerate() {
+        let path = text(&field["jsonPath"]);
+        let at = format!("{base}.selectableFields[{index}].jsonPath");
+        if path.is_empty() {
+            causes.push(causes::required(at, ""));
+        } else if !path.starts_with('.') || path.contains(['[', '*']) {
+            causes.push(causes::invalid(at, &json!(path), "is an invalid path: must be a simple path with a leading dot"));
+        } else if path.starts_with(".metadata") {
+            causes.push(causes::invalid(at, &json!(path), "must not point to fields in metadata"));
+        } else if !seen.insert(path) {
+            causes.push(causes::duplicate(at, &json!(path)));
+        } else if !schema.is_selectable(path) {
+            let text = "is an invalid path: must point to a string, boolean or integer of the schema";
+            causes.push(causes::invalid(at, &json!(path), text));
+        }
+    }
+}
+
+/// What all versions have in common must stand at the top, which the stable API has no place for.
+fn check_same_fields(all: &[&Value], causes: &mut Vec<Cause>) {
+    let [first, rest @ ..] = all else { return };
+    let is_same = |field: &str| rest.iter().all(|version| version[field] == first[field]);
+    if !rest.is_empty() && first["selectableFields"].is_array() && is_same("selectableFields") && is_same("schema") {
+        let text =
+            "per-version selectableFields may not all be set to identical values (top-level selectableFields should be used instead)";
+        causes.push(causes::invalid("spec.versions", &Value::Null, text));
+    }
+}
+
+fn check_conversion(spec: &Value, causes: &mut Vec<Cause>) {
+    let conversion = &spec["conversion"];
+    match text(&conversion["strategy"]) {
+        "None" => {
+            if conversion["webhook"].is_object() {
+                causes.push(causes::forbidden("spec.conversion.webhook", "should not be set when strategy is not set to Webhook"));
+            }
+        }
+        "Webhook" => check_webhook(&conversion["webhook"], causes),
+        other => causes.push(causes::not_supported("spec.conversion.strategy", &json!(other), ["None", "Webhook"])),
+    }
+    if spec["preserveUnknownFields"] == true {
+        causes.push(causes::invalid("spec.preserveUnknownFields", &json!(true), "must be false in order to use defaults in the schema"));
+    }
+}
+
+fn check_webhook(webhook: &Value, causes: &mut Vec<Cause>) {
+    let field = |name: &str| format!("spec.conversion.{name}");
+    let client = &webhook["clientConfig"];
+    match (client["url"].is_string(), client["service"].is_object()) {
+        (true, true) | (false, false) => {
+            causes.push(causes::required(field("webhookClientConfig"), "exactly one of url or service is required"));
+        }
+        (true, false) if !text(&client["url"]).starts_with("https://") => {
+            let text = "'https' is the only allowed URL scheme";
+            causes.push(causes::invalid(field("webhookClientConfig.url"), &client["url"], text));
+        }
+        _ => {}
+    }
+    let versions = texts(&webhook["conversionReviewVersions"]);
+    if versions.is_empty() {
+        causes.push(causes::required(field("conversionReviewVersions"), ""));
+    } else if !versions.iter().any(|version| version == "v1" || version == "v1beta1") {
+        let text = "must include at least one of v1, v1beta1";
+        causes.push(causes::invalid(field("conversionReviewVersions"), &json!(versions), text));
+    }
+}
+
+fn check_change(definition: &Value, old: &Value, causes: &mut Vec<Cause>) {
+    let is_established = super::is_established(old);
+    let immutable: &[&str] = if is_established {
+        &["/spec/group", "/spec/scope", "/spec/names/kind", "/spec/names/plural"]
+    } else {
+        &["/spec/group", "/spec/names/plural"]
+    };
+    for pointer in immutable {
+        let (now, before) = (definition.pointer(pointer), old.pointer(pointer));
+        if now != before {
+            let field = pointer.trim_start_matches('/').replace('/', ".");
+            causes.push(causes::invalid(field, now.unwrap_or(&Value::Null), "field is immutable"));
+        }
+    }
+    let names: Vec<&str> = versions(definition).map(|version| text(&version["name"])).collect();
+    for (index, stored) in texts(&definition["status"]["storedVersions"]).iter().enumerate() {
+        if !names.contains(&stored.as_str()) {
+            let text = "missing from spec.versions; it was previously a storage version, and must remain in spec.versions until a storage \
+                        migration ensures no data remains persisted in it and removes it from status.storedVersions";
+            causes.push(causes::invalid(format!("status.storedVersions[{index}]"), &json!(stored), text));
+        }
+    }
+    if definition["status"]["storedVersions"] != old["status"]["storedVersions"]
+        && !texts(&definition["status"]["storedVersions"]).iter().any(|stored| stored == storage_version(old))
+    {
+        let text = format!("must have the storage version {}", storage_version(old));
+        causes.push(causes::invalid("status.storedVersions", &definition["status"]["storedVersions"], text));
+    }
+}
+
+fn check_approval(definition: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    let Some(approval) = approval(definition) else { return };
+    if old.and_then(self::approval).is_some_and(|old| old.state == approval.state) {
+        return;
+    }
+    let field = format!("metadata.annotations[{APPROVAL}]");
+    match approval.state {
+        "MissingAnnotation" => causes.push(causes::required(field, &approval.text)),
+        "InvalidAnnotation" => causes.push(causes::invalid(field, &definition["metadata"]["annotations"][APPROVAL], approval.text)),
+        _ => {}
+    }
+}
+
+/// What is known of the approval of a kind in one of Kubernetes' own groups.
+pub(super) struct Approval {
+    /// The reason of the condition that tells of it.
+    pub(super) state: &'static str,
+    /// The text for people.
+    pub(super) text: String,
+}
+
+/// Returns the approval of a definition, if its group is one of Kubernetes' own.
+pub(super) fn approval(definition: &Value) -> Option<Approval> {
+    let group = text(&definition["spec"]["group"]);
+    let is_protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
+    let written = text(&definition["metadata"]["annotations"][APPROVAL]);
+    let is_url = || written.parse::<http::Uri>().is_ok_and(|url| url.scheme().is_some() && url.host().is_some());
+    is_protected.then(|| match written {
+        "" => Approval { state: "MissingAnnotation", text: format!("protected groups must have approval annotation {APPROVAL:?}") },
+        _ if written.starts_with("unapproved") => Approval { state: "UnapprovedAnnotation", text: format!("not approved: {written:?}") },
+        _ if is_url() => Approval { state: APPROVED, text: format!("approved in {written}") },
+        _ => {
+            let wanted = "with either a URL or a reason starting with \"unapproved\"";
+            Approval { state: "InvalidAnnotation", text: format!("protected groups must have approval annotation {APPROVAL:?} {wanted}") }
+        }
+    })
+}
