@@ -27,9 +27,11 @@ const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", 
 ///
 /// The status is that of the new definition, so that writers of the status have to put it there before; a new one gets its first status.
 ///
+/// Also returns which rules of its schemas are not enforced: texts for people.
+///
 /// # Errors
 /// If the definition has mistakes: all of them at once.
-pub fn accept(new: &Value, old: Option<&Value>) -> Result<Value, Failure> {
+pub fn accept(new: &Value, old: Option<&Value>) -> Result<(Value, Vec<String>), Failure> {
     if !new.is_object() {
         return Err(Failure::bad_request("a definition is an object"));
     }
@@ -38,10 +40,10 @@ pub fn accept(new: &Value, old: Option<&Value>) -> Result<Value, Failure> {
     if old.is_none() {
         accepted["status"] = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": []});
     }
-    let causes = check::check(&accepted, old);
+    let check::Report { causes, unenforced } = check::check(&accepted, old);
     if causes.is_empty() {
         store_version(&mut accepted);
-        Ok(accepted)
+        Ok((accepted, unenforced))
     } else {
         Err(Failure::invalid(GROUP, "CustomResourceDefinition", text(&accepted["metadata"]["name"]), causes))
     }
@@ -71,7 +73,7 @@ pub fn has_its_names(definition: &Value) -> bool {
 /// Returns the schema of a version; none if the definition was never accepted or has no such version.
 pub fn schema(definition: &Value, version: &str) -> Option<Schema> {
     let found = versions(definition).find(|one| one["name"] == version)?;
-    Schema::parse(&found["schema"]["openAPIV3Schema"]).ok()
+    Schema::parse_stored(&found["schema"]["openAPIV3Schema"]).ok()
 }
 
 /// Returns the part of a definition that is about a version.

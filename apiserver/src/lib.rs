@@ -9,6 +9,8 @@ mod attendance;
 pub mod builtin;
 pub mod call;
 pub mod causes;
+#[cfg(feature = "cel")]
+mod cel;
 pub mod chores;
 pub mod control;
 pub mod controllers;

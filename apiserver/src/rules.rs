@@ -9,6 +9,7 @@ mod sameness;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tracing::warn;
 
 use super::failure::{Cause, Failure};
 use super::metadata::{self, NameRule};
@@ -208,12 +209,20 @@ impl Writer<'_> {
             let is_new = old.is_none_or(|old| old["metadata"]["finalizers"] != new["metadata"]["finalizers"]);
             warnings.extend(advice.into_iter().filter(|_| is_new));
             if let Some(schema) = &self.served.schema {
-                found = schema.validate_after(found, kind.scale.as_ref(), &new, old);
+                let verdict = schema.validate_after(found, kind.scale.as_ref(), &new, old);
+                found = verdict.causes;
+                warnings.extend(verdict.warnings);
             }
         } else if found.is_empty() {
             warnings = builtin::prepare(kind, self.subresource, &mut new, old)?;
             if kind.kind == "CustomResourceDefinition" {
-                new = definition::accept(&new, old)?;
+                let (accepted, unenforced) = definition::accept(&new, old)?;
+                let name = accepted["metadata"]["name"].as_str().unwrap_or_default();
+                for rule in &unenforced {
+                    warn!(definition = name, rule, "A validation rule is not enforced.");
+                }
+                new = accepted;
+                warnings.extend(unenforced);
             }
         }
         if found.is_empty() {

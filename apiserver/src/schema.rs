@@ -3,10 +3,11 @@
 //! They look like JSON Schema, but are a language of their own: nodes have one type, unknown fields are dropped, and rules compare with the old object.
 
 mod defaults;
-mod formats;
+pub(super) mod formats;
 mod node;
 mod parse;
 mod prune;
+mod rule_fields;
 #[cfg(feature = "cel")]
 mod rules;
 mod structure;
@@ -26,7 +27,16 @@ pub use node::{Additional, ListType, Node, Rule, Type};
 pub struct Schema {
     root: Node,
     has_rules: bool,
-    remarks: Vec<String>,
+    unenforced: Vec<String>,
+}
+
+/// What is wrong with an object.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// What is refused.
+    pub causes: Vec<Cause>,
+    /// What would be refused, had it not been so before: texts for the client.
+    pub warnings: Vec<String>,
 }
 
 /// The reasons after which rules and other late checks are skipped.
@@ -39,9 +49,38 @@ impl Schema {
     /// # Errors
     /// All mistakes of the schema; their fields begin with `openAPIV3Schema`.
     pub fn parse(schema: &Value) -> Result<Self, Vec<Cause>> {
+        let (schema, mistakes) = Self::read(schema)?;
+        if mistakes.is_empty() { Ok(schema) } else { Err(mistakes) }
+    }
+
+    /// Returns an `openAPIV3Schema` that was accepted once, maybe by a server that did not look at it as closely.
+    ///
+    /// # Errors
+    /// All mistakes of the schema but those of rules, which are not enforced then.
+    pub fn parse_stored(schema: &Value) -> Result<Self, Vec<Cause>> {
+        let (mut schema, mistakes) = Self::read(schema)?;
+        schema.unenforced.extend(mistakes.into_iter().map(|cause| format!("{}: the rule is not enforced: {}", cause.field, cause.message)));
+        Ok(schema)
+    }
+
+    /// Returns a schema, and the mistakes in its rules.
+    fn read(schema: &Value) -> Result<(Self, Vec<Cause>), Vec<Cause>> {
         let mut parser = parse::Parser::default();
         let root = parser.root(schema);
-        if parser.causes.is_empty() { Ok(Self { has_rules: root.has_rules(), root, remarks: parser.remarks }) } else { Err(parser.causes) }
+        if parser.causes.is_empty() { Ok(Self::compiled(root)) } else { Err(parser.causes) }
+    }
+
+    #[cfg(feature = "cel")]
+    fn compiled(mut root: Node) -> (Self, Vec<Cause>) {
+        let found = rules::compile(&mut root, "openAPIV3Schema");
+        (Self { has_rules: root.has_rules(), root, unenforced: found.unenforced }, found.causes)
+    }
+
+    #[cfg(not(feature = "cel"))]
+    fn compiled(root: Node) -> (Self, Vec<Cause>) {
+        let has_rules = root.has_rules();
+        let text = "openAPIV3Schema: x-kubernetes-validations are not enforced: this server was built without the feature cel";
+        (Self { has_rules, root, unenforced: has_rules.then(|| text.to_owned()).into_iter().collect() }, Vec::new())
     }
 
     /// Returns the schema's outermost node.
@@ -49,9 +88,9 @@ impl Schema {
         &self.root
     }
 
-    /// Returns what of the schema is not enforced here, such as rules with functions that are missing: texts for the log.
-    pub fn remarks(&self) -> &[String] {
-        &self.remarks
+    /// Returns which rules are not enforced, and why: texts for people.
+    pub fn unenforced(&self) -> &[String] {
+        &self.unenforced
     }
 
     /// Drops the fields that the schema does not know, and returns their paths in order. The object's metadata stays as it is.
@@ -84,11 +123,11 @@ impl Schema {
 
     /// Returns what is wrong with an object. Mistakes in values that are as in the old object are forgiven.
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<Cause> {
-        self.validate_after(Vec::new(), None, new, old)
+        self.validate_after(Vec::new(), None, new, old).causes
     }
 
     /// Returns what is wrong with an object, in the server's order: first what was found in the metadata, then values, scale, lists and rules.
-    pub fn validate_after(&self, found: Vec<Cause>, scale: Option<&Scale>, new: &Value, old: Option<&Value>) -> Vec<Cause> {
+    pub fn validate_after(&self, found: Vec<Cause>, scale: Option<&Scale>, new: &Value, old: Option<&Value>) -> Verdict {
         let mut causes = found;
         values::check(&self.root, new, old, &Place::Root, &mut causes);
         if let Some(scale) = scale {
@@ -96,10 +135,11 @@ impl Schema {
         }
         structure::check_embedded(&self.root, new, old, &Place::Root, &mut causes);
         structure::check_lists(&self.root, new, old, &Place::Root, &mut causes);
+        let mut verdict = Verdict { causes, warnings: self.unenforced.clone() };
         if self.has_rules {
-            self.check_rules(new, old, &mut causes);
+            self.check_rules(new, old, &mut verdict);
         }
-        causes
+        verdict
     }
 
     /// Tells whether a path such as `.spec.color` leads to a text, a whole number, or a truth, so that objects can be selected by it.
@@ -108,15 +148,19 @@ impl Schema {
         node.is_some_and(|node| matches!(node.kind, Some(Type::String | Type::Integer | Type::Boolean)))
     }
 
-    fn check_rules(&self, new: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
-        if causes.iter().any(|cause| BLOCKING.contains(&cause.reason.as_str())) {
+    fn check_rules(&self, new: &Value, old: Option<&Value>, verdict: &mut Verdict) {
+        if verdict.causes.iter().any(|cause| BLOCKING.contains(&cause.reason.as_str())) {
             let text = "some validation rules were not checked because the object was invalid; \
                         correct the existing errors to complete validation";
-            causes.push(causes::invalid("<nil>", &Value::Null, text));
+            verdict.causes.push(causes::invalid("<nil>", &Value::Null, text));
             return;
         }
         #[cfg(feature = "cel")]
-        rules::check(&self.root, new, old, &Place::Root, causes);
+        {
+            let found = rules::validate(&self.root, new, old);
+            verdict.causes.extend(found.causes);
+            verdict.warnings.extend(found.forgiven.into_iter().map(|cause| format!("{}: {}", cause.field, cause.message)));
+        }
         #[cfg(not(feature = "cel"))]
         let _ = (new, old);
     }

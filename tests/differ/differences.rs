@@ -67,16 +67,6 @@ pub const DIFFERENCES: &[Difference] = &[
         ],
     },
     Difference {
-        reason: "Rules of definitions are compiled without types: what has no meaning is found when it is evaluated.",
-        places: &[
-            ("definitions: rules must compile", "5/status"),
-            ("definitions: rules must compile", "6/status"),
-            ("definitions: rules must compile", "7/status"),
-            ("definitions: rules must compile", "9/status"),
-            ("definitions: rules must compile", "10/status"),
-        ],
-    },
-    Difference {
         reason: "Some mistakes in definitions are told at another field, told once more or less, or found on the other side of the line.",
         places: &[
             ("definitions: names are checked", "3/body/details.causes"),

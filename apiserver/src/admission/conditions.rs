@@ -1,15 +1,39 @@
 //! The conditions of webhooks, as expressions over the request.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
-use cel::{Context, Program};
-use serde_json::{Value, json};
+use parking_lot::Mutex;
+use serde_json::json;
 
 use super::review::review;
 use super::webhook::Webhook;
 use super::{Attributes, authorizer};
+use crate::cel::{Environment, Mistake, Object, Program, Type, Value};
 use crate::failure::Failure;
+
+/// What one evaluation may cost.
+const CALL_LIMIT: u64 = 1_000_000;
+/// What all conditions of a webhook may cost for one request.
+const BUDGET: u64 = 2_500_000;
+/// Enough for the conditions of many webhooks; when more come, all are compiled anew.
+const MOST_COMPILED: usize = 512;
+
+type Compiled = Result<Arc<Program>, Mistake>;
+
+/// Conditions are evaluated for each request, so they are compiled once.
+static COMPILED: LazyLock<Mutex<HashMap<String, Compiled>>> = LazyLock::new(Mutex::default);
+
+static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
+    Environment::new([
+        ("object", Type::Dyn),
+        ("oldObject", Type::Dyn),
+        ("namespaceObject", Type::Dyn),
+        ("request", request_type()),
+        ("authorizer", Type::Library("kubernetes.authorization.Authorizer")),
+        ("authorizer.requestResource", Type::Library("kubernetes.authorization.ResourceCheck")),
+    ])
+});
 
 /// Tells whether all conditions hold. One that is false is enough not to call the webhook, whatever becomes of the others.
 ///
@@ -20,20 +44,14 @@ pub fn hold(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<bool, Fail
     let Some(conditions) = webhook.declared["matchConditions"].as_array().filter(|conditions| !conditions.is_empty()) else {
         return Ok(true);
     };
-    let mut request = review(webhook, attributes, "")["request"].take();
-    let variables = [("object", request["object"].take()), ("oldObject", request["oldObject"].take()), ("request", request)];
-    let mut context = Context::default();
-    for (name, value) in &variables {
-        context.add_variable_from_value(*name, expression_value(value));
-    }
-    authorizer::add_to(&mut context, attributes);
-    let mut problem = None;
+    let variables = variables(webhook, attributes);
+    let (mut problem, mut budget) = (None, BUDGET);
     for condition in conditions {
         let expression = condition["expression"].as_str().unwrap_or_default();
-        match evaluate(expression, &context) {
+        match evaluate(expression, &variables, &mut budget) {
             Ok(true) => {}
             Ok(false) => return Ok(false),
-            Err(text) => problem = problem.or(Some(format!("expression '{expression}' resulted in error: {text}"))),
+            Err(text) => problem = problem.or(Some(text)),
         }
     }
     match problem {
@@ -43,45 +61,84 @@ pub fn hold(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<bool, Fail
     }
 }
 
-/// Tells whether an expression has the form of one.
+/// Compiles a condition.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn check(expression: &str) -> Result<(), String> {
-    match catch_unwind(|| Program::compile(expression).map(drop).map_err(|error| error.to_string())) {
-        Ok(compiled) => compiled,
-        Err(_) => Err("it cannot be compiled".to_owned()),
+pub(crate) fn compile(expression: &str) -> Compiled {
+    let mut compiled = COMPILED.lock();
+    if let Some(known) = compiled.get(expression) {
+        return known.clone();
+    }
+    let found = compile_anew(expression);
+    if compiled.len() >= MOST_COMPILED {
+        compiled.clear();
+    }
+    compiled.insert(expression.to_owned(), found.clone());
+    found
+}
+
+fn compile_anew(expression: &str) -> Compiled {
+    let program = ENVIRONMENT.compile(expression, &()).map_err(|mistake| mistake.after("compilation failed: "))?;
+    match program.result() {
+        Type::Bool => Ok(Arc::new(program)),
+        other => Err(Mistake::Wrong(format!("must evaluate to bool but got {other}"))),
     }
 }
 
-fn evaluate(expression: &str, context: &Context<'_, '_>) -> Result<bool, String> {
-    // The interpreter is young: its panics are its errors.
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let program = Program::compile(expression).map_err(|error| error.to_string())?;
-        program.execute(context).map_err(|error| error.to_string())
-    }));
+fn evaluate(expression: &str, variables: &[(&'static str, Value)], budget: &mut u64) -> Result<bool, String> {
+    let program = compile(expression.trim()).map_err(|mistake| mistake.to_string())?;
+    let (outcome, cost) = program.evaluate(variables, CALL_LIMIT);
+    let Some(left) = budget.checked_sub(cost) else {
+        return Err("validation failed due to running out of cost budget, no further validation rules will be run".to_owned());
+    };
+    *budget = left;
     match outcome {
-        Ok(Ok(cel::Value::Bool(holds))) => Ok(holds),
-        Ok(Ok(_)) => Err("it is neither true nor false".to_owned()),
-        Ok(Err(text)) => Err(text),
-        Err(_) => Err("it cannot be evaluated".to_owned()),
+        Ok(Value::Bool(holds)) => Ok(holds),
+        Ok(_) => Err(format!("expression '{expression}' resulted in error: no such overload")),
+        Err(error) => Err(format!("expression '{expression}' resulted in error: {error}")),
     }
 }
 
-/// Whole numbers are integers to expressions, whatever their sign.
-fn expression_value(value: &Value) -> cel::Value {
-    match value {
-        Value::Null => cel::Value::Null,
-        Value::Bool(is) => cel::Value::Bool(*is),
-        Value::Number(number) => number.as_i64().map_or_else(|| cel::Value::Float(number.as_f64().unwrap_or_default()), cel::Value::Int),
-        Value::String(text) => cel::Value::String(Arc::new(text.clone())),
-        Value::Array(list) => cel::Value::List(Arc::new(list.iter().map(expression_value).collect())),
-        Value::Object(members) => {
-            let map: std::collections::HashMap<String, cel::Value> =
-                members.iter().map(|(key, value)| (key.clone(), expression_value(value))).collect();
-            map.into()
-        }
-    }
+fn variables(webhook: &Webhook, attributes: &Attributes<'_>) -> Vec<(&'static str, Value)> {
+    let mut request = review(webhook, attributes, "")["request"].take();
+    let (object, old) = (request["object"].take(), request["oldObject"].take());
+    let (authorizer, own) = authorizer::variables(attributes);
+    vec![
+        ("object", Value::of_json(&object)),
+        ("oldObject", Value::of_json(&old)),
+        // Webhooks do not see the namespace, only its labels decide whether they are asked.
+        ("namespaceObject", Value::Null),
+        ("request", Value::of_json(&request)),
+        ("authorizer", authorizer),
+        ("authorizer.requestResource", own),
+    ]
+}
+
+/// Returns the type of an admission request.
+fn request_type() -> Type {
+    let text = |names: &[&'static str]| names.iter().map(|name| (*name, Type::String)).collect::<Vec<_>>();
+    let kind = object("GroupVersionKind", text(&["group", "version", "kind"]));
+    let resource = object("GroupVersionResource", text(&["group", "version", "resource"]));
+    let mut user = text(&["username", "uid"]);
+    user.push(("groups", Type::list(Type::String)));
+    user.push(("extra", Type::map(Type::String, Type::list(Type::String))));
+    let mut fields = text(&["subResource", "requestSubResource", "name", "namespace", "operation"]);
+    fields.extend([
+        ("kind", kind.clone()),
+        ("requestKind", kind),
+        ("resource", resource.clone()),
+        ("requestResource", resource),
+        ("userInfo", object("UserInfo", user)),
+        ("dryRun", Type::Bool),
+        ("options", Type::Dyn),
+    ]);
+    object("AdmissionRequest", fields)
+}
+
+fn object(name: &str, fields: Vec<(&'static str, Type)>) -> Type {
+    let fields = fields.into_iter().map(|(name, kind)| (name.to_owned(), kind)).collect();
+    Type::Object(Arc::new(Object { name: format!("kubernetes.{name}"), fields }))
 }
 
 fn forbidden(attributes: &Attributes<'_>, text: &str) -> Failure {

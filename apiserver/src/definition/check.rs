@@ -14,19 +14,30 @@ const APPROVAL: &str = "api-approved.kubernetes.io";
 /// The reason of the condition of kinds that have it.
 pub(super) const APPROVED: &str = "ApprovedAnnotation";
 
-/// Returns all mistakes of a definition with its defaults.
-pub(super) fn check(definition: &Value, old: Option<&Value>) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    check_name(definition, &mut causes);
-    check_spec(definition, &mut causes);
-    check_names(&definition["spec"]["names"], &mut causes);
-    check_versions(definition, &mut causes);
-    check_conversion(&definition["spec"], &mut causes);
+/// What was found in a definition.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    /// All its mistakes.
+    pub(super) causes: Vec<Cause>,
+    /// Which rules of its schemas are not enforced: texts for people.
+    pub(super) unenforced: Vec<String>,
+}
+
+/// Checks a definition with its defaults.
+pub(super) fn check(definition: &Value, old: Option<&Value>) -> Report {
+    let mut report = Report::default();
+    let causes = &mut report.causes;
+    check_name(definition, causes);
+    check_spec(definition, causes);
+    check_names(&definition["spec"]["names"], causes);
+    check_versions(definition, &mut report);
+    let causes = &mut report.causes;
+    check_conversion(&definition["spec"], causes);
     if let Some(old) = old {
-        check_change(definition, old, &mut causes);
+        check_change(definition, old, causes);
     }
-    check_approval(definition, old, &mut causes);
-    causes
+    check_approval(definition, old, causes);
+    report
 }
 
 fn check_name(definition: &Value, causes: &mut Vec<Cause>) {
@@ -86,7 +97,8 @@ fn label_mistake(name: &str) -> Option<String> {
         .or_else(|| (!begins_well).then(|| "a DNS-1035 label must start with an alphabetic character".to_owned()))
 }
 
-fn check_versions(definition: &Value, causes: &mut Vec<Cause>) {
+fn check_versions(definition: &Value, report: &mut Report) {
+    let causes = &mut report.causes;
     let all: Vec<&Value> = versions(definition).collect();
     if all.is_empty() {
         causes.push(causes::invalid("spec.versions", &Value::Null, "must have exactly one version marked as storage version"));
@@ -111,7 +123,7 @@ fn check_versions(definition: &Value, causes: &mut Vec<Cause>) {
                 "can only be set for deprecated versions",
             ));
         }
-        check_version(version, &at, all.len() == 1, causes);
+        report.unenforced.extend(check_version(version, &at, all.len() == 1, causes));
     }
     if all.iter().filter(|version| version["storage"] == true).count() != 1 {
         causes.push(causes::invalid("spec.versions", &Value::Null, "must have exactly one version marked as storage version"));
@@ -120,11 +132,13 @@ fn check_versions(definition: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// With a single version, the server folds it into the specification before it looks at it, which shows in the fields of the causes.
-fn check_version(version: &Value, at: &str, is_single: bool, causes: &mut Vec<Cause>) {
+///
+/// Returns which rules are not enforced.
+fn check_version(version: &Value, at: &str, is_single: bool, causes: &mut Vec<Cause>) -> Vec<String> {
     let schema = &version["schema"]["openAPIV3Schema"];
     if !schema.is_object() {
         causes.push(causes::required(format!("{at}.schema.openAPIV3Schema"), "schemas are required"));
-        return;
+        return Vec::new();
     }
     let base = if is_single { "spec" } else { at };
     let prefix = if is_single { "spec.validation.".to_owned() } else { format!("{at}.schema.") };
@@ -134,9 +148,9 @@ fn check_version(version: &Value, at: &str, is_single: bool, causes: &mut Vec<Ca
     }
     check_subresources(&version["subresources"], base, causes);
     check_columns(&version["additionalPrinterColumns"], base, causes);
-    if let Ok(schema) = &parsed {
-        check_selectable(&version["selectableFields"], schema, base, causes);
-    }
+    let Ok(schema) = &parsed else { return Vec::new() };
+    check_selectable(&version["selectableFields"], schema, base, causes);
+    schema.unenforced().iter().map(|text| format!("{prefix}{text}")).collect()
 }
 
 fn check_subresources(subresources: &Value, base: &str, causes: &mut Vec<Cause>) {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::node::Type;
 
 /// Tells whether a text has a format.
-pub(super) fn fits(format: &str, text: &str) -> bool {
+pub(crate) fn fits(format: &str, text: &str) -> bool {
     match format {
         "date" => text.parse::<jiff::civil::Date>().is_ok() && text.len() == 10,
         "date-time" | "datetime" => MOMENT.is_match(text) && text.to_ascii_uppercase().replace(' ', "T").parse::<jiff::Timestamp>().is_ok(),

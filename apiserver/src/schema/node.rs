@@ -57,10 +57,10 @@ pub struct Rule {
     pub message_expression: Option<String>,
     /// The reason of the cause, such as `FieldValueInvalid`.
     pub reason: String,
-    /// The path below the node, such as `.size`; empty for the node itself.
+    /// The path below the node, such as `size`; empty for the node itself.
     pub field_path: String,
-    /// Whether the rule also runs without an old value.
-    pub is_old_self_optional: bool,
+    /// Whether the rule also runs without an old value, if that is said.
+    pub is_old_self_optional: Option<bool>,
     /// The compiled expressions; none if they are not enforced.
     #[cfg(feature = "cel")]
     pub(super) compiled: Option<super::rules::Compiled>,

@@ -3,8 +3,9 @@
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use super::node::{Additional, Limits, ListType, Node, Range, Rule, Type};
+use super::node::{Additional, Limits, ListType, Node, Range, Type};
 use super::prune::Pruning;
+use super::rule_fields;
 use super::values;
 use crate::Cause;
 use crate::causes::{self, Place};
@@ -13,11 +14,10 @@ use crate::causes::{self, Place};
 #[derive(Default)]
 pub(super) struct Parser {
     pub(super) causes: Vec<Cause>,
-    pub(super) remarks: Vec<String>,
 }
 
 /// What may not stand inside `allOf`, `anyOf`, `oneOf`, and `not`.
-const STRUCTURAL: [&str; 12] = [
+const STRUCTURAL: [&str; 13] = [
     "additionalProperties",
     "default",
     "description",
@@ -30,6 +30,7 @@ const STRUCTURAL: [&str; 12] = [
     "x-kubernetes-list-type",
     "x-kubernetes-map-type",
     "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
 ];
 
 impl Parser {
@@ -93,7 +94,7 @@ impl Parser {
         node.list_type = self.list_type(schema, &node, place);
         node.limits = self.limits(schema, place);
         self.check_combined(schema, &node, place);
-        node.rules = self.rules(schema, place);
+        node.rules = rule_fields::read(schema, &node, place, &mut self.causes);
         self.check_default(&node, place);
         node
     }
@@ -327,55 +328,6 @@ impl Parser {
                 }
             }
         }
-    }
-
-    fn rules(&mut self, schema: &Map<String, Value>, place: &str) -> Vec<Rule> {
-        let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
-        rules.enumerate().map(|(index, rule)| self.rule(rule, &format!("{place}.x-kubernetes-validations[{index}]"))).collect()
-    }
-
-    fn rule(&mut self, written: &Value, place: &str) -> Rule {
-        let text = |name: &str| written.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
-        let reason = text("reason").unwrap_or_else(|| "FieldValueInvalid".to_owned());
-        let reasons = ["FieldValueRequired", "FieldValueForbidden", "FieldValueInvalid", "FieldValueDuplicate"];
-        if !reasons.contains(&reason.as_str()) {
-            self.causes.push(causes::not_supported(format!("{place}.reason"), &json!(reason), reasons));
-        }
-        let Some(expression) = text("rule") else {
-            self.causes.push(causes::required(format!("{place}.rule"), "rule is not specified"));
-            return Rule::default();
-        };
-        let rule = Rule {
-            rule: expression,
-            message: text("message"),
-            message_expression: text("messageExpression"),
-            reason,
-            field_path: text("fieldPath").unwrap_or_default(),
-            is_old_self_optional: written.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or_default(),
-            ..Rule::default()
-        };
-        self.compiled(rule, place)
-    }
-
-    #[cfg(feature = "cel")]
-    fn compiled(&mut self, mut rule: Rule, place: &str) -> Rule {
-        match super::rules::compile(&rule) {
-            Ok(compiled) => rule.compiled = Some(compiled),
-            Err(super::rules::Unfit::Unsupported(why)) => {
-                self.remarks.push(format!("{place}: the rule {:?} is not enforced: {why}", rule.rule));
-            }
-            Err(super::rules::Unfit::Wrong { expression, text, why }) => {
-                let value = json!(text);
-                self.causes.push(causes::invalid(format!("{place}.{expression}"), &value, format!("compilation failed: {why}")));
-            }
-        }
-        rule
-    }
-
-    #[cfg(not(feature = "cel"))]
-    fn compiled(&mut self, rule: Rule, place: &str) -> Rule {
-        self.remarks.push(format!("{place}: the rule {:?} is not enforced: this build has no rules", rule.rule));
-        rule
     }
 
     fn check_default(&mut self, node: &Node, place: &str) {

@@ -75,7 +75,7 @@ fn sets_and_map_lists_have_no_item_twice() {
 #[test]
 fn a_number_of_replicas_that_cannot_be_shown_is_refused() {
     let scale = Scale { spec_replicas: ".spec.replicas".into(), status_replicas: ".status.replicas".into(), label_selector: None };
-    let causes = widgets().validate_after(Vec::new(), Some(&scale), &json!({"spec": "str"}), None);
+    let causes = widgets().validate_after(Vec::new(), Some(&scale), &json!({"spec": "str"}), None).causes;
     assert_eq!(told(&causes), ["TypeInvalid@spec", "Invalid@.spec.replicas", "Invalid@<nil>"]);
 }
 
@@ -100,22 +100,22 @@ fn rules_compare_values_with_each_other_and_with_the_old_ones() {
 #[cfg(feature = "cel")]
 fn ruled(rules: Value, value: Value, old: Option<Value>) -> Vec<Cause> {
     let schema = Schema::parse(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
-        "n": {"type": "integer"}, "s": {"type": "string"}, "x-y": {"type": "string"},
-        "list": {"type": "array", "items": {"type": "integer"}}, "q": {"x-kubernetes-int-or-string": true}},
+        "n": {"type": "integer"}, "s": {"type": "string", "maxLength": 20}, "x-y": {"type": "string", "maxLength": 20},
+        "list": {"type": "array", "maxItems": 20, "items": {"type": "integer"}}, "q": {"x-kubernetes-int-or-string": true}, "m": {"type": "string", "maxLength": 5}},
         "x-kubernetes-validations": rules}}}))
     .unwrap();
-    assert_eq!(schema.remarks(), [""; 0]);
+    assert_eq!(schema.unenforced(), [""; 0]);
     schema.validate(&json!({"spec": value}), old.map(|old| json!({"spec": old})).as_ref())
 }
 
 #[cfg(feature = "cel")]
 #[test]
 fn rules_have_reasons_paths_and_messages() {
-    let rules = json!([{"rule": "self.n > 5", "reason": "FieldValueForbidden", "fieldPath": ".n", "messageExpression": "'n is ' + string(self.n)"}]);
+    let rules = json!([{"rule": "self.n > 5", "reason": "FieldValueForbidden", "fieldPath": ".n", "messageExpression": "'n is %d'.format([self.n])"}]);
     let causes = ruled(rules, json!({"n": 1}), None);
     assert_eq!(causes, [Cause::new("FieldValueForbidden", "spec.n", "Forbidden: n is 1")]);
     let causes = ruled(json!([{"rule": "self.n > 5", "message": "no bad"}]), json!({}), None);
-    assert_eq!(causes, [Cause::new("FieldValueInvalid", "spec", "Invalid value: no such key: n evaluating rule: no bad")]);
+    assert_eq!(causes, [Cause::new("FieldValueInvalid", "spec", "Invalid value: \"object\": no such key: n evaluating rule: no bad")]);
     let causes = ruled(json!([{"rule": "self.n > 5"}]), json!({"n": 1}), None);
     assert_eq!(causes[0].message, "Invalid value: failed rule: self.n > 5");
 }
@@ -129,7 +129,7 @@ fn rules_know_the_functions_of_kubernetes() {
         "self.s.matches('^[A-Z]') && self.s.lowerAscii() == 'abc-1' && self.s.split('-').size() == 2",
         "self.s.find('[0-9]+') == '1' && self.s.findAll('[a-z]') == ['b', 'c']",
         "isQuantity(self.x__dash__y) && quantity(self.x__dash__y).isLessThan(quantity('1Gi'))",
-        "type(self.n) == int && type(self.q) == string && self.?missing.orValue('d') == 'd'",
+        "type(self.n) == int && type(self.q) == string && self.?m.orValue('d') == 'd'",
         "self.s in ['x', 'Abc-1'] && isIP('10.0.0.1') && !isCIDR('10.0.0.1') && isURL('https://example.com/x')",
         "self.list.exists_one(i, i == 2) && self.list.filter(i, i > 1).map(i, i * 2) == [4, 6]",
     ] {
@@ -148,11 +148,20 @@ fn an_old_value_can_be_optional() {
 
 #[cfg(feature = "cel")]
 #[test]
-fn rules_that_cannot_be_read_are_refused_and_those_with_missing_functions_are_told() {
+fn rules_that_do_not_compile_are_refused_and_those_that_cannot_be_evaluated_are_told() {
     let schema = |rule: &str| Schema::parse(&json!({"type": "object", "x-kubernetes-validations": [{"rule": rule}]}));
     let causes = schema("self.(").unwrap_err();
     assert_eq!(told(&causes), ["Invalid@openAPIV3Schema.x-kubernetes-validations[0].rule"]);
-    assert!(schema("timestamp(self.x) > self.y").unwrap().remarks()[0].contains("timestamp"));
+    let causes = schema("self.nope == 1").unwrap_err();
+    let text = "compilation failed: ERROR: <input>:1:5: undefined field 'nope'\n | self.nope == 1\n | ....^";
+    assert!(causes[0].message.ends_with(text), "{}", causes[0].message);
+    let unknown = schema("google.protobuf.Int32Value{value: 1} == 1").unwrap();
+    let text = "openAPIV3Schema.x-kubernetes-validations[0].rule: \"google.protobuf.Int32Value{value: 1} == 1\" is not enforced: \
+                messages of protocol buffers are not supported";
+    assert_eq!(unknown.unenforced(), [text]);
+    assert_eq!(unknown.validate_after(Vec::new(), None, &json!({}), None).warnings, [text]);
+    let stored = json!({"type": "object", "x-kubernetes-validations": [{"rule": "self.nope == 1"}]});
+    assert!(Schema::parse_stored(&stored).unwrap().unenforced()[0].contains("the rule is not enforced"));
 }
 
 #[test]

@@ -77,7 +77,12 @@ fn check_condition(condition: &Value, at: &str, causes: &mut Vec<Cause>) {
     }
     // Without the feature, nobody evaluates them.
     #[cfg(feature = "cel")]
-    if let Err(why) = crate::admission::conditions::check(condition["expression"].as_str().unwrap_or_default()) {
-        causes.push(invalid(format!("{at}.expression"), &condition["expression"], why));
+    {
+        let expression = condition["expression"].as_str().unwrap_or_default().trim();
+        if let Err(why) = crate::admission::conditions::compile(expression)
+            && !expression.is_empty()
+        {
+            causes.push(invalid(format!("{at}.expression"), &condition["expression"], why));
+        }
     }
 }

@@ -1,0 +1,239 @@
+//! Compiles the rules of a schema, and tells which of them a server refuses.
+
+use serde_json::json;
+
+use super::declaration::{self, Declaration};
+use crate::Cause;
+use crate::causes;
+use crate::cel::{Environment, Mistake, Program, Type};
+use crate::schema::node::{Additional, ListType, Node, Rule};
+
+/// What one expression may cost, as often as it can be evaluated for one object.
+const MOST_FOR_RULE: u64 = 10_000_000;
+/// What all expressions of a schema may cost together.
+const MOST_FOR_SCHEMA: u64 = 100_000_000;
+/// How many rules are named when all together cost too much.
+const NAMED: usize = 4;
+
+/// A rule that can be evaluated.
+#[derive(Debug, Clone)]
+pub(crate) struct Compiled {
+    /// The rule.
+    pub(super) rule: Program,
+    /// What computes the message.
+    pub(super) message: Option<Program>,
+    /// Whether the rule looks at the old value.
+    pub(super) uses_old: bool,
+}
+
+/// What was found in the rules of a schema.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    /// What is wrong with them.
+    pub(crate) causes: Vec<Cause>,
+    /// Those that this server cannot evaluate, with the reasons: texts for people.
+    pub(crate) unenforced: Vec<String>,
+}
+
+/// Compiles all rules of a schema, whose field is given.
+pub(crate) fn compile(root: &mut Node, field: &str) -> Report {
+    let mut compiler = Compiler { report: Report::default(), total: 0, expensive: Vec::new() };
+    compiler.node(root, Place { field: field.to_owned(), count: Some(1), uncorrelated: None, is_root: true });
+    compiler.conclude(field);
+    compiler.report
+}
+
+/// Where a node stands.
+struct Place {
+    /// The field of the schema.
+    field: String,
+    /// How often it can be in an object; none if nothing limits that.
+    count: Option<u64>,
+    /// The field of the nearest node above whose items cannot be found in the old object.
+    uncorrelated: Option<String>,
+    is_root: bool,
+}
+
+impl Place {
+    fn below(&self, field: String, count: Option<u64>) -> Self {
+        let count = self.count.zip(count).map(|(own, count)| own.saturating_mul(count));
+        Self { field, count, uncorrelated: self.uncorrelated.clone(), is_root: false }
+    }
+}
+
+struct Compiler {
+    report: Report,
+    total: u64,
+    expensive: Vec<(u64, String)>,
+}
+
+impl Compiler {
+    fn node(&mut self, node: &mut Node, place: Place) {
+        if !node.rules.is_empty() {
+            self.rules(node, &place);
+        }
+        let (most_items, most_properties) = (node.limits.items.most, node.limits.properties.most);
+        if let Some(item) = &mut node.items {
+            let mut below = place.below(format!("{}.items", place.field), most_items);
+            // Only items with keys can be found again.
+            if !matches!(node.list_type, ListType::Map(_)) {
+                below.uncorrelated = Some(place.field.clone());
+            }
+            self.node(item, below);
+        }
+        if let Additional::Of(values) = &mut node.additional {
+            self.node(values, place.below(format!("{}.additionalProperties", place.field), most_properties));
+        }
+        for (name, property) in &mut node.properties {
+            self.node(property, place.below(format!("{}.properties[{name}]", place.field), Some(1)));
+        }
+    }
+
+    fn rules(&mut self, node: &mut Node, place: &Place) {
+        let at = format!("{}.x-kubernetes-validations", place.field);
+        let Some(declared) = declaration::declare(node, place.is_root || node.is_embedded) else {
+            let text = "Internal error: internal error: failed to construct type information for x-kubernetes-validations rules: \
+                        unable to convert structural schema to CEL declarations";
+            self.report.causes.push(Cause::new("InternalError", at, text.to_owned()));
+            return;
+        };
+        for (index, rule) in node.rules.iter_mut().enumerate() {
+            rule.compiled = self.rule(rule, &declared, &format!("{at}[{index}]"), place);
+        }
+    }
+
+    fn rule(&mut self, rule: &Rule, declared: &Declaration, at: &str, place: &Place) -> Option<Compiled> {
+        let own = declared.kind("selfType");
+        let old = if rule.is_old_self_optional == Some(true) { Type::optional(own.clone()) } else { own.clone() };
+        let environment = Environment::new([("self", own), ("oldSelf", old)]);
+        let count = place.count.unwrap_or_else(|| declaration::most_often(declared.least_bytes));
+        let Some(program) = self.expression(&environment, rule, declared, &format!("{at}.rule"), &Expected::RULE) else {
+            self.check_optional(rule, false, at);
+            return None;
+        };
+        self.observe("estimated rule cost", program.most_cost().saturating_mul(count), &format!("{at}.rule"));
+        let message = rule.message_expression.as_ref().and_then(|_| {
+            let field = format!("{at}.messageExpression");
+            let message = self.expression(&environment, rule, declared, &field, &Expected::MESSAGE)?;
+            self.observe("estimated messageExpression cost", message.most_cost(), &field);
+            Some(message)
+        });
+        let uses_old = program.uses("oldSelf");
+        if let (true, Some(above)) = (uses_old, &place.uncorrelated) {
+            let text = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {above}");
+            self.report.causes.push(causes::invalid(format!("{at}.rule"), &json!(rule.rule), text));
+        }
+        self.check_optional(rule, uses_old, at);
+        Some(Compiled { rule: program, message, uses_old })
+    }
+
+    fn expression(
+        &mut self,
+        environment: &Environment,
+        rule: &Rule,
+        sizes: &Declaration,
+        field: &str,
+        expected: &Expected,
+    ) -> Option<Program> {
+        let text = (expected.text_of)(rule);
+        let why = match environment.compile(text, sizes) {
+            Ok(program) if *program.result() == expected.kind => return Some(program),
+            Ok(_) => expected.text.to_owned(),
+            Err(Mistake::Wrong(issues)) => format!("{}: {issues}", expected.lead),
+            Err(Mistake::Constant(error)) => format!("{}: {error}", expected.constant_lead),
+            Err(Mistake::Unsupported(why)) => {
+                self.report.unenforced.push(format!("{field}: {text:?} is not enforced: {why}"));
+                return None;
+            }
+        };
+        self.report.causes.push(Cause::new("FieldValueInvalid", field, format!("Invalid value: {}: {why}", shown(rule))));
+        None
+    }
+
+    fn check_optional(&mut self, rule: &Rule, uses_old: bool, at: &str) {
+        if let (false, Some(optional)) = (uses_old, rule.is_old_self_optional) {
+            let text = "may not be set if oldSelf is not used in rule";
+            self.report.causes.push(causes::invalid(format!("{at}.optionalOldSelf"), &json!(optional), text));
+        }
+    }
+
+    fn observe(&mut self, what: &str, cost: u64, field: &str) {
+        if cost > MOST_FOR_RULE {
+            self.report.causes.push(causes::forbidden(field, too_expensive(what, cost, MOST_FOR_RULE)));
+        }
+        self.total = self.total.saturating_add(cost);
+        if cost >= MOST_FOR_SCHEMA / 100 {
+            self.expensive.push((cost, field.to_owned()));
+        }
+    }
+
+    fn conclude(&mut self, field: &str) {
+        if self.total <= MOST_FOR_SCHEMA {
+            return;
+        }
+        self.expensive.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+        for (_, at) in self.expensive.iter().take(NAMED) {
+            let text = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+            self.report.causes.push(causes::forbidden(at, text));
+        }
+        let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+        self.report.causes.push(causes::forbidden(field, too_expensive(what, self.total, MOST_FOR_SCHEMA)));
+    }
+}
+
+/// What an expression must come to.
+struct Expected {
+    /// The expression of a rule that is meant.
+    text_of: fn(&Rule) -> &str,
+    kind: Type,
+    /// What is said before the issues of one that does not compile.
+    lead: &'static str,
+    /// What is said before the error of one with a constant part that fails.
+    constant_lead: &'static str,
+    /// What is said of one of another type.
+    text: &'static str,
+}
+
+impl Expected {
+    const RULE: Self = Self {
+        text_of: |rule| &rule.rule,
+        kind: Type::Bool,
+        lead: "compilation failed",
+        constant_lead: "program instantiation failed",
+        text: "cel expression must evaluate to a bool",
+    };
+    const MESSAGE: Self = Self {
+        text_of: |rule| rule.message_expression.as_deref().unwrap_or_default(),
+        kind: Type::String,
+        lead: "messageExpression compilation failed",
+        constant_lead: "messageExpression instantiation failed",
+        text: "messageExpression must evaluate to a string",
+    };
+}
+
+/// Returns a rule as Go shows it: all its fields, with what has a meaning in HTML escaped.
+fn shown(rule: &Rule) -> String {
+    let text = |text: &str| json!(text).to_string().replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
+    format!(
+        "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
+        text(&rule.rule),
+        text(rule.message.as_deref().unwrap_or_default()),
+        text(rule.message_expression.as_deref().unwrap_or_default()),
+        if rule.reason == "FieldValueInvalid" { json!(null) } else { json!(rule.reason) },
+        text(&rule.field_path),
+        json!(rule.is_old_self_optional),
+    )
+}
+
+fn too_expensive(what: &str, cost: u64, limit: u64) -> String {
+    let factor = cost as f64 / limit as f64;
+    let factor = match factor {
+        100.0.. => "more than 100x".to_owned(),
+        ..1.5 => format!("{factor:.6}x"),
+        _ => format!("{factor:.1}x"),
+    };
+    format!(
+        "{what} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where \
+         arrays, maps, and strings are declared)"
+    )
+}

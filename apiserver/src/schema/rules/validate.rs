@@ -1,0 +1,222 @@
+//! Evaluates the rules of a schema for an object, within the budget of a request.
+
+use serde_json::Value as Json;
+
+use super::compile::Compiled;
+use super::values::convert;
+use crate::Cause;
+use crate::causes::Place;
+use crate::cel::{Error, Value};
+use crate::schema::node::{Node, Rule, Type};
+
+/// What one evaluation may cost.
+const CALL_LIMIT: u64 = 1_000_000;
+/// What all evaluations for one object may cost.
+const BUDGET: u64 = 10_000_000;
+/// The longest message that an expression may compute, in bytes.
+const LONGEST_MESSAGE: usize = 5 * 1024;
+
+/// What the rules say of an object.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    /// What is wrong.
+    pub(crate) causes: Vec<Cause>,
+    /// What is wrong too, but was so before.
+    pub(crate) forgiven: Vec<Cause>,
+}
+
+/// Evaluates the rules of a schema.
+pub(crate) fn validate(root: &Node, new: &Json, old: Option<&Json>) -> Verdict {
+    let mut validation = Validation { budget: BUDGET, is_over: false, verdict: Verdict::default() };
+    let before = Before { old, is_unchanged: old == Some(new) };
+    validation.node(root, new, before, &Place::Root, true);
+    validation.verdict
+}
+
+/// What is known of the old value of a node.
+#[derive(Clone, Copy)]
+struct Before<'a> {
+    old: Option<&'a Json>,
+    /// Whether the value, or the nearest one above that was found in the old object, is as it was.
+    is_unchanged: bool,
+}
+
+struct Validation {
+    budget: u64,
+    is_over: bool,
+    verdict: Verdict,
+}
+
+impl Validation {
+    fn node(&mut self, node: &Node, new: &Json, before: Before<'_>, place: &Place<'_>, is_resource: bool) {
+        if self.is_over || new.is_null() {
+            return;
+        }
+        if !node.rules.is_empty() {
+            self.rules(node, new, before, place, is_resource || node.is_embedded);
+        }
+        match new {
+            Json::Object(members) => {
+                for (name, member) in members {
+                    let Some(schema) = node.member(name) else { continue };
+                    let old = before.old.and_then(|old| old.get(name));
+                    self.node(schema, member, before.below(member, old), &place.member(name), false);
+                }
+            }
+            Json::Array(items) => {
+                let Some(schema) = &node.items else { return };
+                for (index, item) in items.iter().enumerate() {
+                    let old = node.old_item(before.old, item);
+                    self.node(schema, item, before.below(item, old), &place.item(index), false);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn rules(&mut self, node: &Node, new: &Json, before: Before<'_>, place: &Place<'_>, is_resource: bool) {
+        let own = convert(node, new, is_resource);
+        let old = before.old.filter(|old| !old.is_null()).map(|old| convert(node, old, is_resource));
+        for rule in &node.rules {
+            let Some(compiled) = &rule.compiled else { continue };
+            if self.is_over {
+                return;
+            }
+            let is_optional = rule.is_old_self_optional == Some(true);
+            if compiled.uses_old && old.is_none() && !is_optional {
+                continue;
+            }
+            let mut variables = vec![("self", own.clone())];
+            match &old {
+                old if is_optional => variables.push(("oldSelf", Value::optional(old.clone()))),
+                Some(old) => variables.push(("oldSelf", old.clone())),
+                None => {}
+            }
+            self.rule(&Ruled { node, rule, compiled, new, place }, &variables, before.is_unchanged);
+        }
+    }
+
+    fn rule(&mut self, ruled: &Ruled<'_>, variables: &[(&'static str, Value)], is_unchanged: bool) {
+        let (outcome, cost) = ruled.compiled.rule.evaluate(variables, CALL_LIMIT);
+        if !self.pay(cost) {
+            let text = "validation failed due to running out of cost budget, no further validation rules will be run";
+            self.verdict.causes.push(ruled.failure(text));
+            return;
+        }
+        match outcome {
+            Ok(Value::Bool(true)) => {}
+            Ok(_) => {
+                let text = match self.message(ruled, variables) {
+                    Ok(text) => text,
+                    Err(cause) => {
+                        self.is_over = true;
+                        self.verdict.causes.push(cause);
+                        return;
+                    }
+                };
+                let cause = ruled.refusal(&text);
+                // What a stricter schema would refuse may stay as long as it is not touched.
+                let forgives = is_unchanged && !ruled.compiled.uses_old;
+                if forgives { self.verdict.forgiven.push(cause) } else { self.verdict.causes.push(cause) }
+            }
+            Err(error) => {
+                self.is_over = error == Error::TooExpensive;
+                self.verdict.causes.push(ruled.failure(&ruled.error_text(&error)));
+            }
+        }
+    }
+
+    /// Takes the cost of an evaluation off the budget, if it is in there.
+    fn pay(&mut self, cost: u64) -> bool {
+        match self.budget.checked_sub(cost) {
+            Some(left) => self.budget = left,
+            None => self.is_over = true,
+        }
+        !self.is_over
+    }
+
+    /// Returns what to say of a rule that does not hold.
+    ///
+    /// # Errors
+    /// If computing it is too expensive.
+    fn message(&mut self, ruled: &Ruled<'_>, variables: &[(&'static str, Value)]) -> Result<String, Cause> {
+        let written = || ruled.rule.message.clone().unwrap_or_else(|| format!("failed rule: {}", ruled.rule.rule));
+        let Some(program) = &ruled.compiled.message else { return Ok(written()) };
+        let (outcome, cost) = program.evaluate(variables, CALL_LIMIT);
+        if !self.pay(cost) {
+            let text = "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run";
+            return Err(ruled.failure(text));
+        }
+        match outcome {
+            Ok(Value::String(text)) => {
+                let text = text.trim();
+                let is_fit = !text.is_empty() && !text.contains('\n') && text.len() <= LONGEST_MESSAGE;
+                Ok(if is_fit { text.to_owned() } else { written() })
+            }
+            Err(Error::TooExpensive) => {
+                let expression = ruled.rule.message_expression.as_deref().unwrap_or_default();
+                let text =
+                    format!("no further validation rules will be run due to call cost exceeds limit for messageExpression: {expression:?}");
+                Err(ruled.failure(&text))
+            }
+            _ => Ok(written()),
+        }
+    }
+}
+
+impl<'a> Before<'a> {
+    /// Returns what is known of a part. What cannot be found in the old object is as much unchanged as what it is in.
+    fn below(self, new: &Json, old: Option<&'a Json>) -> Self {
+        Self { old, is_unchanged: old.map_or(self.is_unchanged, |old| old == new) }
+    }
+}
+
+/// A rule at a place of an object.
+struct Ruled<'a> {
+    node: &'a Node,
+    rule: &'a Rule,
+    compiled: &'a Compiled,
+    new: &'a Json,
+    place: &'a Place<'a>,
+}
+
+impl Ruled<'_> {
+    /// Returns the cause of a rule that could not be evaluated.
+    fn failure(&self, text: &str) -> Cause {
+        let kind = self.node.kind.map_or("", Type::name);
+        Cause::new("FieldValueInvalid", self.place.field(), format!("Invalid value: {kind:?}: {text}"))
+    }
+
+    /// Returns the cause of a rule that does not hold.
+    fn refusal(&self, text: &str) -> Cause {
+        let field = match (self.place, &*self.rule.field_path) {
+            (place, "") => place.field(),
+            (Place::Root, path) => path.to_owned(),
+            (place, path) => format!("{place}.{path}"),
+        };
+        let value = match self.node.kind {
+            Some(Type::Object | Type::Array) => String::new(),
+            _ => format!(": {}", self.new),
+        };
+        let message = match &*self.rule.reason {
+            "FieldValueRequired" => format!("Required value: {text}"),
+            "FieldValueForbidden" => format!("Forbidden: {text}"),
+            "FieldValueDuplicate" => format!("Duplicate value{value}"),
+            _ => format!("Invalid value{value}: {text}"),
+        };
+        Cause::new(&self.rule.reason, field, message)
+    }
+
+    fn error_text(&self, error: &Error) -> String {
+        let subject = self.rule.message.as_deref().unwrap_or(&self.rule.rule);
+        match error {
+            Error::TooExpensive => {
+                format!("'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {subject}")
+            }
+            Error::Failed(text) if text.starts_with("no such overload") => {
+                format!("'{error}': call arguments did not match a supported operator, function or macro signature for rule: {subject}")
+            }
+            Error::Failed(_) => format!("{error} evaluating rule: {subject}"),
+        }
+    }
+}
