@@ -11,7 +11,7 @@ mod document;
 mod draft;
 mod filters;
 mod handlers;
-mod neighbours;
+mod known_kinds;
 mod reconcile;
 mod scripts;
 mod selectors;
@@ -21,6 +21,7 @@ mod values;
 mod webhooks;
 
 pub mod admission;
+pub mod cross_operator;
 pub mod diagnostic;
 pub mod load;
 pub mod operator;

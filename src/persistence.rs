@@ -2,6 +2,7 @@
 //!
 //! What the records mean belongs to `handling`; when they are sent, to `reactor`.
 
+pub mod clash;
 pub mod essence;
 mod fields;
 pub mod key;
@@ -10,5 +11,6 @@ pub mod storage;
 pub mod text;
 pub mod write;
 
+pub use clash::Clash;
 pub use record::Stored;
 pub use storage::{DiffbaseAnnotations, DiffbaseStatus, DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage, Storages};

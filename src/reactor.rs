@@ -15,6 +15,7 @@ pub mod observation;
 pub mod observer;
 pub mod operator;
 pub mod pending;
+pub mod precedence;
 pub mod queues;
 pub mod script_api;
 pub mod throttle;

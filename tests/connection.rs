@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
+#[path = "connection/burst.rs"]
+mod burst;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,8 @@
 //! `kopfd dev`, as its users run it: the binary alone, without any cluster.
 
+#[path = "dev/several.rs"]
+mod several;
+
 use std::io::{BufRead as _, BufReader, Lines};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};

@@ -5,12 +5,21 @@
 #[expect(dead_code, reason = "the other tests of scripts use the rest")]
 mod world;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::{self, StreamExt as _};
+use http::{HeaderMap, Request};
+use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
+use kopfd::cluster::{Client, Error, LoginError, Networking, Seen, Sink, Watcher, Watching};
 use kopfd::handling::Verdict;
+use kopfd::kit::{Clock, Stop, Tasks};
+use kopfd::object::Resource;
 use kopfd::script::{Limits, Threads};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use world::{Operator, World};
@@ -46,7 +55,7 @@ fn on_two_threads() -> [Arc<str>; 2] {
 fn ten_thousand_handlers_sleep_in_little_memory_and_two_threads() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
-        let main = "fn f(spec, patch) { wait_for(spec); patch.status.done = spec.size; } fn wait_for(spec) { sleep(5); }";
+        let main = "fn f(spec, patch, memo) { memo.started = true; wait_for(spec); patch.status.done = spec.size; } fn wait_for(spec) { sleep(5); }";
         let operator = Operator::new(main).binds("f", Limits::default());
         let world = Arc::new(operator.start_on(Threads::Own(2)).await.unwrap());
         // The essences belong to whoever handles the object; each object's body is its own, as in a cluster.
@@ -69,6 +78,7 @@ fn ten_thousand_handlers_sleep_in_little_memory_and_two_threads() {
         tokio::time::sleep_until((begun + Duration::from_millis(4_800)).into()).await;
         let (grown, threads) = (resident() - before, script_threads());
         assert_eq!(done.load(Ordering::Relaxed), 0, "all are still asleep");
+        assert_eq!(world.host.kept().await.memos, SLEEPERS, "all have started");
         while let Some(ended) = tasks.join_next().await {
             ended.unwrap();
         }
@@ -85,8 +95,73 @@ async fn stop(world: Arc<World>) {
     Arc::into_inner(world.host).expect("nobody else has it").stop().await;
 }
 
+/// A server whose watch tells of an object every two milliseconds, with the moment at which it does.
+#[derive(Clone)]
+struct Ticking {
+    beginning: Instant,
+}
+
+impl Transport for Ticking {
+    fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Answer, Error>> {
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let beginning = self.beginning;
+        let body = if is_watch {
+            let next = move |number: u64| async move {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                let metadata = format!(
+                    r#"{{"name":"o{number}","uid":"{number}","resourceVersion":"{}","generation":{}}}"#,
+                    number + 2,
+                    beginning.elapsed().as_micros()
+                );
+                let line = format!("{{\"type\":\"ADDED\",\"object\":{{\"metadata\":{metadata}}}}}\n");
+                Some((Ok(Bytes::from(line)), number + 1))
+            };
+            stream::unfold(0, next).boxed()
+        } else {
+            stream::iter([Ok(Bytes::from_static(br#"{"metadata":{"resourceVersion":"1"},"items":[]}"#))]).boxed()
+        };
+        std::future::ready(Ok(Answer { status: 200, headers: HeaderMap::new(), body })).boxed()
+    }
+}
+
+impl Login for Ticking {
+    fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>> {
+        std::future::ready(Ok(Connection::over(self.clone(), "memory"))).boxed()
+    }
+}
+
+/// The beginning of all ticks.
+static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+async fn watcher() -> Watcher {
+    let login = Box::new(Ticking { beginning: *BEGINNING });
+    let client = Client::with_login(login, Networking::default(), Watching::default(), Clock::system()).await.unwrap();
+    let resource = Resource { version: "v1".to_owned(), plural: "ticks".to_owned(), ..Resource::default() };
+    Watcher::new(client, resource, None).unwrap()
+}
+
+#[derive(Default, Clone, Copy)]
+struct Watched {
+    events: usize,
+    longest: Duration,
+}
+
+/// Notes how long events take from the server to the sink.
+struct Delays(Arc<Mutex<Watched>>);
+
+impl Sink for Delays {
+    async fn seen(&mut self, seen: Seen<'_>) {
+        let sent = Duration::from_micros(seen.head.metadata.generation.unwrap().try_into().unwrap());
+        let mut watched = self.0.lock();
+        watched.events += 1;
+        watched.longest = watched.longest.max(BEGINNING.elapsed().saturating_sub(sent));
+    }
+
+    async fn listed(&mut self) {}
+}
+
 #[test]
-fn a_spinning_script_delays_neither_the_other_thread_nor_other_tasks() {
+fn a_spinning_script_delays_neither_the_other_thread_nor_other_tasks_nor_watches() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
         let main = "fn spin() { loop {} } fn ready() { return 1; }";
@@ -98,6 +173,12 @@ fn a_spinning_script_delays_neither_the_other_thread_nor_other_tasks() {
         spinning.arguments.memo = here;
         let spinner = Arc::clone(&world);
         let spun = tokio::task::JoinSet::from_iter([async move { spinner.host.call(&spinner.installed, spinning).await }]);
+        let (watched, stop) = (Arc::new(Mutex::new(Watched::default())), Stop::new());
+        let mut watcher = watcher().await;
+        let mut sink = Delays(Arc::clone(&watched));
+        let heard = stop.clone();
+        let mut watching = Tasks::default();
+        watching.spawn("watch", async move { watcher.run(&mut sink, &heard).await });
         let (mut calls, mut longest_call, mut longest_tick) = (0, Duration::ZERO, Duration::ZERO);
         let mut spun = spun;
         while spun.try_join_next().is_none() {
@@ -111,6 +192,11 @@ fn a_spinning_script_delays_neither_the_other_thread_nor_other_tasks() {
             longest_call = longest_call.max(begun.elapsed());
             calls += 1;
         }
+        stop.request("the script has ended");
+        assert_eq!(watching.finish(Duration::from_secs(5)).await, [""; 0]);
+        let Watched { events, longest } = *watched.lock();
+        println!("{events} events of a watch beside it, the longest took {longest:?}");
+        assert!(events > 10 && longest < Duration::from_millis(200), "{events} events, the longest took {longest:?}");
         println!("{calls} calls beside the spinning one, the longest {longest_call:?}; the longest tick of 2 ms {longest_tick:?}");
         assert!(calls > 10, "{calls} calls");
         assert!(longest_call < Duration::from_millis(200) && longest_tick < Duration::from_millis(200));

@@ -25,6 +25,7 @@ use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks, duration, surplus};
 use crate::manifest::Operator;
 use crate::reactor::operator::{self, ServeError, Shared};
+use crate::reactor::precedence::Precedence;
 use crate::reactor::{Account, Scope};
 use crate::telemetry::{self, Format, Verbosity};
 
@@ -126,7 +127,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
     let mut server = Tasks::default();
     let (given, kubeconfig) = start_server(options, &clock, &files, &mut server, &stop).await?;
     let account = Arc::new(Account::default());
-    let shared = Shared { clock, scope: Scope::Cluster, account: Some(account), seed: None };
+    let shared = Shared { clock, scope: Scope::Cluster, precedence: Precedence::default(), account: Some(account), seed: None };
     let ended = match Generation::start(operators, options, &shared).await {
         Err(problem) => Err(problem),
         Ok(generation) => {
@@ -301,6 +302,7 @@ struct Generation {
 impl Generation {
     async fn start(operators: Vec<Operator>, options: &Options, shared: &Shared) -> Result<Self, String> {
         let (mut tasks, stop, count) = (Tasks::default(), Stop::new(), operators.len());
+        let shared = Shared { precedence: Precedence::of(&operators), ..shared.clone() };
         for operator in operators {
             let (networking, watching) = operator::connection(&operator.settings);
             let places = config::Options { kubeconfig: Some(options.kubeconfig_out.clone()), context: None, networking, watching };

@@ -14,6 +14,7 @@ use crate::manifest::Operator;
 use crate::object::namespace::Pattern;
 use crate::reactor::Scope;
 use crate::reactor::operator::{self, ServeError, Shared};
+use crate::reactor::precedence::Precedence;
 use crate::script::Problem;
 use crate::telemetry::{self, Verbosity};
 
@@ -170,7 +171,8 @@ async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock:
     let ultimate = operators.iter().filter_map(|operator| operator.settings.process.ultimate_exiting_timeout).reduce(f64::max);
     let mut watchdog = Tasks::default();
     watchdog.spawn("signals", obey_signals(stop.clone(), ultimate));
-    let shared = Shared { clock, scope, account: None, seed: None };
+    let precedence = Precedence::of(&operators);
+    let shared = Shared { precedence, clock, scope, account: None, seed: None };
     let mut tasks: Tasks<Result<(), ServeError>> = Tasks::default();
     let mut is_failed = false;
     for operator in operators {

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::cross_operator;
 use super::diagnostic::{Diagnostic, Severity};
 use super::document::{self, API_VERSION, KIND};
-use super::neighbours;
 use super::operator::Operator;
 use super::reader::Reader;
 use super::scripts;
@@ -45,7 +45,7 @@ pub fn load(paths: &[PathBuf]) -> Loaded {
         loaded.diagnostics.push(nothing_found(&file));
     }
     if !loaded.has_errors() {
-        loaded.diagnostics.extend(neighbours::check(&loaded.operators));
+        loaded.diagnostics.extend(cross_operator::check(&loaded.operators));
     }
     loaded
 }

@@ -142,7 +142,8 @@ fn renew(set: &mut BTreeSet<Arc<Resource>>, selectors: &[Selector], group: Optio
     set.extend(selectors.iter().flat_map(|selector| select(selector, discovered)));
 }
 
-fn select<'a>(selector: &Selector, resources: impl IntoIterator<Item = &'a Arc<Resource>>) -> Vec<Arc<Resource>> {
+/// Returns the resources that a selector means.
+pub fn select<'a>(selector: &Selector, resources: impl IntoIterator<Item = &'a Arc<Resource>>) -> Vec<Arc<Resource>> {
     let resources: Vec<&Arc<Resource>> = resources.into_iter().collect();
     let selected: BTreeSet<&Resource> = selector.select(resources.iter().map(AsRef::as_ref)).into_iter().collect();
     resources.iter().filter(|resource| selected.contains(resource.as_ref())).map(|resource| Arc::clone(resource)).collect()

@@ -14,6 +14,7 @@ use crate::cluster::discovery::{self, Scan};
 use crate::cluster::{self, Client, Kinds, Seen, Sink, Watcher};
 use crate::handling::{Handler, Lifecycle, Policy};
 use crate::kit::{Backoff, Stop, Tasks, tasks};
+use crate::manifest::cross_operator;
 use crate::object::namespace::{self, Pattern};
 use crate::object::{Body, Resource, Sighting};
 use crate::persistence::Storages;
@@ -22,6 +23,7 @@ use super::account::Account;
 use super::cycle::Served;
 use super::kind::{Kind, KindSink};
 use super::observation::{Insights, Purposes};
+use super::precedence::{Precedence, Yielded};
 use super::worker::Pace;
 use super::world::World;
 
@@ -73,6 +75,8 @@ pub struct Declared {
     pub is_scanning_disabled: bool,
     /// Which namespaces are served.
     pub scope: Scope,
+    /// The operators of the process that come before this one.
+    pub earlier: Precedence,
     /// Where it is noted what happens, if anybody follows it.
     pub account: Option<Arc<Account>>,
 }
@@ -84,7 +88,11 @@ pub struct Observer<W: World> {
     client: Client,
     kinds: Arc<Kinds>,
     purposes: Purposes,
+    /// What the operator would serve alone.
+    found: Insights,
+    /// What it serves beside the others.
     insights: Insights,
+    yielded: BTreeSet<Yielded>,
     warnings: BTreeSet<String>,
     namespaces: BTreeSet<String>,
     served: BTreeMap<Arc<Resource>, Arc<Kind<W>>>,
@@ -128,7 +136,9 @@ impl<W: World + 'static> Observer<W> {
             client,
             kinds,
             purposes,
+            found: Insights::default(),
             insights: Insights::default(),
+            yielded: BTreeSet::new(),
             warnings: BTreeSet::new(),
             namespaces: BTreeSet::new(),
             served: BTreeMap::new(),
@@ -145,7 +155,7 @@ impl<W: World + 'static> Observer<W> {
     /// # Errors
     /// If the kinds of the cluster cannot be found out at the start.
     pub async fn run(mut self, stop: Stop) -> Result<(), cluster::Error> {
-        let groups = self.purposes.groups().map(|groups| groups.into_iter().map(str::to_owned).collect());
+        let groups = self.declared.earlier.groups(self.purposes.groups()).map(|groups| groups.into_iter().map(str::to_owned).collect());
         let scan = tokio::select! {
             biased;
             () = stop.requested() => return Ok(()),
@@ -234,15 +244,44 @@ impl<W: World + 'static> Observer<W> {
             self.looks.entry(Instant::now() + LATER).or_default().insert(Some(skipped));
         }
         let discovered: Vec<Arc<Resource>> = scan.resources.into_iter().map(Arc::new).collect();
-        let unserved = self.insights.revise(&self.purposes, group, &discovered);
+        let unserved = self.found.revise(&self.purposes, group, &discovered);
+        self.declared.earlier.revise(group, &discovered);
+        self.yield_kinds();
         let warnings: BTreeSet<String> = unserved.iter().map(|one| one.warning.clone()).collect();
         for warning in warnings.difference(&self.warnings) {
             warn!(target: "kopfd::reactor", operator = &*self.declared.name, "{warning}");
         }
         if let Some(account) = &self.declared.account {
-            account.not_served(&self.declared.name, unserved.into_iter().filter_map(|one| one.named));
+            let yielded = self.yielded.iter().map(|yielded| {
+                format!(
+                    "{} is not served by operator '{}', since operator '{}' serves it",
+                    yielded.resource, self.declared.name, yielded.to
+                )
+            });
+            account.not_served(&self.declared.name, unserved.into_iter().filter_map(|one| one.named).chain(yielded));
         }
         self.warnings = warnings;
+    }
+
+    /// Leaves kinds to operators that come first, where both would overwrite each other's records.
+    fn yield_kinds(&mut self) {
+        self.insights = self.found.clone();
+        let yielded = self.declared.earlier.apply(&self.purposes, &self.declared.storages, &mut self.insights);
+        let name = &self.declared.name;
+        for Yielded { resource, to, clashes } in yielded.difference(&self.yielded) {
+            error!(
+                target: "kopfd::reactor",
+                "Operator '{name}' does not serve {resource}: operator '{to}' serves it, and the two would overwrite each other's records. \
+                 Make these settings of one of them different: {}.",
+                cross_operator::keys(clashes)
+            );
+        }
+        for Yielded { resource, to, .. } in self.yielded.difference(&yielded) {
+            if self.insights.watched.contains(resource) {
+                info!(target: "kopfd::reactor", "Operator '{to}' does not serve {resource} any more. Operator '{name}' serves it from now on.");
+            }
+        }
+        self.yielded = yielded;
     }
 
     /// Starts the watches of kinds and namespaces themselves.

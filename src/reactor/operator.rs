@@ -14,6 +14,7 @@ use super::account::Account;
 use super::engine::Engine;
 use super::narrator::Narrator;
 use super::observer::{Declared, Observer, Scope};
+use super::precedence::Precedence;
 use super::script_api::ScriptApi;
 use super::worker::Pace;
 
@@ -24,6 +25,8 @@ pub struct Shared {
     pub clock: Clock,
     /// Which namespaces are served.
     pub scope: Scope,
+    /// The operators in their order: of two that would overwrite each other's records on a kind, the first serves it.
+    pub precedence: Precedence,
     /// Where it is noted what happens, if anybody follows it.
     pub account: Option<Arc<Account>>,
     /// What chance begins with, in simulations. There, scripts run on the current thread, which must be running a `LocalSet`.
@@ -69,7 +72,9 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
     let scripts = host.install(Arc::new(program)).await.map_err(failed)?;
     let world = Engine::new(host, scripts, client.clone(), shared.clock).with_account(shared.account.clone(), narrator);
     let world = Arc::new(world.with_seed(shared.seed));
-    let declared = Declared { sub_defaults: defaults, account: shared.account, ..declare(&name, handlers, &settings, shared.scope) };
+    let earlier = shared.precedence.before(&name);
+    let declared =
+        Declared { earlier, sub_defaults: defaults, account: shared.account, ..declare(&name, handlers, &settings, shared.scope) };
     Observer::new(declared, world, client, kinds).run(stop).await.map_err(ServeError::Discovery)
 }
 
@@ -83,6 +88,7 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &settings::Settings, sc
         default_backoff: execution.default_backoff,
         sub_defaults: Policy::default(),
         account: None,
+        earlier: Precedence::default(),
         pace: Arc::new(Pace {
             consistency_timeout: persistence.consistency_timeout,
             idle_timeout: queueing.idle_timeout,

@@ -22,6 +22,7 @@ use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::tree::Spot;
 use crate::reactor::account::Broken;
 use crate::reactor::operator::{self, Shared};
+use crate::reactor::precedence::Precedence;
 use crate::reactor::{Account, Scope};
 
 use super::account::Accountant;
@@ -158,7 +159,8 @@ impl Stage {
         });
         let namespaces = self.scenario.namespaces.clone();
         let scope = if namespaces.is_empty() { Scope::Cluster } else { Scope::Namespaces(namespaces) };
-        let shared = Shared { clock: self.clock.clone(), scope, account: Some(Arc::clone(&account)), seed: Some(self.seed) };
+        let precedence = Precedence::of(&self.scenario.operators);
+        let shared = Shared { precedence, clock: self.clock.clone(), scope, account: Some(Arc::clone(&account)), seed: Some(self.seed) };
         let stop = Stop::new();
         let mut tasks = Vec::new();
         for operator in self.scenario.operators.iter().cloned() {

@@ -1,0 +1,92 @@
+//! Several operators in one process: what they must not share.
+
+use crate::object::selector::Criterion;
+use crate::object::{Resource, Selector};
+use crate::persistence::Clash;
+
+use super::diagnostic::{Diagnostic, Severity};
+use super::known_kinds;
+use super::operator::Operator;
+
+/// Returns what is wrong with operators beside each other.
+pub fn check(operators: &[Operator]) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    let known = known_kinds::of(operators);
+    for (index, second) in operators.iter().enumerate() {
+        for first in &operators[..index] {
+            found.extend(check_pair(first, second, &known));
+        }
+    }
+    found
+}
+
+fn check_pair(first: &Operator, second: &Operator, known: &[Resource]) -> Vec<Diagnostic> {
+    let tell = |message: String, hint: &str| Diagnostic {
+        line: second.place.line,
+        column: second.place.column,
+        length: second.name.len(),
+        path: Some("metadata.name".to_owned()),
+        snippet: second.snippet.clone(),
+        ..Diagnostic::of_file(Severity::Error, &second.file, message, Some(hint.to_owned()))
+    };
+    if first.name == second.name {
+        let message = format!("the operator `{}` is declared twice, also in {}:{}", second.name, first.file.display(), first.place.line);
+        return vec![tell(message, "give them different names in `metadata.name`")];
+    }
+    let mut found = Vec::new();
+    let names = format!("`{}` and `{}`", first.name, second.name);
+    let (ours, theirs) = (&first.settings.persistence.storages, &second.settings.persistence.storages);
+    let clashes = ours.clashes(theirs);
+    if let Some(kind) = shared_kind(first, second, known).filter(|_| !clashes.is_empty()) {
+        let message = format!("the operators {names} would overwrite each other's records on {kind}: equal are {}", keys(&clashes));
+        found.push(tell(message, "give one of them another finalizer, and other prefixes or names of the storages"));
+    }
+    let (ours, theirs) = (&first.settings.peering, &second.settings.peering);
+    if ours.name == theirs.name && (ours.priority, ours.lifetime) != (theirs.priority, theirs.lifetime) {
+        let message = format!("the operators {names} are one peer in `{}`, with different priorities or lifetimes", ours.name);
+        found.push(tell(message, "make `settings.peering.priority` and `lifetime` equal, or the names different"));
+    }
+    if first.settings.admission.server.is_some() && first.settings.admission.server == second.settings.admission.server {
+        let ids: Vec<&str> = first.webhooks.iter().map(|webhook| webhook.id.as_str()).collect();
+        for webhook in second.webhooks.iter().filter(|webhook| ids.contains(&webhook.id.as_str())) {
+            let message = format!("the operators {names} share a server and both have a webhook `{}`", webhook.id);
+            found.push(tell(message, "give one of them an `id` of its own, or another `settings.admission.server`"));
+        }
+    }
+    found
+}
+
+/// Returns the keys of the settings that must differ.
+pub fn keys(clashes: &[Clash]) -> String {
+    let key = |clash: &Clash| match clash {
+        Clash::Finalizer => "`settings.persistence.finalizer`",
+        Clash::Progress => "`settings.persistence.progressStorage`",
+        Clash::Diffbase => "`settings.persistence.diffbaseStorage`",
+    };
+    clashes.iter().map(key).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns a kind that both keep something on, as far as it can be told without a cluster.
+fn shared_kind(first: &Operator, second: &Operator, known: &[Resource]) -> Option<String> {
+    first
+        .persisting_selectors()
+        .find(|ours| second.persisting_selectors().any(|theirs| overlap(ours, theirs, known)))
+        .map(|selector| format!("`{selector}`"))
+}
+
+fn overlap(ours: &Selector, theirs: &Selector, known: &[Resource]) -> bool {
+    let (our_kinds, their_kinds) = (known_kinds::meant(ours, known), known_kinds::meant(theirs, known));
+    if !our_kinds.is_disjoint(&their_kinds) {
+        return true;
+    }
+    // What is not known may still be written in the same way. What is left is decided when the cluster tells its kinds.
+    let may_be_equal = ours.group.is_none() || theirs.group.is_none() || ours.group == theirs.group;
+    let everything = |selector: &Selector| matches!(selector.name, Criterion::Everything);
+    let is_one_of_both_unknown = our_kinds.is_empty() || their_kinds.is_empty();
+    may_be_equal && is_one_of_both_unknown && (everything(ours) || everything(theirs) || without_version(ours) == without_version(theirs))
+}
+
+/// All versions of a kind are the same objects.
+fn without_version(selector: &Selector) -> String {
+    Selector { version: None, ..selector.clone() }.to_string()
+}

@@ -1,0 +1,178 @@
+//! Several operators of one process on one kind: where they would overwrite each other's records, only the first serves it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::manifest::Operator;
+use crate::object::{Resource, Selector};
+use crate::persistence::{Clash, Storages};
+
+use super::observation::{Insights, Purposes};
+
+/// An operator as far as others have to know it.
+#[derive(Debug, Clone)]
+pub struct Other {
+    name: Arc<str>,
+    purposes: Purposes,
+    storages: Arc<Storages>,
+    insights: Insights,
+}
+
+/// A kind that is left to an operator that comes first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Yielded {
+    /// The kind.
+    pub resource: Arc<Resource>,
+    /// The operator that serves it.
+    pub to: Arc<str>,
+    /// What the two have in common.
+    pub clashes: Vec<Clash>,
+}
+
+/// The operators of a process in their order, for those that come later.
+#[derive(Debug, Clone, Default)]
+pub struct Precedence(Vec<Other>);
+
+impl Precedence {
+    /// Returns the order of operators as their manifests were loaded.
+    pub fn of(operators: &[Operator]) -> Self {
+        let other = |operator: &Operator| Other {
+            name: Arc::from(operator.name.as_str()),
+            purposes: Purposes::of_handlers(&operator.handlers),
+            storages: Arc::new(operator.settings.persistence.storages.clone()),
+            insights: Insights::default(),
+        };
+        Self(operators.iter().map(other).collect())
+    }
+
+    /// Returns the operators that come before one.
+    pub fn before(&self, name: &str) -> Self {
+        Self(self.0.iter().take_while(|other| *other.name != *name).cloned().collect())
+    }
+
+    /// Returns the groups that the operators need to be asked for, besides some; none for all.
+    pub fn groups<'a>(&'a self, own: Option<BTreeSet<&'a str>>) -> Option<BTreeSet<&'a str>> {
+        let mut all = own?;
+        for other in &self.0 {
+            all.extend(other.purposes.groups()?);
+        }
+        Some(all)
+    }
+
+    /// Takes over the kinds that were discovered, in one group or in all of them.
+    pub fn revise(&mut self, group: Option<&str>, discovered: &[Arc<Resource>]) {
+        for other in &mut self.0 {
+            // What the other does not serve, it tells by itself.
+            let _ = other.insights.revise(&other.purposes, group, discovered);
+        }
+    }
+
+    /// Takes the kinds out of those of the last operator that an earlier one serves with clashing storages.
+    pub fn apply(&self, purposes: &Purposes, storages: &Storages, insights: &mut Insights) -> BTreeSet<Yielded> {
+        let mut serving: Vec<(&Other, BTreeSet<Arc<Resource>>)> = Vec::new();
+        for other in &self.0 {
+            let mut watched = other.insights.watched.clone();
+            let yielded = yielded(&serving, &other.purposes.patched, &other.storages, &watched);
+            watched.retain(|resource| !yielded.iter().any(|yielded| yielded.resource == *resource));
+            serving.push((other, watched));
+        }
+        let yielded = yielded(&serving, &purposes.patched, storages, &insights.watched);
+        insights.watched.retain(|resource| !yielded.iter().any(|yielded| yielded.resource == *resource));
+        yielded
+    }
+}
+
+fn yielded(
+    serving: &[(&Other, BTreeSet<Arc<Resource>>)],
+    patched: &[Selector],
+    storages: &Storages,
+    watched: &BTreeSet<Arc<Resource>>,
+) -> BTreeSet<Yielded> {
+    let mut yielded = BTreeSet::new();
+    for resource in kept_on(patched, watched) {
+        let first = serving.iter().find_map(|(other, served)| {
+            // All versions of a kind are the same objects.
+            let is_same = |one: &Arc<Resource>| (&one.group, &one.plural) == (&resource.group, &resource.plural);
+            kept_on(&other.purposes.patched, served).iter().any(is_same).then_some(())?;
+            let clashes = other.storages.clashes(storages);
+            (!clashes.is_empty()).then(|| Yielded { resource: Arc::clone(&resource), to: Arc::clone(&other.name), clashes })
+        });
+        yielded.extend(first);
+    }
+    yielded
+}
+
+/// Returns the kinds on whose objects something is kept.
+fn kept_on(patched: &[Selector], watched: &BTreeSet<Arc<Resource>>) -> BTreeSet<Arc<Resource>> {
+    patched.iter().flat_map(|selector| super::observation::select(selector, watched)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(plural: &str, kind: &str) -> Arc<Resource> {
+        let text = |text: &str| text.to_owned();
+        let verbs = ["list", "watch", "patch"].map(str::to_owned).to_vec();
+        Arc::new(Resource {
+            group: text("example.com"),
+            version: text("v1"),
+            plural: text(plural),
+            kind: text(kind),
+            preferred: true,
+            verbs,
+            ..Resource::default()
+        })
+    }
+
+    fn purposes(name: &str) -> Purposes {
+        let selectors = vec![Selector::parse(name).unwrap()];
+        Purposes { watched: selectors.clone(), patched: selectors, ..Purposes::default() }
+    }
+
+    fn other(name: &str, selector: &str, finalizer: &str) -> Other {
+        let storages = Storages { finalizer: finalizer.to_owned(), ..Storages::default() };
+        Other { name: Arc::from(name), purposes: purposes(selector), storages: Arc::new(storages), insights: Insights::default() }
+    }
+
+    fn apply(others: Vec<Other>, selector: &str, discovered: &[Arc<Resource>]) -> (Vec<String>, Vec<String>) {
+        let (mut precedence, purposes, mut insights) = (Precedence(others), purposes(selector), Insights::default());
+        precedence.revise(None, discovered);
+        insights.revise(&purposes, None, discovered);
+        let yielded = precedence.apply(&purposes, &Storages::default(), &mut insights);
+        let yielded = yielded.iter().map(|yielded| format!("{} to {}", yielded.resource, yielded.to)).collect();
+        (insights.watched.iter().map(ToString::to_string).collect(), yielded)
+    }
+
+    #[test]
+    fn a_kind_by_another_name_is_left_to_the_first_operator() {
+        let discovered = [resource("demos", "Demo"), resource("others", "Other")];
+        let (watched, yielded) = apply(vec![other("first", "demos.example.com", "a/b")], "Demo", &discovered);
+        assert_eq!((watched, yielded), (vec![], vec!["demos.v1.example.com to first".to_owned()]));
+        let (watched, _) = apply(vec![other("first", "others.example.com", "a/b")], "Demo", &discovered);
+        assert_eq!(watched, ["demos.v1.example.com"]);
+    }
+
+    #[test]
+    fn an_operator_that_yields_itself_is_not_yielded_to() {
+        let discovered = [resource("demos", "Demo")];
+        // The second yields to the first, and nothing of it is on the objects; the third clashes with the first all the same.
+        let others = vec![other("first", "demos.example.com", "a/b"), other("second", "Demo", "a/b")];
+        let (_, yielded) = apply(others, "demos", &discovered);
+        assert_eq!(yielded, ["demos.v1.example.com to first"]);
+    }
+
+    #[test]
+    fn the_kind_is_served_when_the_first_operator_does_not_serve_it_any_more() {
+        let (mut precedence, purposes) = (Precedence(vec![other("first", "demos.example.com", "a/b")]), purposes("Demo"));
+        let demos = [resource("demos", "Demo")];
+        precedence.revise(None, &demos);
+        let mut insights = Insights::default();
+        insights.revise(&purposes, None, &demos);
+        assert_eq!(precedence.apply(&purposes, &Storages::default(), &mut insights).len(), 1);
+        precedence.revise(Some("example.com"), &[]);
+        insights.revise(&purposes, Some("example.com"), &demos);
+        assert!(precedence.apply(&purposes, &Storages::default(), &mut insights).is_empty());
+        assert_eq!(insights.watched.len(), 1);
+    }
+}

@@ -1,0 +1,187 @@
+//! A burst of 10,000 events of 10,000 objects over real connections, which are counted by the server.
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::response::{IntoResponse as _, Response};
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::{StreamExt as _, stream};
+use hyper_util::rt::TokioIo;
+use kopfd::cluster::{Applied, Client, Options, Watcher, apply};
+use kopfd::handling::spawning::Companions;
+use kopfd::handling::{Handler, Lifecycle, On, Telling, Verdict};
+use kopfd::kit::{Clock, Stop, Tasks};
+use kopfd::object::{Patch, Resource};
+use kopfd::persistence::Storages;
+use kopfd::reactor::cycle::Served;
+use kopfd::reactor::kind::{Kind, KindSink};
+use kopfd::reactor::{Error, Pace, World};
+use kopfd::script::{Arguments, Call, Evaluation, Returned};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+const OBJECTS: usize = 10_000;
+
+/// The requests of one operator that are in flight at once, each on one connection, and its watch.
+const CONNECTIONS: usize = 64 + 1;
+
+/// A server whose watch tells of all objects at once.
+#[derive(Clone, Default)]
+struct Server {
+    /// The connections that are open, and the most that were.
+    open: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+    patched: Arc<AtomicUsize>,
+}
+
+impl Server {
+    async fn start(&self, tasks: &mut Tasks<()>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let server = self.clone();
+        tasks.spawn("server", async move {
+            let mut connections = Tasks::default();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let open = server.open.fetch_add(1, Ordering::SeqCst) + 1;
+                server.most.fetch_max(open, Ordering::SeqCst);
+                let server = server.clone();
+                connections.spawn("connection", async move {
+                    let answer = |request: hyper::Request<hyper::body::Incoming>| {
+                        let server = server.clone();
+                        async move { Ok::<_, Infallible>(server.answer(request.map(Body::new)).await) }
+                    };
+                    let service = hyper::service::service_fn(answer);
+                    drop(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+                    server.open.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        address
+    }
+
+    async fn answer(&self, request: Request) -> Response {
+        if request.method() == http::Method::PATCH {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            self.patched.fetch_add(1, Ordering::SeqCst);
+            return r#"{"metadata":{}}"#.into_response();
+        }
+        if !request.uri().query().unwrap_or_default().contains("watch=true") {
+            return r#"{"metadata":{"resourceVersion":"1"},"items":[]}"#.into_response();
+        }
+        let mut text = String::new();
+        for number in 0..OBJECTS {
+            let metadata = format!(r#"{{"name":"o{number}","namespace":"n","uid":"u{number}","resourceVersion":"{}"}}"#, number + 2);
+            let object = format!(r#"{{"apiVersion":"burst.dev/v1","kind":"Thing","metadata":{metadata},"spec":{{"size":1}}}}"#);
+            writeln!(text, r#"{{"type":"ADDED","object":{object}}}"#).unwrap();
+        }
+        let chunks = stream::iter([Ok::<_, Infallible>(Bytes::from(text))]).chain(stream::pending());
+        Body::from_stream(chunks).into_response()
+    }
+}
+
+/// Every handler succeeds at once; patches are sent.
+struct Sending {
+    client: Client,
+    clock: Clock,
+}
+
+impl World for Sending {
+    fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
+        let returned = Returned {
+            verdict: Verdict::Returned(None),
+            patch: call.patch,
+            records: std::collections::BTreeMap::default(),
+            subrefs: Vec::new(),
+            tellings: Vec::new(),
+            attempts: Vec::new(),
+            is_cancelled: false,
+        };
+        std::future::ready(returned).boxed()
+    }
+
+    fn evaluate<'a>(&'a self, _arguments: &'a Arguments, _evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
+        std::future::ready(Ok(true)).boxed()
+    }
+
+    fn apply<'a>(
+        &'a self,
+        resource: &'a Resource,
+        body: &'a kopfd::object::Body,
+        patch: &'a Patch,
+    ) -> BoxFuture<'a, Result<Applied, Error>> {
+        async move { Ok(apply::apply(&self.client, resource, body, patch).await?) }.boxed()
+    }
+
+    fn accompany<'a>(&'a self, _arguments: &'a Arguments, _is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
+        std::future::ready(Ok(Companions::default())).boxed()
+    }
+
+    fn tell(&self, _telling: Telling) {}
+
+    fn is_debugging(&self) -> bool {
+        false
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn chance(&self, _bound: usize) -> usize {
+        0
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_events_of_ten_thousand_objects_open_few_connections() {
+    let (server, mut tasks, folder) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
+    let address = server.start(&mut tasks).await;
+    let path = folder.path().join("config");
+    let text = format!(
+        "{{current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}],
+          clusters: [{{name: c, cluster: {{server: '{address}'}}}}], users: [{{name: u, user: {{token: t}}}}]}}"
+    );
+    std::fs::write(&path, text).unwrap();
+    let clock = Clock::system();
+    let client = Client::connect(Options { kubeconfig: Some(path), ..Options::default() }, clock.clone()).await.unwrap();
+    let text = |text: &str| text.to_owned();
+    let resource = Resource {
+        group: text("burst.dev"),
+        version: text("v1"),
+        plural: text("things"),
+        kind: text("Thing"),
+        namespaced: true,
+        preferred: true,
+        ..Resource::default()
+    };
+    let selectors = vec![kopfd::object::Selector::parse("things.burst.dev").unwrap()];
+    let handlers = [Arc::new(Handler { selectors, ..Handler::simple("create", On::Create) })];
+    let storages = Arc::new(Storages::default());
+    let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, 60.0));
+    let pace = Pace { consistency_timeout: 0.0, ..Pace::default() };
+    let world = Arc::new(Sending { client: client.clone(), clock });
+    let kind = Arc::new(Kind::new(world, served, Arc::new(pace), None, Arc::from("burst")));
+    let mut watcher = Watcher::new(client, resource, None).unwrap();
+    let (mut sink, stop) = (KindSink::new(Arc::clone(&kind)), Stop::new());
+    let done = async {
+        while server.patched.load(Ordering::SeqCst) < OBJECTS {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        () = watcher.run(&mut sink, &stop) => unreachable!("nobody asks for the stop"),
+        ended = tokio::time::timeout(Duration::from_mins(2), done) => {
+            assert!(ended.is_ok(), "only {} of {OBJECTS} objects were patched", server.patched.load(Ordering::SeqCst));
+        }
+    }
+    kind.finish(Duration::from_secs(10)).await;
+    let most = server.most.load(Ordering::SeqCst);
+    println!("{OBJECTS} objects were patched over at most {most} connections");
+    assert!(most <= CONNECTIONS, "{most} connections were open at once");
+    assert!(most > 2, "the server saw no burst: {most} connections");
+}
