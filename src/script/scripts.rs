@@ -159,7 +159,7 @@ pub fn run_top_levels(program: Program) -> Vec<Problem> {
     match thread.map(std::thread::JoinHandle::join) {
         Ok(Ok(Ok(problems))) => problems.into_iter().map(told).collect(),
         Ok(Ok(Err(error))) | Err(error) => failed(error.to_string()),
-        Ok(Err(panic)) => failed(panic_text(&*panic).to_owned()),
+        Ok(Err(panic)) => failed(panic_text(&*panic)),
     }
 }
 
