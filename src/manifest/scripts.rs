@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::script::check::{self, Problem};
+use crate::script::program;
 
 use super::diagnostic::{Diagnostic, Severity};
 use super::draft::{Draft, plain};
@@ -20,7 +21,7 @@ pub fn check(draft: &Draft<'_>, root: &Node) -> Vec<Diagnostic> {
     let manifest = &draft.reader.source.name;
     let mut texts = Texts::default();
     let mut found = Vec::new();
-    for problem in check::check(&declaration) {
+    for problem in program::check(&declaration) {
         let severity = severity_of(problem.severity);
         if problem.file == *manifest {
             let spot = super::tree::Spot { line: problem.line, column: problem.column, length: problem.length };

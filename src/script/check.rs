@@ -17,6 +17,7 @@ mod advice;
 mod catalogue;
 mod facts;
 mod flow;
+mod literals;
 mod names;
 mod program;
 pub mod settings;
@@ -78,7 +79,7 @@ pub enum Severity {
 
 /// Returns everything that is wrong with the scripts of a declaration, in the order of files and lines.
 ///
-/// It reads the files, and runs nothing.
+/// It reads the files, and runs nothing; `program::check` also runs the top level of files.
 pub fn check(declaration: &Declaration) -> Vec<Problem> {
     read(declaration).0
 }
@@ -156,6 +157,7 @@ impl Checker<'_> {
         self.check_names(inlines, expressions, report);
         for code in codes(self.program, inlines) {
             advice::check_code(code, self.catalogue, report);
+            literals::check(code, self.declaration, report);
         }
         for code in self.program.files() {
             flow::check_lost_results(code, |unit| handlers.iter().any(|(file, name)| *file == code.name && *name == unit.name), report);
@@ -166,6 +168,7 @@ impl Checker<'_> {
         }
         for (_, expression, code) in expressions {
             advice::check_paths(code, expression.has_value, report);
+            literals::check(code, self.declaration, report);
         }
     }
 
@@ -253,6 +256,9 @@ fn keys_of_maps<'a>(codes: impl Iterator<Item = &'a Code>) -> BTreeSet<String> {
     keys.collect()
 }
 
+/// The functions of a file that a hint lists.
+const MAX_SHOWN: usize = 12;
+
 /// Returns the one public function of a name, or reports what is there instead.
 fn check_function<'a>(index: usize, binding: &Binding, code: &'a Code, name: &str, report: &mut Report) -> Option<&'a Unit> {
     let found: Vec<&Unit> = code.units.iter().filter(|unit| unit.name == name && !unit.is_closure()).collect();
@@ -261,7 +267,15 @@ fn check_function<'a>(index: usize, binding: &Binding, code: &'a Code, name: &st
         [_] => (format!("the function `{name}` is private"), Some(format!("remove `private` before it in {}", code.name))),
         [] => {
             let public = code.units.iter().filter(|unit| !unit.is_private && !unit.is_closure()).map(|unit| unit.name.as_str());
-            (format!("there is no function `{name}` in {}", code.name), did_you_mean(name, public))
+            let public: Vec<&str> = public.collect::<BTreeSet<_>>().into_iter().collect();
+            let all = match &public[..] {
+                [] => format!("{} has no public functions", code.name),
+                public => {
+                    let shown: Vec<String> = public.iter().take(MAX_SHOWN).map(|name| format!("`{name}`")).collect();
+                    format!("{} has {}", code.name, shown.join(", "))
+                }
+            };
+            (format!("there is no function `{name}` in {}", code.name), Some(did_you_mean(name, public).unwrap_or(all)))
         }
         [..] => {
             let hint = "the arguments are passed by name, so that one function is enough: rename the others";

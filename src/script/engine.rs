@@ -1,5 +1,7 @@
 //! The interpreter: one per script thread and set of sizes, with every limit set and every way out closed.
 
+use std::any::TypeId;
+
 use rhai::packages::{
     BasicArrayPackage, BasicBlobPackage, BasicMapPackage, BasicMathPackage, BitFieldPackage, CorePackage, LogicPackage, MoreStringPackage,
     Package,
@@ -11,7 +13,9 @@ use super::logger::Logger;
 use super::memo::Memo;
 use super::modules::Resolver;
 use super::patch_handle::PatchHandle;
+use super::receivers::Receiver;
 use super::throwing::Failure;
+use super::time::Time;
 use super::view::View;
 use super::{arguments, budget, functions, logger, memo, patch_handle, receivers, subhandlers, throwing, time, transforms, view};
 
@@ -55,6 +59,19 @@ impl Sizes {
             map: limits.map_size.min(values).max(1),
         }
     }
+}
+
+/// Returns the types of the host's own values. A function whose first parameter is one of them is a method.
+pub fn host_types() -> [TypeId; 7] {
+    [
+        TypeId::of::<View>(),
+        TypeId::of::<PatchHandle>(),
+        TypeId::of::<Memo>(),
+        TypeId::of::<Logger>(),
+        TypeId::of::<Receiver>(),
+        TypeId::of::<Failure>(),
+        TypeId::of::<Time>(),
+    ]
 }
 
 /// Returns an interpreter with all host functions.

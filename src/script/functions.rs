@@ -6,12 +6,12 @@ mod adopting;
 mod chances;
 mod environment;
 mod k8s;
-mod moments;
+pub mod moments;
 mod options;
-mod regexp;
+pub mod regexp;
 pub mod sleep;
 mod targets;
-mod templates;
+pub mod templates;
 mod text;
 
 #[cfg(test)]

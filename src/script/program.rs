@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::check::{self, Problem, Severity};
 use super::declaration::Declaration;
+use super::scripts;
 
 /// The scripts of one operator, without errors.
 #[derive(Debug)]
@@ -28,6 +29,19 @@ impl Program {
         let is_broken = problems.iter().any(|problem| problem.severity == Severity::Error);
         if is_broken { Err(problems) } else { Ok(Self { declaration, sources, warnings: problems }) }
     }
+}
+
+/// Returns everything that is wrong with the scripts of a declaration, also what fails when the top level of a file runs.
+pub fn check(declaration: &Declaration) -> Vec<Problem> {
+    let (mut problems, sources) = check::read(declaration);
+    let is_broken = problems.iter().any(|problem| problem.severity == Severity::Error);
+    // What is broken would only fail again.
+    if !is_broken && !sources.is_empty() {
+        let program = Program { declaration: declaration.clone(), sources, warnings: Vec::new() };
+        problems.extend(scripts::run_top_levels(program));
+        problems.sort();
+    }
+    problems
 }
 
 /// Returns a file's name in messages and imports: its path relative to the root, with slashes.

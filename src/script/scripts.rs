@@ -7,23 +7,31 @@ use std::sync::Arc;
 
 use rhai::{AST, Engine, EvalAltResult, EvalContext, Expr, Expression as Tree, FnAccess, GlobalRuntimeState, ImmutableString, Position};
 use rhai::{Caches, Dynamic, Scope, StmtBlock};
+use tokio::sync::mpsc;
 
 use super::arguments;
 use super::budget::Budget;
+use super::chance::Chance;
 use super::check::Problem;
 use super::context::{Context, Environment, Mode};
 use super::declaration::{Binding, BindingKind, Code, Expression, Limits, Place};
+use super::engine::{self, Sizes};
 use super::fiber::Fiber;
 use super::function::Function;
+use super::memo::Memos;
 use super::modules::Modules;
 use super::program::{Program, name_of};
 use super::receivers;
 use super::trace::{self, Origin};
-use crate::kit::Stop;
+use super::transforms::Transforms;
 use crate::kit::tasks::panic_text;
+use crate::kit::{Clock, Stop};
 
 /// The seconds that the top level of a file may take.
 const TOP_LEVEL_SECONDS: f64 = 10.0;
+
+/// The stack of a thread that compiles scripts: deeply nested code takes much of it.
+const TOP_LEVEL_STACK: usize = 8 << 20;
 
 /// The operations that the top level of a file may take: constants and imports, no work.
 const TOP_LEVEL_OPERATIONS: u64 = 1_000_000;
@@ -119,6 +127,39 @@ impl Scripts {
     /// Returns the number of conditions that are kept.
     pub fn conditions(&self) -> usize {
         self.conditions.borrow().len()
+    }
+}
+
+/// Runs the top level of all files on a thread of its own, and returns what fails.
+pub fn run_top_levels(program: Program) -> Vec<Problem> {
+    let place = Place { file: program.declaration.root.clone(), line: 1, column: 1 };
+    let failed = |text: String| vec![Problem::error(place.clone(), format!("the top level of the scripts cannot be run: {text}"))];
+    let run = move || -> Result<Vec<Problem>, std::io::Error> {
+        // Scripts look at the clock of a runtime for the end of their time.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let engine = Rc::new(engine::build(Sizes::of(&Limits::default())));
+        let (root, allow) = (program.declaration.root.clone(), program.declaration.allow.clone());
+        let environment = move |modules| Environment {
+            clock: Clock::system(),
+            chance: Chance::default(),
+            api: None,
+            root,
+            allow,
+            modules,
+            memos: Rc::new(Memos::new(Arc::default())),
+            transforms: Rc::new(Transforms::new(mpsc::unbounded_channel().0.downgrade())),
+        };
+        Ok(runtime.block_on(Scripts::compile(Arc::new(program), &engine, environment)).err().unwrap_or_default())
+    };
+    let told = |problem: Problem| Problem {
+        hint: problem.hint.or_else(|| Some("the top level of a file runs when it is loaded, and must not fail".to_owned())),
+        ..problem
+    };
+    let thread = std::thread::Builder::new().name("top-levels".to_owned()).stack_size(TOP_LEVEL_STACK).spawn(run);
+    match thread.map(std::thread::JoinHandle::join) {
+        Ok(Ok(Ok(problems))) => problems.into_iter().map(told).collect(),
+        Ok(Ok(Err(error))) | Err(error) => failed(error.to_string()),
+        Ok(Err(panic)) => failed(panic_text(&*panic)),
     }
 }
 

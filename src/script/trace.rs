@@ -1,6 +1,6 @@
 //! Errors of scripts as people read them: what, where, and through which calls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::mem;
 use std::sync::Arc;
@@ -213,12 +213,17 @@ fn no_property(text: &str) -> String {
 }
 
 fn type_title(name: &str) -> String {
+    // A function that takes a value in several forms has them all in its signature.
+    if let Some((first, rest)) = name.split_once(" | ") {
+        let titles: BTreeSet<String> = std::iter::once(first).chain(rest.split(" | ")).map(type_title).collect();
+        return titles.into_iter().collect::<Vec<_>>().join(" or ");
+    }
     match name.rsplit("::").next().unwrap_or(name) {
         "()" => "`()`",
         "i64" => "an integer",
         "f64" => "a float",
         "bool" => "a boolean",
-        "string" | "&str" | "ImmutableString" => "a text",
+        "string" | "&str" | "String" | "ImmutableString" => "a text",
         "char" => "a character",
         "array" => "a list",
         "map" => "a map",
@@ -228,4 +233,16 @@ fn type_title(name: &str) -> String {
         other => return format!("a {other}"),
     }
     .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::type_title;
+
+    #[test]
+    fn types_are_told_in_words_also_where_there_are_several() {
+        assert_eq!(type_title("&str | ImmutableString | String"), "a text");
+        assert_eq!(type_title("i64 | array"), "a list or an integer");
+        assert_eq!(type_title("kopfd::script::view::View"), "a part of the object");
+    }
 }

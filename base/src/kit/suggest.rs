@@ -11,8 +11,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         return None;
     }
     let allowed = match length {
-        0..=4 => 1,
-        5..=7 => 2,
+        0..=5 => 1,
+        6..=8 => 2,
         _ => 3,
     };
     let distance = |candidate: &str| {
@@ -45,6 +45,8 @@ mod tests {
         assert_eq!(nearest("Timeout", ["timeout"]), Some("timeout"));
         assert_eq!(nearest("warn", ["tan", "warning"]), Some("warning"));
         assert_eq!(nearest("foo", ["cos"]), None);
+        assert_eq!(nearest("shout", ["shift"]), None);
+        assert_eq!(nearest("fetch", ["patch"]), None);
         assert_eq!(nearest("frobnicate", ["name", "spec"]), None);
         assert_eq!(nearest("x", ["y", "spec"]), None);
         assert_eq!(nearest(&"x".repeat(65), [&*"x".repeat(64)]), None);

@@ -1,8 +1,11 @@
 //! The functions that scripts can call: those of the language, and those of the host.
 
+use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 
-use rhai::Engine;
+use rhai::{Array, Blob, Engine, FnPtr, ImmutableString, Map};
+
+use crate::script::engine::host_types;
 
 /// Functions that the interpreter handles itself, with the arguments that they take.
 const KEYWORDS: &[(&str, &[usize])] = &[("Fn", &[1]), ("is_def_fn", &[2, 3]), ("is_def_var", &[1]), ("is_shared", &[1]), ("type_of", &[1])];
@@ -33,14 +36,16 @@ type Functions = BTreeMap<String, BTreeSet<usize>>;
 pub struct Catalogue {
     global: Functions,
     modules: BTreeMap<String, Functions>,
+    /// The names that are not only those of methods.
+    plain: BTreeSet<String>,
     /// The functions that kopfd has put there, and not Rhai.
-    host: BTreeSet<String>,
+    host: Functions,
 }
 
 impl Catalogue {
     /// Returns the functions of an interpreter.
     pub fn of(engine: &Engine) -> Self {
-        let mut catalogue = Self { global: Functions::new(), modules: BTreeMap::new(), host: BTreeSet::new() };
+        let mut catalogue = Self { global: Functions::new(), modules: BTreeMap::new(), plain: BTreeSet::new(), host: Functions::new() };
         let named = |info: rhai::FuncInfo<'_>| Some((info.namespace.to_string(), info.metadata.name.to_string(), info.metadata.num_params));
         for (namespace, name, arity) in engine.collect_fn_metadata(None, named, true) {
             let functions = if namespace.is_empty() { &mut catalogue.global } else { catalogue.modules.entry(namespace).or_default() };
@@ -51,8 +56,15 @@ impl Catalogue {
         }
         let login = catalogue.modules.entry("login".to_owned()).or_default();
         login.extend(ANNOUNCED_LOGIN.iter().map(|(name, arities)| ((*name).to_owned(), arities.iter().copied().collect())));
-        let own = engine.collect_fn_metadata(None, |info| Some((info.namespace.to_string(), info.metadata.name.to_string())), false);
-        catalogue.host = own.into_iter().filter(|(namespace, _)| namespace.is_empty()).map(|(_, name)| name).collect();
+        // `names` refuses it, with a hint.
+        catalogue.global.remove("exit");
+        catalogue.plain =
+            plain(engine, true).into_iter().map(|(name, _)| name).chain(KEYWORDS.iter().map(|(name, _)| (*name).to_owned())).collect();
+        catalogue.plain.extend(["entries", "entry", "execute", "subhandler"].map(str::to_owned));
+        catalogue.plain.remove("exit");
+        for (name, arity) in plain(engine, false) {
+            catalogue.host.entry(name).or_default().insert(arity);
+        }
         catalogue
     }
 
@@ -76,13 +88,37 @@ impl Catalogue {
         self.modules.keys().map(String::as_str)
     }
 
-    /// Returns the names of all functions that can be called as they are.
+    /// Returns the names of the functions that are called as they are, and not as methods.
     pub fn functions(&self) -> impl Iterator<Item = &str> {
-        self.global.keys().map(String::as_str).filter(|name| name.starts_with(|c: char| c.is_alphabetic()) && !name.contains('$'))
+        self.plain.iter().map(String::as_str).filter(|name| is_word(name))
     }
 
-    /// Tells whether kopfd has a function of this name.
-    pub fn is_host(&self, name: &str) -> bool {
-        self.host.contains(name)
+    /// Returns the names of all functions: each may be called as a method.
+    pub fn methods(&self) -> impl Iterator<Item = &str> {
+        self.global.keys().map(String::as_str).filter(|name| is_word(name))
     }
+
+    /// Tells whether kopfd has a function of this name, with as many parameters. Methods of values do not count.
+    pub fn is_host(&self, name: &str, parameters: usize) -> bool {
+        self.host.get(name).is_some_and(|arities| arities.contains(&parameters))
+    }
+}
+
+fn is_word(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_alphabetic()) && !name.contains('$')
+}
+
+/// Returns the functions that are no methods: those whose first parameter is no text, no collection, and no value of the host.
+fn plain(engine: &Engine, with_packages: bool) -> Vec<(String, usize)> {
+    let receivers =
+        [TypeId::of::<Array>(), TypeId::of::<Map>(), TypeId::of::<Blob>(), TypeId::of::<ImmutableString>(), TypeId::of::<FnPtr>()];
+    engine.collect_fn_metadata(
+        None,
+        |info| {
+            let first = info.metadata.param_types.first();
+            let is_method = first.is_some_and(|first| receivers.contains(first) || host_types().contains(first));
+            (info.namespace.is_empty() && !is_method).then(|| (info.metadata.name.to_string(), info.metadata.num_params))
+        },
+        with_packages,
+    )
 }

@@ -137,6 +137,8 @@ pub enum Fate {
     Used,
     /// It is the last value of the unit, which may be the unit's own.
     Last,
+    /// The unit returns it.
+    Returned,
     /// It is lost.
     Lost,
 }
@@ -146,8 +148,8 @@ pub enum Fate {
 pub enum Argument {
     /// A variable.
     Variable(String),
-    /// A plain text.
-    Text(String),
+    /// A plain text, and where it stands.
+    Text(String, Position),
     /// A closure.
     Closure(String),
     /// A function by its name: `Fn("name")`.
@@ -299,7 +301,8 @@ impl Walker {
             Stmt::BreakLoop(Some(value), ..) => self.expression(value, Fate::Used),
             Stmt::Return(value, flags, position) => {
                 if let Some(value) = value {
-                    self.expression(value, Fate::Used);
+                    let is_thrown = flags.contains(ASTFlags::BREAK);
+                    self.expression(value, if is_thrown { Fate::Used } else { Fate::Returned });
                 }
                 if !flags.contains(ASTFlags::BREAK) {
                     self.note(*position, What::Return(known_value(value.as_deref())));
@@ -459,7 +462,7 @@ fn argument_of(expression: &Expr) -> Argument {
     }
     match expression {
         Expr::Variable(parts, ..) if parts.2.is_empty() => Argument::Variable(parts.1.to_string()),
-        Expr::StringConstant(text, _) => Argument::Text(text.to_string()),
+        Expr::StringConstant(text, position) => Argument::Text(text.to_string(), *position),
         Expr::FnCall(call, _) if call.name == "Fn" && call.args.len() == 1 => {
             text_of(&call.args[0]).map_or(Argument::Other, Argument::Pointer)
         }

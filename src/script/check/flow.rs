@@ -39,6 +39,19 @@ impl Ground {
         }
     }
 
+    /// Returns what to do instead of what is not available.
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Function(BindingKind::Login) => {
+                "there is no connection yet: use `login::service_account()`, `login::kubeconfig()`, or `env(…)`"
+            }
+            Self::Function(_) => "do it in a handler",
+            Self::Expression => "do it in a handler: an expression only looks at its arguments",
+            Self::TopLevel => "do it in a function: the top level runs once, when the file is loaded",
+            Self::Transform => "do it before: a transformation only changes the body that it is given, and may run again",
+        }
+    }
+
     /// Tells whether a host function of some kind can be called.
     fn allows(self, deed: Deed) -> bool {
         match (self, deed) {
@@ -159,7 +172,7 @@ impl<'a> Walk<'a> {
                 format!("`{shown}` is not available in expressions"),
                 Some("an expression only looks at its arguments: it does not write, wait, log, or depend on time or chance"),
             ),
-            _ => (format!("`{shown}` is not available in {}", ground.title()), None),
+            _ => (format!("`{shown}` is not available in {}", ground.title()), Some(ground.advice())),
         };
         let spot = Spot::new(usage.position, shown.rsplit("::").next().unwrap_or(shown).chars().count());
         let problem = Problem::at(Severity::Error, code.source.place(spot), message);
@@ -387,7 +400,10 @@ fn view_hint(kind: &str, steps: &[Step]) -> String {
 /// Functions that return what they have made, and change nothing in place.
 const RETURNING: &[&str] = &["adopt", "label", "append_owner", "remove_owner", "harmonize_naming", "adjust_namespace"];
 
-/// Reports results that are lost although they are all that the function does.
+/// Functions that make an error, which does nothing unless it is thrown.
+const ERRORS: &[&str] = &["temporary", "permanent", "reject"];
+
+/// Reports results that are lost although they are all that the function does, and errors that nobody throws.
 pub fn check_lost_results(code: &Code, is_handler: impl Fn(&Unit) -> bool, report: &mut Report) {
     for unit in std::iter::once(&code.top).chain(&code.units) {
         let is_handler = is_handler(unit);
@@ -395,6 +411,13 @@ pub fn check_lost_results(code: &Code, is_handler: impl Fn(&Unit) -> bool, repor
             let What::Call { namespace, name, fate, .. } = &usage.what else { continue };
             let is_own = code.functions(name).next().is_some();
             let is_lost = *fate == Fate::Lost || (*fate == Fate::Last && is_handler);
+            let is_unthrown = is_lost || (*fate == Fate::Returned && is_handler);
+            if namespace.is_empty() && is_unthrown && !is_own && ERRORS.contains(&name.as_str()) {
+                let spot = Spot::new(usage.position, name.chars().count());
+                let message = format!("`{name}` only makes an error, and nothing throws it");
+                let problem = Problem::at(Severity::Error, code.source.place(spot), message);
+                report.add(Problem { length: spot.length, hint: Some(format!("write `throw {name}(…);`")), ..problem });
+            }
             if namespace.is_empty() && is_lost && !is_own && RETURNING.contains(&name.as_str()) {
                 let spot = Spot::new(usage.position, name.chars().count());
                 let message = format!("the result of `{name}` is not used: it returns the changed objects and changes nothing in place");

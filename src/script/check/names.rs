@@ -6,7 +6,7 @@ use super::catalogue::{Catalogue, UNSUPPORTED_FUNCTIONS, UNSUPPORTED_MODULES};
 use super::facts::{Argument, Unit, Use, What};
 use super::program::{Code, Module, Program};
 use super::source::Spot;
-use super::suggest::did_you_mean;
+use super::suggest::{closest, did_you_mean};
 use super::{Problem, Report, Severity};
 use crate::script::arguments;
 
@@ -85,10 +85,34 @@ impl Names<'_> {
         if is_top && arguments::is_argument(name) && !self.arguments.is_empty() {
             return Some((message, Some(format!("`{name}` is no argument here: there are {}", self.arguments.join(", ")))));
         }
+        // A closure captures what is there when it is made, and that is before the assignment.
+        if let Some(function) = self.assigned_closure(unit, name) {
+            let hint =
+                format!("a closure cannot call itself by the variable that it is assigned to: write `fn {name}({function}) {{ … }}`");
+            return Some((message, Some(hint)));
+        }
         let arguments = if is_top { self.arguments } else { &[] };
         let own = unit.params.iter().chain(&unit.locals).chain(arguments).map(String::as_str);
         let constants = self.codes().flat_map(Code::constants);
-        Some((message, did_you_mean(name, own.chain(constants))))
+        let hint = did_you_mean(name, own.chain(constants));
+        let known = || match arguments {
+            [] => format!("declare it by `let {name} = …`"),
+            arguments => format!("there are {}", arguments.join(", ")),
+        };
+        Some((message, Some(hint.unwrap_or_else(known))))
+    }
+
+    /// Returns the parameters of the closure that mentions the variable which it is assigned to.
+    fn assigned_closure(&self, unit: &Unit, name: &str) -> Option<String> {
+        let assigned = unit.uses.windows(2).find_map(|pair| match (&pair[0].what, &pair[1].what) {
+            (What::Closure { name: closure, captured, .. }, What::Declaration { name: declared, .. }) if declared == name => {
+                Some((closure, captured))
+            }
+            _ => None,
+        });
+        let (closure, captured) = assigned.filter(|(_, captured)| captured.iter().any(|variable| variable == name))?;
+        let unit = self.code.functions(closure).next()?;
+        Some(unit.params.iter().skip(captured.len()).map(String::as_str).collect::<Vec<_>>().join(", "))
     }
 
     fn qualified_variable(&self, unit: &Unit, namespace: &[String], name: &str) -> Option<Finding> {
@@ -112,12 +136,15 @@ impl Names<'_> {
     fn call(&self, unit: &Unit, name: &str, given: &[Argument]) -> Option<Finding> {
         if name == "Fn" {
             return match given {
-                [Argument::Text(target)] => self.pointer(target),
+                [Argument::Text(target, _)] => self.pointer(target),
                 _ => None,
             };
         }
         if Catalogue::is_open(name) {
             return None;
+        }
+        if name == "exit" && self.codes().all(|code| code.functions(name).next().is_none()) {
+            return Some(("`exit` is not available".to_owned(), Some("end the function by `return`, or by `throw`".to_owned())));
         }
         let arity = given.len();
         let mut arities = BTreeSet::new();
@@ -139,7 +166,10 @@ impl Names<'_> {
         let qualified =
             self.catalogue.modules().find(|module| self.catalogue.module(module).is_some_and(|module| module.contains_key(name)));
         let hint = did_you_mean(name, functions.chain(self.catalogue.functions()));
-        Some((format!("unknown function `{name}`"), hint.or_else(|| qualified.map(|module| format!("did you mean `{module}::{name}`?")))))
+        let hint = hint.or_else(|| qualified.map(|module| format!("did you mean `{module}::{name}`?")));
+        let method = || closest(name, self.catalogue.methods()).map(|method| format!("did you mean the method `value.{method}(…)`?"));
+        let hint = hint.or_else(method).unwrap_or_else(|| format!("define it by `fn {name}(…) {{ … }}`, or import the file that has it"));
+        Some((format!("unknown function `{name}`"), Some(hint)))
     }
 
     fn pointer(&self, target: &str) -> Option<Finding> {
@@ -215,7 +245,7 @@ impl Names<'_> {
             return None;
         }
         if arities.is_empty() {
-            let functions = self.catalogue.functions().chain(self.codes().flat_map(Code::function_names));
+            let functions = self.catalogue.methods().chain(self.codes().flat_map(Code::function_names));
             return Some((format!("unknown method `{name}`"), did_you_mean(name, functions)));
         }
         Some((wrong_number(name, &arities, arity), None))

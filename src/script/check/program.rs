@@ -266,10 +266,17 @@ fn named_files(declaration: &Declaration) -> Vec<(String, Place, Option<usize>)>
 
 fn syntax(error: &ParseError, source: &Source) -> Problem {
     let spot = Spot::new(error.position(), 1);
-    let place = source.place(spot);
     let (message, hint) = explain(error.err_type());
-    let hint = hint.or_else(|| hint_for(source.word(spot)));
-    Problem { hint, ..Problem::at(Severity::Error, place, message) }
+    let word = source.word(spot);
+    let hint = hint_for(word).or(hint);
+    // What ends a statement belongs behind it, and not before the next one, which may be lines below.
+    let spot = match error.err_type() {
+        ParseErrorType::MissingToken(token, _) if token == ";" => {
+            source.end_before(spot).filter(|end| end.line < spot.line).unwrap_or(spot)
+        }
+        _ => spot,
+    };
+    Problem { hint, ..Problem::at(Severity::Error, source.place(spot), message) }
 }
 
 fn explain(error: &ParseErrorType) -> (String, Option<String>) {
@@ -282,9 +289,52 @@ fn explain(error: &ParseErrorType) -> (String, Option<String>) {
             "the name of a property is missing here".to_owned(),
             Some("a keyword of Rhai as a key is written `spec[\"in\"]` or `#{\"if\": 1}`".to_owned()),
         ),
-        ParseErrorType::Reserved(word) => (format!("`{word}` is a reserved word of Rhai"), Some("choose another name".to_owned())),
-        other => (lower_first(&other.to_string()), None),
+        ParseErrorType::Reserved(word) if word.starts_with(|c: char| c.is_alphabetic()) => {
+            (format!("`{word}` is a reserved word of Rhai"), Some("choose another name".to_owned()))
+        }
+        ParseErrorType::Reserved(sign) => (format!("unexpected `{sign}`"), None),
+        other => (lower_first(&other.to_string()), way_out(other).map(str::to_owned).or_else(|| missing(other))),
     }
+}
+
+fn way_out(error: &ParseErrorType) -> Option<&'static str> {
+    Some(match error {
+        ParseErrorType::UnexpectedEOF => "something is missing at the end: a value, or what closes a bracket",
+        ParseErrorType::BadInput(LexError::UnterminatedString) => "a text ends with the sign that it begins with, on the same line",
+        ParseErrorType::BadInput(LexError::UnexpectedInput(sign)) if [")", "]", "}", ";", ","].contains(&sign.as_str()) => {
+            "a value is missing before it"
+        }
+        ParseErrorType::MismatchedType(wanted, found) if wanted.contains("iterable") && found.contains("map") => {
+            "go over its keys by `for key in map.keys()`, or over its values by `for value in map.values()`"
+        }
+        ParseErrorType::MismatchedType(wanted, _) if wanted.contains("bool") => {
+            "a condition is `true` or `false`: compare, as in `x != ()` or `x.len() > 0`"
+        }
+        ParseErrorType::ExprExpected(_) => "a value is missing here",
+        ParseErrorType::VariableExpected => "a name begins with a letter or `_`",
+        ParseErrorType::WrongFnDefinition => "move it to the top level of the file, or assign a closure: `let f = |x| …;`",
+        ParseErrorType::FnMissingParams(_) => "write the parameters in parentheses, also if there are none: `fn f() { … }`",
+        ParseErrorType::FnMissingBody(_) => "write the body in braces: `fn f(x) { … }`",
+        ParseErrorType::FnDuplicatedParam(..) => "rename one of them",
+        ParseErrorType::FnDuplicatedDefinition(..) => "remove or rename one of them",
+        ParseErrorType::DuplicatedProperty(_) => "remove one of them",
+        ParseErrorType::AssignmentToConstant(_) => "declare it by `let`, or use another variable",
+        ParseErrorType::ExprTooDeep => "give parts of it names of their own by `let`",
+        ParseErrorType::LoopBreak => "a function is ended by `return`",
+        _ => return None,
+    })
+}
+
+fn missing(error: &ParseErrorType) -> Option<String> {
+    let ParseErrorType::MissingToken(token, purpose) = error else { return None };
+    Some(match (token.as_str(), purpose) {
+        (";", _) => "write `;` behind it".to_owned(),
+        (",", purpose) if purpose.contains("arguments") => "separate arguments by `,`, and close the call by `)`".to_owned(),
+        (",", purpose) if purpose.contains("array") => "separate items by `,`, and close the list by `]`".to_owned(),
+        (",", purpose) if purpose.contains("map") => "separate entries by `,`, and close the map by `}`".to_owned(),
+        (":", purpose) if purpose.contains("map") => "an entry of a map is written `key: value`".to_owned(),
+        (token, _) => format!("write `{token}` here"),
+    })
 }
 
 /// Returns what to write where a word of another language stands.

@@ -73,8 +73,16 @@ impl Source {
         let start = line.char_indices().nth(spot.column - 1).map_or(line.len(), |(index, _)| index);
         let rest = &line[start..];
         let length = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
-        let sign = rest.chars().next().map_or(0, char::len_utf8);
+        // A map is one sign, and no comment.
+        let sign = if rest.starts_with("#{") { 2 } else { rest.chars().next().map_or(0, char::len_utf8) };
         &rest[..length.max(sign.min(rest.len()))]
+    }
+
+    /// Returns the spot behind the last word, sign or text before a spot.
+    pub fn end_before(&self, spot: Spot) -> Option<Spot> {
+        let tokens = tokens(&self.text);
+        let before = tokens.iter().take_while(|token| (token.spot.line, token.spot.column) < (spot.line, spot.column));
+        before.last().map(|token| token.end)
     }
 
     /// Returns the spots of the parameters of the closure that begins at a spot.
@@ -114,13 +122,15 @@ pub fn read(root: &Path, name: &str) -> Result<String, Unreadable> {
     text.ok_or_else(|| missing().hint("`kopf/` is reserved for modules that ship with kopfd"))
 }
 
-/// A word or a sign of a script, outside of comments and texts.
+/// A word, a sign, or a whole text of a script, outside of comments.
 struct Token<'a> {
     text: &'a str,
     spot: Spot,
+    /// Where the next character stands.
+    end: Spot,
 }
 
-/// Reads as much of the language as it takes to find functions: words and single signs.
+/// Reads as much of the language as it takes to find functions: words, single signs, and texts.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut reader = Reader { rest: text, line: 1, column: 1 };
     let mut tokens = Vec::new();
@@ -130,17 +140,12 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
             reader.skip_until("\n");
         } else if reader.rest.starts_with("/*") {
             reader.skip_comment();
-        } else if matches!(c, '"' | '`' | '\'') {
-            reader.skip_text(c);
-        } else if c.is_alphanumeric() || c == '_' {
-            let length = reader.rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(reader.rest.len());
-            let word = reader.take(length);
-            tokens.push(Token { text: word, spot: Spot { line, column, length: word.chars().count() } });
+        } else if c.is_whitespace() {
+            reader.take(c.len_utf8());
         } else {
-            let sign = reader.take(c.len_utf8());
-            if !c.is_whitespace() {
-                tokens.push(Token { text: sign, spot: Spot { line, column, length: 1 } });
-            }
+            let text = reader.token(c);
+            let spot = Spot { line, column, length: text.chars().count() };
+            tokens.push(Token { text, spot, end: Spot { line: reader.line, column: reader.column, length: 1 } });
         }
     }
     tokens
@@ -165,6 +170,20 @@ impl<'a> Reader<'a> {
         }
         self.rest = rest;
         taken
+    }
+
+    /// Reads the word, sign, or text that begins with a character.
+    fn token(&mut self, first: char) -> &'a str {
+        let whole = self.rest;
+        match first {
+            '"' | '`' | '\'' => self.skip_text(first),
+            c if c.is_alphanumeric() || c == '_' => {
+                let length = whole.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(whole.len());
+                self.take(length);
+            }
+            c => drop(self.take(c.len_utf8())),
+        }
+        &whole[..whole.len() - self.rest.len()]
     }
 
     fn skip_until(&mut self, end: &str) {
@@ -224,6 +243,13 @@ mod tests {
         assert_eq!(parameters[1], ("spec".to_owned(), Spot { line: 4, column: 5, length: 4 }));
         assert_eq!(source.function("f", 1).unwrap().1[0].0, "x");
         assert!(source.function("g", 0).is_none());
+    }
+
+    #[test]
+    fn what_ends_before_a_spot_is_found_past_comments() {
+        let source = source("let x = \"a\\\"b\" /* ; */ // ;\n\nlet y = `c`\nz");
+        let end = |line| source.end_before(Spot { line, column: 1, length: 1 }).map(|end| (end.line, end.column));
+        assert_eq!((end(1), end(3), end(4)), (None, Some((1, 15)), Some((3, 12))));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Time: `now()`, `time(text)`, and `duration(text)`. What can be done with times stands beside their type.
 
+use jiff::Timestamp;
 use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 
 use super::options::text;
@@ -28,9 +29,15 @@ fn parse(given: &Dynamic) -> Result<Time, Thrown> {
     if let Some(time) = given.read_lock::<Time>() {
         return Ok(*time);
     }
-    let text = text("time", "the time", given)?;
-    let moment = text.parse().map_err(|_| Failure::argument(format!("{text:?} is no time: write it like \"2020-01-01T00:00:00Z\"")))?;
-    Ok(Time(moment))
+    Ok(Time(moment(&text("time", "the time", given)?).map_err(Failure::argument)?))
+}
+
+/// Returns the moment that a text means.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn moment(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| format!("{text:?} is no time: write it like \"2020-01-01T00:00:00Z\""))
 }
 
 /// `duration(text)`: the seconds of a text such as `"1h30m"` or `"500ms"`, as a float; numbers are seconds already.

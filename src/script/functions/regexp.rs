@@ -62,6 +62,20 @@ fn replace(patterns: &Patterns, [pattern, given, with]: [Dynamic; 3]) -> Result<
     Ok(regex.replace_all(&text("regex::replace", "the second argument", &given)?, with.as_str()).into_owned().into())
 }
 
+/// Compiles a pattern, with bounds for its size and nesting.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn compile(pattern: &str) -> Result<Regex, String> {
+    let regex = RegexBuilder::new(pattern).size_limit(MAX_SIZE).dfa_size_limit(MAX_SIZE).nest_limit(50).build();
+    regex.map_err(|error| {
+        // The parser draws the pattern over several lines; the last one says what is wrong.
+        let text = error.to_string();
+        let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        format!("{pattern:?} is no regular expression: {last}")
+    })
+}
+
 /// The compiled patterns.
 #[derive(Clone, Default)]
 struct Patterns(Rc<RefCell<HashMap<String, Regex>>>);
@@ -72,13 +86,7 @@ impl Patterns {
         if let Some(regex) = self.0.borrow().get(&pattern) {
             return Ok(regex.clone());
         }
-        let regex = RegexBuilder::new(&pattern).size_limit(MAX_SIZE).dfa_size_limit(MAX_SIZE).nest_limit(50).build();
-        let regex = regex.map_err(|error| {
-            // The parser draws the pattern over several lines; the last one says what is wrong.
-            let text = error.to_string();
-            let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-            Failure::argument(format!("`{function}`: {pattern:?} is no regular expression: {last}"))
-        })?;
+        let regex = compile(&pattern).map_err(|error| Failure::argument(format!("`{function}`: {error}")))?;
         let mut cache = self.0.borrow_mut();
         if cache.len() >= CACHED {
             cache.clear();

@@ -11,7 +11,7 @@ use super::options::{json, text};
 use crate::object::yaml;
 use crate::script::context::Context;
 use crate::script::convert;
-use crate::script::files;
+use crate::script::files::{self, Unreadable};
 use crate::script::throwing::Failure;
 
 /// The steps of one rendering. A template that needs more is a loop that was not meant.
@@ -48,7 +48,21 @@ fn template(native: &NativeCallContext<'_>, file: &Dynamic, values: &Dynamic) ->
     })
 }
 
+/// Checks that there is a template, and that it can be parsed.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check(root: &Path, file: &str) -> Result<(), Unreadable> {
+    files::read(root, "template", file)?;
+    environment(root).get_template(file).map(|_| ()).map_err(|error| Unreadable::new(explain(file, &error)))
+}
+
 fn render(root: &Path, file: &str, values: &Value) -> Result<String, String> {
+    let rendered = environment(root).get_template(file).and_then(|template| template.render(template_value(values)));
+    rendered.map_err(|error| explain(file, &error))
+}
+
+fn environment(root: &Path) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -58,8 +72,7 @@ fn render(root: &Path, file: &str, values: &Value) -> Result<String, String> {
     environment.set_loader(move |name| {
         files::read(&root, "template", name).map(Some).map_err(|error| Error::new(ErrorKind::InvalidOperation, error.message))
     });
-    let rendered = environment.get_template(file).and_then(|template| template.render(template_value(values)));
-    rendered.map_err(|error| explain(file, &error))
+    environment
 }
 
 fn template_value(value: &Value) -> minijinja::Value {

@@ -1,0 +1,101 @@
+//! Calls that are sure to fail because of what stands in their arguments: templates, patterns, quantities, times, kinds, variables.
+
+use std::path::Path;
+
+use rhai::Position;
+
+use super::facts::{Argument, Use, What};
+use super::program::Code;
+use super::source::Spot;
+use super::suggest::{closest, did_you_mean};
+use super::{Problem, Report, Severity};
+use crate::kit::duration;
+use crate::object::Selector;
+use crate::object::quantity::Quantity;
+use crate::script::declaration::Declaration;
+use crate::script::functions::{moments, regexp, templates};
+
+/// The files of a folder that are looked at for a suggestion.
+const MAX_NEIGHBOURS: usize = 1_000;
+
+/// What is wrong with a text, and a way out.
+type Wrong = (String, Option<String>);
+
+/// Reports the calls of host functions that cannot succeed.
+pub fn check(code: &Code, declaration: &Declaration, report: &mut Report) {
+    for usage in std::iter::once(&code.top).chain(&code.units).flat_map(|unit| &unit.uses) {
+        let What::Call { namespace, name, arguments, .. } = &usage.what else { continue };
+        let is_own = namespace.is_empty() && code.functions(name).next().is_some();
+        for (index, argument) in arguments.iter().enumerate().filter(|_| !is_own) {
+            let Argument::Text(text, position) = argument else { continue };
+            if let Some(wrong) = judge(declaration, namespace.first().map(String::as_str), name, (index, arguments.len()), text) {
+                tell(code, usage, *position, text, wrong, report);
+            }
+        }
+    }
+}
+
+fn judge(declaration: &Declaration, module: Option<&str>, name: &str, (index, count): (usize, usize), text: &str) -> Option<Wrong> {
+    match (module, name, index) {
+        (None, "template", 0) => {
+            let wrong = templates::check(&declaration.root, text).err()?;
+            Some((wrong.message, neighbour(&declaration.root, text).or(wrong.hint)))
+        }
+        (None, "env", 0) => forbidden_variable(declaration, text),
+        (None, "quantity", 0) => {
+            let hint = "a quantity is a number, maybe with a suffix: `500Mi`, `100m`, `2k`";
+            Quantity::parse(text).err().map(|error| (error.to_string(), Some(hint.to_owned())))
+        }
+        (None, "duration" | "sleep", 0) | (None, "temporary", 1) => {
+            let hint = "write seconds as a number, or a text with units such as \"1h30m\"";
+            duration::parse(text).is_none().then(|| (format!("{text:?} is no duration"), Some(hint.to_owned())))
+        }
+        (None, "time", 0) => moments::moment(text).err().map(|message| (message, None)),
+        (Some("regex"), _, 0) => {
+            let hint = "a sign that is meant as it is needs a backslash, which is written `\\\\` in double quotes: \"\\\\(\"";
+            regexp::compile(text).err().map(|message| (message, Some(hint.to_owned())))
+        }
+        (Some("k8s"), "get" | "exists" | "list" | "patch" | "patch_status" | "scale", 0) => wrong_kind(text),
+        (Some("k8s"), "delete", 0) if count > 1 => wrong_kind(text),
+        _ => None,
+    }
+}
+
+/// Returns the hint that names the file beside a missing one that was probably meant.
+fn neighbour(root: &Path, name: &str) -> Option<String> {
+    let (folder, wanted) = name.rsplit_once('/').map_or(("", name), |(folder, file)| (folder, file));
+    if folder.split('/').any(|part| part == "..") || root.join(name).exists() {
+        return None;
+    }
+    let entries = std::fs::read_dir(root.join(folder)).ok()?.take(MAX_NEIGHBOURS);
+    let names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    let meant = closest(wanted, names.iter().map(String::as_str))?;
+    let slash = if folder.is_empty() { "" } else { "/" };
+    Some(format!("did you mean `{folder}{slash}{meant}`?"))
+}
+
+fn forbidden_variable(declaration: &Declaration, name: &str) -> Option<Wrong> {
+    let listed = &declaration.allow.env;
+    let hint = || {
+        let meant = did_you_mean(name, listed.iter().map(String::as_str));
+        meant.unwrap_or_else(|| format!("list it in the manifest: `allow: {{env: [{name}]}}`"))
+    };
+    let is_listed = listed.iter().any(|known| known == name);
+    (!is_listed).then(|| (format!("the variable {name} is not listed under `allow.env`"), Some(hint())))
+}
+
+fn wrong_kind(text: &str) -> Option<Wrong> {
+    let message = match Selector::parse(text) {
+        Ok(selector) if selector.is_specific() => return None,
+        Ok(_) => format!("{text:?} means more than one kind"),
+        Err(error) => format!("{text:?} is no kind: {error}"),
+    };
+    Some((message, Some("a kind is written like `v1/pods`, `deployments.apps`, or `batch/v1/CronJob`".to_owned())))
+}
+
+fn tell(code: &Code, usage: &Use, position: Position, text: &str, (message, hint): Wrong, report: &mut Report) {
+    let position = if position.is_none() { usage.position } else { position };
+    let spot = Spot::new(position, text.chars().count() + 2);
+    let problem = Problem::at(Severity::Error, code.source.place(spot), message);
+    report.add(Problem { length: spot.length, hint, ..problem });
+}
