@@ -238,9 +238,15 @@ fn a_kubeconfig_belongs_to_one_server_and_goes_with_it() {
     assert_eq!(std::fs::read(&kubeconfig).expect("the kubeconfig is there"), written);
     assert_eq!(dev.interrupt(), Some(0));
     assert!(!kubeconfig.exists());
-    write(folder.path(), "kubeconfig", "left by a server that was killed");
+    // As a server leaves it that is killed.
+    std::fs::write(&kubeconfig, written).expect("the file can be written");
     let third = kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]).output().expect("the binary runs");
     assert!(third.status.success(), "{}", String::from_utf8_lossy(&third.stderr));
+    write(folder.path(), "kubeconfig", "a file of somebody else");
+    let fourth = kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]).output().expect("the binary runs");
+    assert_eq!(fourth.status.code(), Some(1), "{}", String::from_utf8_lossy(&fourth.stderr));
+    let forced = kopfd(folder.path()).args(["--config", "operator.yaml", "--once", "--force"]).output().expect("the binary runs");
+    assert!(forced.status.success(), "{}", String::from_utf8_lossy(&forced.stderr));
 }
 
 #[test]
