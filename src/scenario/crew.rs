@@ -111,7 +111,9 @@ fn perform(job: &Job, reference: &OnceLock<Reference>, options: &Options) -> Opt
     let Some(seed) = job.seed else { return Some(undisturbed(job, options)) };
     let reference = reference.get_or_init(|| {
         let ended = attempt(scenario, options.seed, Mode::Check, options.is_verbose);
-        if ended.failures.is_empty() { Ok((ended.ending, ended.ends)) } else { Err((ended.failures, ended.timeline)) }
+        let violations = ended.violations.into_iter().map(Failure::of);
+        let failures: Vec<Failure> = ended.failures.into_iter().chain(violations).collect();
+        if failures.is_empty() { Ok((ended.ending, ended.ends)) } else { Err((failures, ended.timeline)) }
     });
     match reference {
         Ok((ending, ends)) => Some(disturbed(job, seed, options.is_verbose, ending.clone(), ends)),

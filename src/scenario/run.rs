@@ -12,7 +12,7 @@ use crate::telemetry::{self, Format};
 
 use super::chaos::Chaos;
 use super::compare::Ending;
-use super::invariants::Ends;
+use super::invariants::{Ends, Verdict};
 use super::play::{Failure, Mode, play};
 use super::stage::Stage;
 use super::story::Scenario;
@@ -75,14 +75,14 @@ async fn perform(level: Level, scenario: &Arc<Scenario>, seed: u64, mode: Mode) 
     let stage = Stage::set(Arc::clone(scenario), seed, clock, Arc::clone(&timeline), chaos);
     ended.failures = tokio::select! {
         biased;
+        () = stage.invariants.exhausted(), if mode == Mode::Disturb => Vec::new(),
         problem = timeline.overflowed() => vec![Failure { spot: timeline.step(), ..Failure::of(problem) }],
         Err(problem) = stage.revive() => vec![Failure::of(problem)],
         failures = play(&stage, &scenario.steps, mode) => failures,
     };
     ended.seconds = timeline.elapsed();
     ended.ending = stage.ending(&scenario.seeds.ignore);
-    (ended.ends, ended.violations) = stage.invariants.result();
-    ended.lost_statuses = stage.invariants.lost_statuses();
+    Verdict { ends: ended.ends, violations: ended.violations, lost_statuses: ended.lost_statuses } = stage.invariants.verdict();
     ended
 }
 
