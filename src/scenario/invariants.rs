@@ -89,7 +89,7 @@ pub struct Verdict {
     /// What was violated.
     pub violations: Vec<String>,
     /// The objects whose status may be lost: a patch of an object with a status is two requests, and the operators have died after the
-    /// first. It is so in kopf, too.
+    /// first, or the second has failed for good. It is so in kopf, too.
     pub lost_statuses: BTreeSet<Subject>,
 }
 
@@ -128,13 +128,18 @@ impl Invariants {
     /// Notes what an attempt means.
     pub fn concluded(&self, process: Process, body: &Body, handler: &Handler, retry: u64, outcome: &Outcome) {
         let is_resuming = matches!(handler.on, On::Resume { .. });
-        let attempt = Attempt { id: handler.id.clone(), retries: retry + 1, is_final: outcome.is_final, is_resuming };
+        let attempt = Attempt { id: handler.id.clone(), retries: retry + 1, is_final: outcome.is_final, is_resuming, is_excused: false };
         self.of(process, body, |progress, context| progress.concluded(context, attempt));
     }
 
     /// Notes that a cycle has ended.
     pub fn cycled(&self, process: Process, body: &Body, error: Option<&str>) {
         self.of(process, body, |progress, context| progress.cycled(context, error));
+        let mut state = self.state.lock();
+        let subject = Subject::of(body);
+        if error.is_some() && state.half_written.remove(&subject) {
+            state.lost_statuses.insert(subject);
+        }
     }
 
     /// Notes that a write has come to the server.
@@ -224,7 +229,8 @@ impl Invariants {
     /// Takes a change of an object into account, for all operators.
     fn note(&self, state: &mut State, change: &Change, writer: Option<usize>) {
         let registry = self.api.registry();
-        let body = |stored: Option<std::sync::Arc<crate::devserver::store::Stored>>| stored.map(|stored| Body::from((*stored.value).clone()));
+        let body =
+            |stored: Option<std::sync::Arc<crate::devserver::store::Stored>>| stored.map(|stored| Body::from((*stored.value).clone()));
         let (before, after) = (body(change.before()), body(change.after()));
         let Some(object) = after.as_ref().or(before.as_ref()) else { return };
         let Some(uid) = object.uid() else { return };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{Mutex, OnceCell};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -26,6 +26,7 @@ use crate::reactor::{Account, Scope};
 
 use super::account::Accountant;
 use super::chaos::Chaos;
+use super::compare::FOREIGN_ANNOTATION;
 use super::dues::Dues;
 use super::expressions::{Interpreter, Question};
 use super::invariants::{Invariants, Process};
@@ -51,6 +52,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// The shortest time by the clock. It passes only when nobody has anything to do at this moment.
 const TICK: Duration = Duration::from_millis(1);
+
+/// How often something happens to an object whose cycles fail.
+const MOST_TOUCHES: usize = 10;
 
 /// The stage of one run.
 pub struct Stage {
@@ -264,6 +268,41 @@ impl Stage {
             }
             self.heard(deadline.min(Instant::now() + LOOK)).await;
         }
+    }
+
+    /// Settles, and lets something happen to the objects whose last cycles have failed, again and again: only at its next event, such an object
+    /// is processed again.
+    ///
+    /// # Errors
+    /// What is still due, in words.
+    pub async fn settle_all(&self, within: Duration) -> Result<(), String> {
+        let deadline = Instant::now() + within;
+        let mut attempts = 0;
+        loop {
+            self.settle(deadline.saturating_duration_since(Instant::now())).await?;
+            let failed = self.invariants.failed_objects();
+            if failed.is_empty() || attempts >= MOST_TOUCHES {
+                return Ok(());
+            }
+            for subject in &failed {
+                self.touch(subject).await;
+            }
+            attempts += 1;
+        }
+    }
+
+    /// Writes an object as somebody else who means no harm.
+    async fn touch(&self, subject: &Subject) {
+        let Subject { group, kind, namespace, name } = subject;
+        let registry = self.api.registry();
+        let served =
+            registry.all().find(|served| served.kind.group == *group && served.kind.kind == *kind).map(|served| served.full_name());
+        let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
+        let Some(Ok(meant)) = served.map(|resource| hand::find(&self.api, &resource, name, namespace)) else { return };
+        self.tell(format!("somebody else writes {subject}, whose last cycle has failed"));
+        let patch = json!({"metadata": {"annotations": {FOREIGN_ANNOTATION: self.api.with(|state| state.store.revision()).to_string()}}});
+        // An object that is just vanishing needs no event.
+        let _ = hand::patch(&self.api, &meant, None, "application/merge-patch+json", &patch).await;
     }
 
     /// Returns the objects whose last cycles have failed.

@@ -5,6 +5,7 @@ mod watches;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -205,10 +206,25 @@ fn is_of_engine(request: &Request<Bytes>, verb: &str) -> bool {
     verb == "patch" && Query::parse(request.uri().query().unwrap_or_default()).text("fieldManager").is_none()
 }
 
+/// Tells whether a list is of a watcher: it is cut into pages, and chooses nothing.
+fn is_of_watcher(request: &Request<Bytes>) -> bool {
+    let query = Query::parse(request.uri().query().unwrap_or_default());
+    query.text("limit").is_some() && query.text("labelSelector").is_none() && query.text("fieldSelector").is_none()
+}
+
 /// Returns the object of an answer, if the request was accepted.
 fn accepted(answered: &Result<(u16, HeaderMap, Bytes), Error>) -> Option<Value> {
     let (_, _, body) = answered.as_ref().ok().filter(|(status, ..)| *status < 300)?;
     serde_json::from_slice(body).ok()
+}
+
+/// Lets a watch begin at another version than it was asked to.
+fn set_version(request: &mut Request<Bytes>, version: u64) {
+    let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+    let is_version = |parameter: &&str| parameter.starts_with("resourceVersion=");
+    let others: Vec<&str> = query.split('&').filter(|parameter| !is_version(parameter)).collect();
+    let changed = format!("{path}?{}&resourceVersion={version}", others.join("&"));
+    *request.uri_mut() = changed.parse().expect("another number leaves the address well-formed");
 }
 
 /// Returns the version of an object.
@@ -224,22 +240,45 @@ fn message(body: &[u8]) -> Option<String> {
 
 impl Wire {
     async fn read(&self, request: Request<Bytes>, place: Option<Place>, verb: &'static str) -> Result<Answer, Error> {
+        // A list that fails is repeated by the watcher after a pause: until its watch is open, not everything is delivered.
+        let listed =
+            place.clone().filter(|_| verb == "list" && is_of_watcher(&request)).map(|place| (request.uri().path().to_owned(), place));
+        let note_failure = || listed.iter().for_each(|(path, place)| self.shared.watches.note_closed(path, place));
+        let mut late = Duration::ZERO;
         if let Some(chaos) = &self.shared.parts.chaos {
             chaos.shuffle().await;
             let what = request.uri().path().to_owned();
             match chaos.on_read(if place.is_some() { Reading::Objects } else { Reading::Discovery }) {
-                OnRead::Nothing | OnRead::Expired => {}
+                OnRead::Nothing | OnRead::Expired | OnRead::Repeated(_) => {}
+                OnRead::Late(delay) => {
+                    chaos.tell(format!("the answer to the request {verb} {what} is late by {} ms", delay.as_millis()));
+                    late = delay;
+                }
                 OnRead::Lost => {
                     chaos.tell(format!("the request {verb} {what} is lost"));
+                    note_failure();
                     return Err(lost());
                 }
                 OnRead::Refused(code) => {
                     chaos.tell(format!("the request {verb} {what} is answered by {code}"));
+                    note_failure();
                     return Ok(refused(code));
                 }
             }
         }
-        let answered = self.shared.server.send(request).await;
+        let mut answered = self.shared.server.send(request).await;
+        if answered.as_ref().map_or(true, |answer| answer.status >= 429) {
+            note_failure();
+        }
+        if !late.is_zero()
+            && let Ok(answer) = answered
+        {
+            // What is in it is as old as the request.
+            let Answer { status, headers, body } = answer;
+            let body = collect(body).await?;
+            tokio::time::sleep(late).await;
+            answered = Ok(whole(status, headers, body));
+        }
         if let Some(place) = place.filter(|place| place.name.is_some()) {
             let answer = answered.as_ref().map_or_else(Error::chain, |answer| answer.status.to_string());
             self.tell(Told { answer, is_quiet: true, ..self.told(&place, verb) });
@@ -254,7 +293,7 @@ impl Wire {
             place.name = body["metadata"]["name"].as_str().map(str::to_owned);
         }
         let is_of_engine = is_of_engine(&request, verb);
-        let trouble = self.meet(&place, verb).await?;
+        let trouble = self.meet(&place, verb, is_of_engine).await?;
         if let Some(code) = trouble.refusal {
             return Ok(refused(code));
         }
@@ -296,17 +335,24 @@ impl Wire {
                 return Err(lost());
             }
             chaos.shuffle().await;
+            tokio::time::sleep(trouble.late).await;
         }
         self.shared.parts.invariants.answered(&write, object.is_some());
         answered.map(|(status, headers, body)| whole(status, headers, body))
     }
 
     /// Lets the trouble of a write happen that comes before it.
-    async fn meet(&self, place: &Place, verb: &'static str) -> Result<Trouble, Error> {
+    async fn meet(&self, place: &Place, verb: &'static str, is_of_engine: bool) -> Result<Trouble, Error> {
         let mut trouble = Trouble::default();
         let Some(chaos) = &self.shared.parts.chaos else { return Ok(trouble) };
         chaos.shuffle().await;
         let request = self.told(place, verb);
+        if is_of_engine {
+            chaos.count_write();
+            if chaos.is_outage() {
+                return Err(lost());
+            }
+        }
         match chaos.on_write() {
             OnWrite::Nothing => {}
             OnWrite::CrashBefore => {
@@ -319,6 +365,10 @@ impl Wire {
                 return Err(lost());
             }
             OnWrite::AnswerLost => trouble.loses_answer = true,
+            OnWrite::Late(delay) => {
+                chaos.tell(format!("the answer to the request {request} is late by {} ms", delay.as_millis()));
+                trouble.late = delay;
+            }
             OnWrite::Conflict => self.interfere(place).await,
             OnWrite::Refused(code) => {
                 chaos.tell(format!("the request {request} is answered by {code}"));
@@ -379,12 +429,22 @@ impl Wire {
         }
     }
 
-    async fn watch(&self, request: Request<Bytes>, place: Place, since: Option<u64>, path: String) -> Result<Answer, Error> {
+    async fn watch(&self, mut request: Request<Bytes>, place: Place, mut since: Option<u64>, path: String) -> Result<Answer, Error> {
         let watches = &self.shared.watches;
         if let Some(chaos) = &self.shared.parts.chaos {
             chaos.shuffle().await;
-            let (told, answered) = match chaos.on_read(Reading::Watch) {
-                OnRead::Nothing => (String::new(), None),
+            let trouble = if chaos.is_outage() { OnRead::Lost } else { chaos.on_read(Reading::Watch) };
+            let (told, answered) = match trouble {
+                OnRead::Nothing | OnRead::Late(_) => (String::new(), None),
+                OnRead::Repeated(count) => {
+                    let earlier = watches.before_last(&path, count).filter(|earlier| since.is_some_and(|since| *earlier < since));
+                    if let Some(earlier) = earlier {
+                        set_version(&mut request, earlier);
+                        chaos.tell(format!("the watch of {path} begins at version {earlier} instead of {}", since.unwrap_or_default()));
+                        since = Some(earlier);
+                    }
+                    (String::new(), None)
+                }
                 OnRead::Refused(code) => (format!("is answered by {code}"), Some(Ok(refused(code)))),
                 OnRead::Expired => ("is answered by 410".to_owned(), Some(Ok(refused(410)))),
                 OnRead::Lost => ("does not open".to_owned(), Some(Err(lost()))),
@@ -419,4 +479,5 @@ struct Trouble {
     refusal: Option<u16>,
     crashes: bool,
     loses_answer: bool,
+    late: Duration,
 }

@@ -75,6 +75,8 @@ pub struct Attempt {
     pub is_final: bool,
     /// Whether the handler is one of resuming, whose calls depend on the lives of the operator.
     pub is_resuming: bool,
+    /// Whether the operator cannot know of its own last write, so that the attempt may be one too many.
+    pub is_excused: bool,
 }
 
 impl Attempt {
@@ -110,6 +112,9 @@ pub struct Progress {
     recorded: BTreeSet<String>,
     /// Those of them whose records were purged, though their cause has not ended by that.
     purged: BTreeSet<String>,
+    /// Handlers of a deletion that have come to their ends, where the removal of the finalizer has met a conflict: it is sent again in the
+    /// next cycle, from the memory of the operator.
+    carried: BTreeSet<String>,
     /// Handlers of resuming that have come to their ends in this life.
     resumed: BTreeSet<String>,
     taken: Option<Taken>,
@@ -133,6 +138,7 @@ impl Progress {
             pending: Vec::new(),
             recorded: BTreeSet::new(),
             purged: BTreeSet::new(),
+            carried: BTreeSet::new(),
             resumed: BTreeSet::new(),
             taken: None,
             written: None,
@@ -181,6 +187,9 @@ impl Progress {
         if matches!(call.handler.on, On::Resume { .. }) && self.resumed.contains(id) {
             faults.push("it was resumed in this life already".to_owned());
         }
+        if self.carried.contains(id) {
+            faults.push("it has come to its end in this life already".to_owned());
+        }
         if faults.is_empty() {
             return;
         }
@@ -189,7 +198,9 @@ impl Progress {
             self.repeated_causes += 1;
             return;
         }
-        context.violations.extend(faults.into_iter().map(|fault| format!("`{id}#{}` was called for {subject}, though {fault}", call.retry)));
+        context
+            .violations
+            .extend(faults.into_iter().map(|fault| format!("`{id}#{}` was called for {subject}, though {fault}", call.retry)));
     }
 
     /// Notes that a call has come back.
@@ -208,7 +219,7 @@ impl Progress {
                 }
             }
             let (id, is_final) = (attempted.id.clone(), attempted.outcome.is_final);
-            self.concluded(context, Attempt { id, retries: attempted.retry + 1, is_final, is_resuming: false });
+            self.concluded(context, Attempt { id, retries: attempted.retry + 1, is_final, is_resuming: false, is_excused: false });
         }
     }
 
@@ -224,7 +235,8 @@ impl Progress {
             tally.repeated += 1;
         }
         self.pending.retain(is_other);
-        self.pending.push(attempt);
+        let is_excused = self.may_be_outdated(context);
+        self.pending.push(Attempt { is_excused, ..attempt });
     }
 
     /// Notes that the object was changed, by whomever.
@@ -274,8 +286,8 @@ impl Progress {
             // What was sent before the failure is not waited for.
             self.written = self.written.map(|written| Written { is_acknowledged: false, ..written });
         }
-        let is_resuming = self.taken.as_ref().and_then(|taken| taken.facts.as_ref()).is_some_and(|facts| facts.reason == Reason::Noop);
-        if error.is_none() && is_resuming {
+        let reason = self.taken.as_ref().and_then(|taken| taken.facts.as_ref()).map(|facts| facts.reason);
+        if error.is_none() && reason == Some(Reason::Noop) {
             // Nothing is stored of a resuming that ends at once.
             for attempt in self.pending.extract_if(.., |attempt| attempt.is_final) {
                 context.tallies.of(context.process.operator, &self.subject, &attempt.id).repeated += 1;
@@ -285,7 +297,14 @@ impl Progress {
         if error.is_some() || context.current.is_none() {
             return self.give_up(context.process.operator, context.tallies);
         }
+        if reason == Some(Reason::Delete) {
+            self.carried.extend(self.pending.extract_if(.., |attempt| attempt.is_final).map(|attempt| attempt.id));
+            self.carried.append(&mut self.purged);
+        }
         let subject = &self.subject;
+        for attempt in self.pending.extract_if(.., |attempt| attempt.is_excused) {
+            context.tallies.of(context.process.operator, subject, &attempt.id).repeated += 1;
+        }
         for Attempt { id, retries, is_final, .. } in self.pending.drain(..) {
             let what = if is_final { "the end of" } else { "an attempt of" };
             context.violations.push(format!("{what} `{id}#{}` for {subject} was not stored", retries - 1));
@@ -297,6 +316,7 @@ impl Progress {
 
     /// Notes that the operator is no more: what was not stored is repeated.
     pub fn life_ended(&mut self, operator: usize, tallies: &mut Tallies) {
+        self.purged.append(&mut self.carried);
         self.give_up(operator, tallies);
         self.running = 0;
         self.called.clear();
@@ -307,7 +327,9 @@ impl Progress {
     /// Tells of causes that were handled though nothing had changed. Ends that still stand on the object are accounted for.
     pub fn judge(&self, operator: usize, tallies: &mut Tallies, violations: &mut Vec<String>) {
         let Self { subject, essences, causes, repeated_causes, .. } = self;
-        for id in self.recorded.iter().chain(self.pending.iter().filter(|attempt| attempt.is_final).map(|attempt| &attempt.id)) {
+        for id in
+            self.recorded.union(&self.carried).chain(self.pending.iter().filter(|attempt| attempt.is_final).map(|attempt| &attempt.id))
+        {
             tallies.of(operator, subject, id).repeated += 1;
         }
         if *causes > essences + repeated_causes {
@@ -330,6 +352,7 @@ impl Progress {
     fn cause_ended(&mut self, context: &mut Context<'_>) {
         self.purged.clear();
         let mut ended = std::mem::take(&mut self.recorded);
+        ended.append(&mut self.carried);
         for attempt in self.pending.drain(..) {
             if !attempt.is_final && context.current.is_some() {
                 let (id, subject) = (&attempt.id, &self.subject);
@@ -356,9 +379,11 @@ impl Progress {
     /// Records go only with their cause: when it has ended, or when another one has superseded it.
     fn note_purges(&mut self, context: &mut Context<'_>, (before, old): (&Body, &Facts), after: &Body) {
         let record = |body: &Body, id: &str| context.storage.record(body, id);
-        let is_superseded = self.recorded.iter().filter_map(|id| record(before, id)).any(|record| {
-            record.purpose.is_some_and(|purpose| purpose != old.reason)
-        });
+        let is_superseded = self
+            .recorded
+            .iter()
+            .filter_map(|id| record(before, id))
+            .any(|record| record.purpose.is_some_and(|purpose| purpose != old.reason));
         let gone: Vec<String> =
             self.recorded.iter().filter(|id| record(before, id).is_some() && record(after, id).is_none()).cloned().collect();
         // A cause without changes has no end but this. That of a deletion follows with the finalizer.

@@ -63,9 +63,8 @@ impl Storage {
 
     /// Tells whether any handler of changes is declared for objects of this kind.
     pub fn serves(&self, body: &Body, registry: &Registry) -> bool {
-        resource(body, registry).is_some_and(|resource| {
-            self.handlers.iter().any(|handler| handler.on.is_changing() && handler.concerns(&resource))
-        })
+        resource(body, registry)
+            .is_some_and(|resource| self.handlers.iter().any(|handler| handler.on.is_changing() && handler.concerns(&resource)))
     }
 
     /// Reads an object; nothing if what is stored there cannot be read.

@@ -1,6 +1,6 @@
 //! The watches of one life of the operators: which are open, and how far each has delivered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,6 +19,9 @@ use super::super::chaos::{Chaos, OnPiece};
 /// What a watch is told whose history is gone.
 const GONE: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}"#;
 
+/// How many events are remembered of each path.
+const MOST_EVENTS: usize = 8;
+
 /// The watches of one life. Cheap to clone.
 #[derive(Clone)]
 pub struct Watches {
@@ -35,6 +38,8 @@ struct Watch {
     namespace: Option<String>,
     /// Everything up to this revision was delivered.
     delivered: u64,
+    /// The revisions of the last events that were delivered, over all times that the path was open.
+    events: VecDeque<u64>,
 }
 
 impl Watches {
@@ -55,6 +60,13 @@ impl Watches {
         late.map(|(path, _)| format!("the watch of {path} has not delivered everything"))
     }
 
+    /// Returns the version before the last so many events of a path.
+    pub fn before_last(&self, path: &str, count: usize) -> Option<u64> {
+        let known = self.known.lock();
+        let events = &known.get(path)?.events;
+        Some(events.get(events.len().checked_sub(count)?)? - 1)
+    }
+
     /// Notes that a watch opens.
     pub fn open(&self, path: String, place: &Place, delivered: u64) -> Open {
         let number = self.insert(&path, place, true, delivered);
@@ -73,14 +85,23 @@ impl Watches {
 
     fn insert(&self, path: &str, place: &Place, is_open: bool, delivered: u64) -> usize {
         let mut known = self.known.lock();
-        let number = known.get(path).map_or(0, |watch| watch.number + 1);
+        let (number, events) = known.remove(path).map_or((0, VecDeque::new()), |watch| (watch.number + 1, watch.events));
         let resource = Resource { group: place.group.clone(), plural: place.plural.clone() };
-        known.insert(path.to_owned(), Watch { number, is_open, resource, namespace: place.namespace.clone(), delivered });
+        known.insert(path.to_owned(), Watch { number, is_open, resource, namespace: place.namespace.clone(), delivered, events });
         number
     }
 }
 
 impl Watch {
+    fn remember(&mut self, revision: u64) {
+        if self.events.back().is_none_or(|last| *last < revision) {
+            self.events.push_back(revision);
+        }
+        if self.events.len() > MOST_EVENTS {
+            self.events.pop_front();
+        }
+    }
+
     fn is_behind(&self, api: &Api) -> bool {
         let changes = api.with(|state| state.store.changes_after(&self.resource, self.delivered, usize::MAX));
         let is_meant = |value: &Value| self.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str());
@@ -140,7 +161,10 @@ impl Open {
     fn suffer(&mut self, trouble: OnPiece, piece: Bytes) -> Option<Bytes> {
         if trouble == OnPiece::Nothing {
             let reached = last_revision(&piece).unwrap_or_default();
-            self.note(|watch| watch.delivered = watch.delivered.max(reached));
+            self.note(|watch| {
+                watch.delivered = watch.delivered.max(reached);
+                watch.remember(reached);
+            });
             return Some(piece);
         }
         self.end();
