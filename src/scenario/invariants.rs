@@ -33,6 +33,9 @@ const MOST_VIOLATIONS: usize = 10;
 /// The ends of handlers that were stored, by object and handler.
 pub type Ends = BTreeMap<(Subject, String), usize>;
 
+/// How often an essence was stored as handled, by object.
+pub type Causes = BTreeMap<Subject, usize>;
+
 /// Which operator something is about, in which process life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
@@ -86,6 +89,8 @@ pub struct Write<'a> {
 pub struct Verdict {
     /// The ends of handlers that were stored.
     pub ends: Ends,
+    /// How often a change was handled to its end. Changes that follow each other may be handled as one.
+    pub causes: Causes,
     /// What was violated.
     pub violations: Vec<String>,
     /// The objects whose status may be lost: a patch of an object with a status is two requests, and the operators have died after the
@@ -184,7 +189,12 @@ impl Invariants {
             let State { objects, tallies, violations, .. } = &mut *state;
             objects.iter().for_each(|((operator, _), progress)| progress.judge(*operator, tallies, violations));
             state.tallies.judge(&mut state.violations);
-            Verdict { ends: state.tallies.ends(), violations: state.violations.clone(), lost_statuses: state.lost_statuses.clone() }
+            let mut causes = Causes::new();
+            for progress in state.objects.values() {
+                *causes.entry(progress.subject().clone()).or_default() += progress.causes();
+            }
+            let (violations, lost_statuses) = (state.violations.clone(), state.lost_statuses.clone());
+            Verdict { ends: state.tallies.ends(), causes, violations, lost_statuses }
         })
     }
 

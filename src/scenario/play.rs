@@ -139,7 +139,7 @@ async fn settle(stage: &Stage, within: Duration, despite_errors: bool, mode: Mod
 async fn simple(stage: &Stage, step: &Step) -> Result<(), Problem> {
     match &step.act {
         Act::Apply(objects) => {
-            given::apply(&stage.api, objects.clone()).await.map_err(|refused| Problem::of_refusal(&refused, ""))?;
+            given::apply(&stage.api, objects.clone()).await.map_err(|refused| Problem::of_refusal(&refused, "", &stage.api.registry()))?;
         }
         Act::Patch(change) => {
             let meant = stage.find(&change.target)?;

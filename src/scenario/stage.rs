@@ -353,7 +353,11 @@ impl Stage {
     /// If it is not clear which one is meant.
     pub fn find(&self, target: &Target) -> Result<Meant, String> {
         let namespace = target.namespace.as_deref();
-        hand::find(&self.api, &target.resource, &target.name, namespace).map_err(|unclear| unclear.to_string())
+        hand::find(&self.api, &target.resource, &target.name, namespace).map_err(|unclear| {
+            let meant = self.unknown(&target.resource).and_then(|unknown| unknown.meant);
+            let hint = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+            format!("{unclear}{hint}")
+        })
     }
 }
 

@@ -206,12 +206,6 @@ fn is_of_engine(request: &Request<Bytes>, verb: &str) -> bool {
     verb == "patch" && Query::parse(request.uri().query().unwrap_or_default()).text("fieldManager").is_none()
 }
 
-/// Tells whether a list is of a watcher: it is cut into pages, and chooses nothing.
-fn is_of_watcher(request: &Request<Bytes>) -> bool {
-    let query = Query::parse(request.uri().query().unwrap_or_default());
-    query.text("limit").is_some() && query.text("labelSelector").is_none() && query.text("fieldSelector").is_none()
-}
-
 /// Returns the object of an answer, if the request was accepted.
 fn accepted(answered: &Result<(u16, HeaderMap, Bytes), Error>) -> Option<Value> {
     let (_, _, body) = answered.as_ref().ok().filter(|(status, ..)| *status < 300)?;
@@ -240,10 +234,8 @@ fn message(body: &[u8]) -> Option<String> {
 
 impl Wire {
     async fn read(&self, request: Request<Bytes>, place: Option<Place>, verb: &'static str) -> Result<Answer, Error> {
-        // A list that fails is repeated by the watcher after a pause: until its watch is open, not everything is delivered.
-        let listed =
-            place.clone().filter(|_| verb == "list" && is_of_watcher(&request)).map(|place| (request.uri().path().to_owned(), place));
-        let note_failure = || listed.iter().for_each(|(path, place)| self.shared.watches.note_closed(path, place));
+        let listed = place.as_ref().filter(|_| verb == "list").map(|_| request.uri().path().to_owned());
+        let note_list = |has_failed| listed.iter().for_each(|path| self.shared.watches.note_list(path, has_failed));
         let mut late = Duration::ZERO;
         if let Some(chaos) = &self.shared.parts.chaos {
             chaos.shuffle().await;
@@ -256,20 +248,18 @@ impl Wire {
                 }
                 OnRead::Lost => {
                     chaos.tell(format!("the request {verb} {what} is lost"));
-                    note_failure();
+                    note_list(true);
                     return Err(lost());
                 }
                 OnRead::Refused(code) => {
                     chaos.tell(format!("the request {verb} {what} is answered by {code}"));
-                    note_failure();
+                    note_list(true);
                     return Ok(refused(code));
                 }
             }
         }
         let mut answered = self.shared.server.send(request).await;
-        if answered.as_ref().map_or(true, |answer| answer.status >= 429) {
-            note_failure();
-        }
+        note_list(false);
         if !late.is_zero()
             && let Ok(answer) = answered
         {

@@ -154,6 +154,11 @@ impl Progress {
         &self.subject
     }
 
+    /// Returns how often an essence was stored as handled.
+    pub fn causes(&self) -> usize {
+        self.causes
+    }
+
     /// Tells whether the last cycle has failed.
     pub fn has_failed(&self) -> bool {
         self.has_failed

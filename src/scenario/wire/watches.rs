@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt as _};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::cluster::transport::ByteStream;
 use crate::devserver::Api;
@@ -22,10 +24,15 @@ const GONE: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1
 /// How many events are remembered of each path.
 const MOST_EVENTS: usize = 8;
 
+/// A watcher repeats a failed list sooner. A script may give it up.
+const LIST_PAUSE: Duration = Duration::from_mins(1);
+
 /// The watches of one life. Cheap to clone.
 #[derive(Clone)]
 pub struct Watches {
     known: Arc<Mutex<BTreeMap<String, Watch>>>,
+    /// When the lists of paths have failed by a disturbance that are not repeated yet.
+    failed_lists: Arc<Mutex<BTreeMap<String, Instant>>>,
     changed: Arc<Notify>,
 }
 
@@ -45,11 +52,16 @@ struct Watch {
 impl Watches {
     /// Returns no watches; whoever waits for changes is told of them.
     pub fn new(changed: Arc<Notify>) -> Self {
-        Self { known: Arc::default(), changed }
+        Self { known: Arc::default(), failed_lists: Arc::default(), changed }
     }
 
     /// Returns what is not delivered, in words.
     pub fn pending(&self, api: &Api) -> Option<String> {
+        let failed_lists = self.failed_lists.lock();
+        if let Some((path, _)) = failed_lists.iter().find(|(_, failed_at)| failed_at.elapsed() < LIST_PAUSE) {
+            return Some(format!("the list of {path} has failed and is not repeated yet"));
+        }
+        drop(failed_lists);
         let known = self.known.lock();
         let registry = api.registry();
         let is_served = |watch: &Watch| registry.stored(&watch.resource).is_some();
@@ -58,6 +70,16 @@ impl Watches {
         }
         let late = known.iter().find(|(_, watch)| watch.is_behind(api));
         late.map(|(path, _)| format!("the watch of {path} has not delivered everything"))
+    }
+
+    /// Notes that a list has failed, or was answered.
+    pub fn note_list(&self, path: &str, has_failed: bool) {
+        let mut failed = self.failed_lists.lock();
+        if has_failed {
+            failed.insert(path.to_owned(), Instant::now());
+        } else {
+            failed.remove(path);
+        }
     }
 
     /// Returns the version before the last so many events of a path.
