@@ -42,7 +42,7 @@ pub struct Options {
     #[arg(long, conflicts_with = "seeds")]
     update: bool,
 
-    /// Where chance begins: unique ids, random numbers of scripts, and with `--seeds` the disturbances.
+    /// The seed of random numbers of scripts, and with `--seeds` of the disturbances.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
