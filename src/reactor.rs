@@ -5,6 +5,8 @@
 pub mod account;
 pub mod changes;
 pub mod cycle;
+#[cfg(test)]
+pub(crate) mod defects;
 pub mod engine;
 pub mod error;
 pub mod kind;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+use std::collections::BTreeSet;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -65,7 +66,7 @@ fn the_same_seed_gives_the_same_timeline() {
         .collect();
     assert_eq!(chosen.len(), 3);
     for one in chosen {
-        let print = |seed, mode| scenario::run(one, seed, mode).unwrap().timeline.print();
+        let print = |seed, mode| scenario::run(one, seed, mode).unwrap().timeline.print(&BTreeSet::new());
         assert_eq!(print(1, Mode::Check), print(1, Mode::Check), "{}", one.name);
         for seed in [3, 4, 5] {
             assert_eq!(print(seed, Mode::Disturb), print(seed, Mode::Disturb), "{}", one.name);
@@ -214,7 +215,7 @@ fn what_never_settles_with_disturbances_is_told_once_and_with_its_bound() {
     std::fs::write(folder.path().join("operator.yaml"), OPERATOR.replace("fn: count", "fn: claim, backoff: 1h")).unwrap();
     std::fs::write(folder.path().join("code.rhai"), CLAIM).unwrap();
     std::fs::write(folder.path().join("claiming.yaml"), CLAIMING).unwrap();
-    let output = kopfd(folder.path(), &["--seeds", "12"]);
+    let output = kopfd(folder.path(), &["--seeds", "60"]);
     let all = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{all}");
     let failed: Vec<&str> = all.split("FAIL  ").skip(1).collect();
@@ -256,6 +257,23 @@ fn a_violation_names_the_seed_and_the_command_that_repeats_it() {
     let report = again.split("Run it again").next().unwrap();
     assert!(report.contains("another end than without disturbances"), "{report}");
     assert!(all.contains(report), "another report than at first:\n{report}");
+}
+
+#[test]
+fn seeds_stop_after_five_that_fail_and_end_with_a_list() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("operator.yaml"), OPERATOR).unwrap();
+    std::fs::write(folder.path().join("code.rhai"), CODE).unwrap();
+    std::fs::write(folder.path().join("counting.yaml"), COUNTING).unwrap();
+    let all = text(&kopfd(folder.path(), &["--seeds", "1000"]).stdout);
+    assert_eq!(all.matches("Run it again: ").count(), 5, "{all}");
+    let end: Vec<&str> = all.lines().rev().take(2).collect();
+    let (listed, rest) = end[1].strip_prefix("FAIL  counting.yaml: it counts: seeds ").unwrap().split_once("; ").unwrap();
+    let seeds: Vec<u64> = listed.split(", ").map(|seed| seed.parse().unwrap()).collect();
+    let run = seeds[4] + 1;
+    assert_eq!(seeds.len(), 5, "{}", end[1]);
+    assert_eq!(rest, format!("the other {} seeds were not run", 1000 - run));
+    assert_eq!(end[0], format!("{} runs passed, 5 failed", run - 5));
 }
 
 const OPERATOR: &str = "apiVersion: kopfd.dev/v1

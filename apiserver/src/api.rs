@@ -322,6 +322,9 @@ impl Api {
                 let stored = state.store.put(&served.resource, value, expected, now)?;
                 let key = super::store::key_of(&stored.value);
                 let revision = stored.revision;
+                if old.is_none() {
+                    state.ids.note_creation(&served.resource, &key);
+                }
                 (Some(stored), key, revision)
             }
             Decision::Remove(value) => {

@@ -320,6 +320,17 @@ impl Store {
         Ok(table.history.range(begin..).take_while(|change| change.revision <= visible).take(limit).cloned().collect())
     }
 
+    /// Returns all changes after a revision that are remembered, in order.
+    pub fn all_changes_after(&self, revision: u64) -> Vec<Arc<Change>> {
+        let later = self.tables.values().flat_map(|table| {
+            let begin = table.history.partition_point(|change| change.revision <= revision);
+            table.history.range(begin..).cloned()
+        });
+        let mut changes: Vec<Arc<Change>> = later.collect();
+        changes.sort_by_key(|change| change.revision);
+        changes
+    }
+
     /// Returns the oldest revision at which the objects of a resource are known.
     pub fn oldest(&self, resource: &Resource) -> u64 {
         self.tables.get(resource).map_or(self.base, |table| table.floor)

@@ -42,7 +42,7 @@ pub struct Options {
     #[arg(long, conflicts_with = "seeds")]
     update: bool,
 
-    /// Where chance begins: unique ids, random numbers of scripts, and with `--seeds` the disturbances.
+    /// The seed of random numbers of scripts, and with `--seeds` of the disturbances.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
@@ -74,8 +74,37 @@ struct Report<'a> {
     outcomes: &'a [Outcome],
     /// The seed of chance, for the command that repeats a run.
     seed: u64,
+    /// How many seeds each scenario was to be disturbed with.
+    seeds: Option<u64>,
     /// Whether the timelines of scenarios that hold are shown.
     is_verbose: bool,
+}
+
+/// The seeds with which a scenario has failed.
+struct FailedSeeds<'a> {
+    scenario: &'a Arc<Scenario>,
+    seeds: Vec<u64>,
+    /// The seeds that it was not run with, since enough had failed.
+    not_run: u64,
+}
+
+impl Report<'_> {
+    /// Returns the scenarios that have failed with some seeds.
+    fn failed_seeds(&self) -> Vec<FailedSeeds<'_>> {
+        let Some(wanted) = self.seeds else { return Vec::new() };
+        let mut found: Vec<FailedSeeds<'_>> = Vec::new();
+        for outcome in self.outcomes {
+            let (scenario, Some(seed)) = (&outcome.job.scenario, outcome.job.seed) else { continue };
+            if !found.last().is_some_and(|last| Arc::ptr_eq(last.scenario, scenario)) {
+                found.push(FailedSeeds { scenario, seeds: Vec::new(), not_run: wanted });
+            }
+            let Some(last) = found.last_mut() else { continue };
+            last.not_run -= 1;
+            last.seeds.extend((!outcome.failures.is_empty()).then_some(seed));
+        }
+        found.retain(|failed| !failed.seeds.is_empty());
+        found
+    }
 }
 
 /// Runs the command.
@@ -100,7 +129,7 @@ pub fn run(options: &Options) -> u8 {
         complain(&problem);
         return FAILED;
     }
-    let report = Report { outcomes: &outcomes, seed: options.seed, is_verbose: options.verbose };
+    let report = Report { outcomes: &outcomes, seed: options.seed, seeds: options.seeds, is_verbose: options.verbose };
     print(&match options.output {
         Output::Text => text::render(&report),
         Output::Json => json::render(&report),

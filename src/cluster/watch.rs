@@ -371,6 +371,12 @@ impl Watcher {
                 return None;
             }
         };
+        // A server that begins a stream before our version repeats what we have seen. What handlers have made of the object since would be
+        // done again.
+        if matches!(sighting, Sighting::Added | Sighting::Modified) && self.known.is_outdated(&head) {
+            debug!(resource = %self.resource, path = self.path, name = head.name(), "Ignoring an earlier state of an object.");
+            return None;
+        }
         match sighting {
             Sighting::Deleted => self.known.forget(&head),
             _ => self.known.remember(&head),

@@ -65,6 +65,13 @@ pub enum Happening<'a> {
         /// What it means.
         outcome: &'a Outcome,
     },
+    /// A cycle has ended: its patch is sent and acknowledged, or it has failed.
+    Cycled {
+        /// The object, as the cycle has begun with it.
+        body: &'a Body,
+        /// Why it has failed, if it has.
+        error: Option<&'a str>,
+    },
 }
 
 /// Somebody who keeps an account of an operator.

@@ -51,8 +51,8 @@ impl Engine {
     }
 }
 
-impl World for Engine {
-    fn call<'a>(&'a self, handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
+impl Engine {
+    fn call_once<'a>(&'a self, handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
         let Some(account) = &self.account else { return self.host.call(&self.scripts, call).boxed() };
         let Some(follower) = account.follower() else {
             return async move {
@@ -73,6 +73,20 @@ impl World for Engine {
         }
         .boxed()
     }
+}
+
+impl World for Engine {
+    fn call<'a>(&'a self, handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
+        #[cfg(test)]
+        if super::defects::is_on(super::defects::Defect::CallsTwice) {
+            return async move {
+                self.call_once(handler, call.clone()).await;
+                self.call_once(handler, call).await
+            }
+            .boxed();
+        }
+        self.call_once(handler, call)
+    }
 
     fn evaluate<'a>(&'a self, arguments: &'a Arguments, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
         self.host.evaluate(&self.scripts, arguments, evaluation).boxed()
@@ -83,6 +97,8 @@ impl World for Engine {
             narrator.tell_patch(body, patch);
         }
         async move {
+            #[cfg(test)]
+            let patch = &super::defects::spoiled(patch);
             let applied = cluster::apply::apply(&self.client, resource, body, patch).await?;
             if let Some(narrator) = &self.narrator {
                 narrator.patched(body, applied.version.as_deref());
@@ -137,8 +153,10 @@ impl World for Engine {
     }
 
     fn cycled(&self, uid: &str, body: &Body, error: Option<&str>) {
-        if let Some(account) = &self.account {
-            account.cycled(uid, body, error);
+        let Some(account) = &self.account else { return };
+        account.cycled(uid, body, error);
+        if let Some(follower) = account.follower() {
+            follower.happened(Happening::Cycled { body, error });
         }
     }
 

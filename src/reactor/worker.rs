@@ -152,6 +152,10 @@ impl<W: World> Worker<W> {
         if let Some(version) = version
             && self.pace.consistency_timeout > 0.0
         {
+            #[cfg(test)]
+            if super::defects::is_on(super::defects::Defect::WaitsForNothing) {
+                return;
+            }
             let until = Moment::after(self.world.clock().now(), self.pace.consistency_timeout).at;
             self.expected = Expected { version: Some(version), until: Some(until) };
         }

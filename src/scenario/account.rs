@@ -10,18 +10,18 @@ use crate::reactor::account::shown;
 use crate::reactor::{Follower, Happening};
 
 use super::dues::Dues;
-use super::invariants::Invariants;
+use super::invariants::{Invariants, Process};
 use super::story::Call;
 use super::timeline::{Event, Subject, Timeline};
 
-/// Keeps the account of one life of the operators.
+/// Keeps the account of one operator in one of its lives.
 pub struct Accountant {
     /// Where it goes.
     pub timeline: Arc<Timeline>,
     /// Who checks the invariants.
     pub invariants: Arc<Invariants>,
-    /// The number of the life.
-    pub life: u32,
+    /// The operator, and the number of its life.
+    pub process: Process,
     /// What is due in this life.
     pub dues: Arc<Mutex<Dues>>,
 }
@@ -31,7 +31,7 @@ impl Follower for Accountant {
         match happening {
             Happening::Sighted { body, sighting } => {
                 let subject = Subject::of(body);
-                self.invariants.sighted(&subject);
+                self.invariants.taken_up(self.process, body);
                 if sighting == Sighting::Deleted {
                     self.dues.lock().gone(&subject);
                 }
@@ -40,14 +40,14 @@ impl Follower for Accountant {
             }
             Happening::Called { body, handler, reason, retry } => {
                 let subject = Subject::of(body);
-                self.invariants.called(self.life, &subject, handler, reason);
+                self.invariants.called(self.process, body, handler, reason, retry);
                 self.dues.lock().called(&subject, &handler.id, retry, self.timeline.elapsed());
                 let reason = reason.map_or("a raw event", Reason::as_str);
                 self.timeline.add(Event::Called { subject, call: call(handler, retry), reason });
             }
             Happening::Returned { body, handler, reason, retry, returned } => {
                 let subject = Subject::of(body);
-                self.invariants.returned(self.life, &subject);
+                self.invariants.returned(self.process, body, returned);
                 self.dues.lock().ended(&subject, &handler.id);
                 for attempt in &returned.attempts {
                     let call = Call { handler: attempt.id.clone(), retry: Some(attempt.retry) };
@@ -64,13 +64,14 @@ impl Follower for Accountant {
             }
             Happening::Concluded { body, handler, retry, outcome } => {
                 let subject = Subject::of(body);
-                self.invariants.concluded(self.life, &subject, handler, outcome);
+                self.invariants.concluded(self.process, body, handler, retry, outcome);
                 if !outcome.is_final {
                     let at = self.timeline.elapsed() + outcome.delay.unwrap_or_default();
                     self.dues.lock().waits(&subject, &handler.id, at, outcome.error.clone());
                 }
                 self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome: told(outcome) });
             }
+            Happening::Cycled { body, error } => self.invariants.cycled(self.process, body, error),
         }
     }
 }

@@ -15,12 +15,28 @@ const MOST_TROUBLES: u64 = 8;
 /// The most deaths of a run.
 const MOST_CRASHES: u64 = 3;
 
-/// Watches have trouble at most once in this time. What they withhold stays below the time that an operator waits for its own changes:
-/// beyond that, it may by kopf's rules call a handler again.
+/// Watches have trouble at most once in this time.
 const WATCH_PAUSE: Duration = Duration::from_secs(10);
 
-/// The longest that a watch is silent, in milliseconds.
+/// The longest that a watch is usually silent, in milliseconds: shorter than an operator waits for its own changes.
 const SILENCE: u64 = 3_000;
+
+/// The longest that a watch is silent at all, in milliseconds. An operator that has waited for its own changes in vain may by kopf's rules
+/// call a handler again.
+const LONG_SILENCE: u64 = 20_000;
+
+/// The longest that an answer comes after what was done, in milliseconds. The event of a write may come before its answer, and what was
+/// listed may be older than what was written meanwhile.
+const LATE_ANSWER: u64 = 4_000;
+
+/// The most events that a watch repeats.
+const MOST_REPEATED: u64 = 4;
+
+/// An outage lasts longer than all attempts of a request, in seconds: at least this, and at most so much more.
+const OUTAGE: (u64, u64) = (60, 240);
+
+/// An outage begins with one of so many writes.
+const OUTAGE_WITHIN: u64 = 16;
 
 /// The longest that a message is late without anybody noticing, in milliseconds.
 const LATENESS: u64 = 40;
@@ -42,6 +58,8 @@ pub enum OnWrite {
     Conflict,
     /// The server refuses it.
     Refused(u16),
+    /// It is done, and the answer is late.
+    Late(Duration),
 }
 
 /// What is read.
@@ -66,6 +84,10 @@ pub enum OnRead {
     Refused(u16),
     /// The server does not know the version any more.
     Expired,
+    /// The watch begins earlier than it was asked to, by so many events that it has told already.
+    Repeated(usize),
+    /// The answer is late, and not as new as it was.
+    Late(Duration),
 }
 
 /// What happens to a piece of a watch.
@@ -95,6 +117,9 @@ struct State {
     troubles: u64,
     crashes: u64,
     watch_trouble_at: Option<Instant>,
+    /// How many writes are left until the server does not answer the engine for a long time, if it will.
+    writes_to_outage: Option<u64>,
+    outage_until: Option<Instant>,
     is_over: bool,
 }
 
@@ -104,13 +129,47 @@ impl Chaos {
         let mut dice = Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5ce7_a110);
         // Some runs are only shuffled; in most of them a few things go wrong; in some nearly everything does.
         let rate = [0, 30, 80, 150, 400][dice.below(5) as usize];
-        let state = State { dice, rate, troubles: MOST_TROUBLES, crashes: MOST_CRASHES, watch_trouble_at: None, is_over: false };
+        let writes_to_outage = (rate > 0 && dice.below(4) == 0).then(|| dice.below(OUTAGE_WITHIN));
+        let state = State {
+            dice,
+            rate,
+            troubles: MOST_TROUBLES,
+            crashes: MOST_CRASHES,
+            watch_trouble_at: None,
+            writes_to_outage,
+            outage_until: None,
+            is_over: false,
+        };
         Self { timeline, state: Mutex::new(state), crashed: Notify::new() }
     }
 
     /// From now on, nothing goes wrong.
     pub fn end(&self) {
-        self.state.lock().is_over = true;
+        let mut state = self.state.lock();
+        (state.is_over, state.outage_until, state.writes_to_outage) = (true, None, None);
+    }
+
+    /// Tells whether the server does not answer the engine at all. The requests of scripts are spared: their handlers may have no attempts
+    /// left for so long a time.
+    pub fn is_outage(&self) -> bool {
+        self.state.lock().outage_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Counts a write of the engine, with which an outage may begin.
+    pub fn count_write(&self) {
+        let mut state = self.state.lock();
+        match state.writes_to_outage {
+            None => {}
+            Some(0) => {
+                let (least, more) = OUTAGE;
+                let seconds = least + state.dice.below(more);
+                state.writes_to_outage = None;
+                state.outage_until = Some(Instant::now() + Duration::from_secs(seconds));
+                drop(state);
+                self.tell(format!("the server does not answer the engine for {seconds} seconds"));
+            }
+            Some(left) => state.writes_to_outage = Some(left - 1),
+        }
     }
 
     /// Waits until the operators are to die.
@@ -156,12 +215,13 @@ impl Chaos {
         if !state.strikes() {
             return OnWrite::Nothing;
         }
-        match state.dice.below(8) {
+        match state.dice.below(9) {
             0 | 1 if state.may_crash() => OnWrite::CrashBefore,
             2 | 3 if state.may_crash() => OnWrite::CrashAfter,
             4 => OnWrite::Lost,
             5 => OnWrite::AnswerLost,
             6 => OnWrite::Refused(state.status()),
+            7 => OnWrite::Late(state.late_answer()),
             _ => OnWrite::Conflict,
         }
     }
@@ -174,9 +234,11 @@ impl Chaos {
         if is_spared || !state.strikes() {
             return OnRead::Nothing;
         }
-        match state.dice.below(3) {
-            0 if reading == Reading::Watch => OnRead::Expired,
-            0 | 1 => OnRead::Refused(state.status()),
+        match (reading, state.dice.below(5)) {
+            (Reading::Watch, 0) => OnRead::Expired,
+            (Reading::Watch, 1 | 2) => OnRead::Repeated(1 + state.dice.below(MOST_REPEATED) as usize),
+            (Reading::Objects, 0 | 1) => OnRead::Late(state.late_answer()),
+            (_, 0..=3) => OnRead::Refused(state.status()),
             _ => OnRead::Lost,
         }
     }
@@ -196,7 +258,10 @@ impl Chaos {
                 0 => (OnPiece::End, 0),
                 1 => (OnPiece::Break, 0),
                 2 => (OnPiece::Expire, 0),
-                _ => (OnPiece::Nothing, state.dice.below(SILENCE)),
+                _ => {
+                    let longest = if state.dice.below(3) == 0 { LONG_SILENCE } else { SILENCE };
+                    (OnPiece::Nothing, state.dice.below(longest))
+                }
             }
         };
         if silence > 0 {
@@ -229,6 +294,10 @@ impl State {
         let may = self.crashes > 0;
         self.crashes = self.crashes.saturating_sub(1);
         may
+    }
+
+    fn late_answer(&mut self) -> Duration {
+        Duration::from_millis(self.dice.below(LATE_ANSWER))
     }
 
     fn status(&mut self) -> u16 {

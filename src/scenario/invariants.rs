@@ -1,112 +1,172 @@
-//! What must be so whatever happens: no handler is lost, none is called again after its end was stored, one call at a time for an object.
+//! What must be so whatever happens: no handler is lost, none is called again after its end was stored, every attempt is stored, one call
+//! at a time for an object.
 //!
-//! That the objects come to the same end is compared by whoever runs a scenario twice.
+//! What an operator calls is compared with what the server has, so that the engine's own view decides nothing. That the objects of two
+//! runs come to the same end is compared elsewhere.
+
+mod progress;
+mod stored;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use crate::devserver::Api;
-use crate::handling::{Handler, On, Outcome, Reason, Records as _};
+use crate::devserver::store::Change;
+use crate::handling::{Handler, On, Outcome, Reason};
+use crate::kit::Clock;
+use crate::manifest::Operator;
 use crate::object::Body;
-use crate::persistence::{Storages, Stored, essence};
+use crate::script::Returned;
 
 use super::timeline::Subject;
+use progress::{Attempt, Called, Context, Progress, Tallies};
+use stored::Storage;
+
+/// The violations of a run that are told. An operator that does everything twice does it without an end.
+const MOST_VIOLATIONS: usize = 10;
 
 /// The ends of handlers that were stored, by object and handler.
 pub type Ends = BTreeMap<(Subject, String), usize>;
 
+/// How often an essence was stored as handled, by object.
+pub type Causes = BTreeMap<Subject, usize>;
+
+/// Which operator something is about, in which process life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    /// The number of the life. What earlier ones had begun is over.
+    pub life: u32,
+    /// The number of the operator in the scenario.
+    pub operator: usize,
+}
+
 /// Watches over the invariants of one run, over all lives of its operators.
 pub struct Invariants {
     api: Api,
-    /// Where the operators keep what they remember.
-    storages: Vec<Arc<Storages>>,
+    clock: Clock,
+    /// What each operator stores, and where.
+    operators: Vec<Storage>,
     state: Mutex<State>,
+    /// There are so many violations that more of them say nothing.
+    exhausted: Notify,
 }
 
 #[derive(Default)]
 struct State {
     /// The life that calls belong to; what earlier ones had begun is over.
     life: u32,
-    running: BTreeMap<Subject, usize>,
-    /// Ends that the next write of the object stores.
-    pending: BTreeMap<Subject, Vec<String>>,
-    /// Ends whose records stand on the object.
-    recorded: BTreeMap<Subject, Vec<String>>,
-    stored: Ends,
+    /// Everything up to this revision of the server is taken into account.
+    revision: u64,
+    /// What each operator does with each object, by the number of the operator and the unique id.
+    objects: BTreeMap<(usize, String), Progress>,
+    tallies: Tallies,
     /// Objects that were written themselves, with a write of their status that may follow.
     half_written: BTreeSet<Subject>,
     lost_statuses: BTreeSet<Subject>,
     violations: Vec<String>,
 }
 
-impl State {
-    fn enter(&mut self, life: u32) {
-        if life > self.life {
-            self.life = life;
-            self.running.clear();
-            self.pending.clear();
-            self.lost_statuses.append(&mut self.half_written);
-        }
-    }
+/// A request of an operator that was to change an object.
+pub struct Write<'a> {
+    /// Whose request it is.
+    pub process: Process,
+    /// The object, before or after it.
+    pub object: &'a Value,
+    /// The subresource, if it was not the object itself.
+    pub subresource: Option<&'a str>,
+    /// Whether the engine has sent it, not a script.
+    pub is_of_engine: bool,
+    /// The version that it has led to, if the server has carried it out.
+    pub version: Option<u64>,
+}
+
+/// How a run has ended.
+pub struct Verdict {
+    /// The ends of handlers that were stored.
+    pub ends: Ends,
+    /// How often a change was handled to its end. Changes that follow each other may be handled as one.
+    pub causes: Causes,
+    /// What was violated.
+    pub violations: Vec<String>,
+    /// The objects whose status may be lost: a patch of an object with a status is two requests, and the operators have died after the
+    /// first, or the second has failed for good. It is so in kopf, too.
+    pub lost_statuses: BTreeSet<Subject>,
 }
 
 impl Invariants {
-    /// Returns a watch over operators that keep what they remember here.
-    pub fn new(api: Api, storages: Vec<Arc<Storages>>) -> Self {
-        Self { api, storages, state: Mutex::default() }
+    /// Returns a watch over these operators.
+    pub fn new(api: Api, clock: Clock, operators: &[Operator]) -> Self {
+        Self { api, clock, operators: operators.iter().map(Storage::of).collect(), state: Mutex::default(), exhausted: Notify::new() }
+    }
+
+    /// Waits until so much is violated that the run need not go on.
+    pub async fn exhausted(&self) {
+        self.exhausted.notified().await;
     }
 
     /// Notes that the operators live again.
     pub fn begun(&self, life: u32) {
-        self.state.lock().enter(life);
-    }
-
-    /// Notes a call.
-    pub fn called(&self, life: u32, subject: &Subject, handler: &Handler, reason: Option<Reason>) {
-        let is_finished = reason.is_some() && self.is_finished(subject, handler);
-        let mut state = self.state.lock();
-        state.enter(life);
-        let running = state.running.entry(subject.clone()).or_default();
-        *running += 1;
-        if *running > 1 {
-            let text = format!("{} calls for {subject} at the same time", *running);
-            state.violations.push(text);
-        }
-        if is_finished {
-            state.violations.push(format!("`{}` was called for {subject}, though its end is stored on the object", handler.id));
-        }
-    }
-
-    /// Notes that a call has come back.
-    pub fn returned(&self, life: u32, subject: &Subject) {
-        let mut state = self.state.lock();
-        if life == state.life
-            && let Some(running) = state.running.get_mut(subject)
-        {
-            *running = running.saturating_sub(1);
-        }
-    }
-
-    /// Notes what an attempt means.
-    pub fn concluded(&self, life: u32, subject: &Subject, handler: &Handler, outcome: &Outcome) {
-        // Whether an object is resumed depends on the lives of the operator.
-        if !outcome.is_final || matches!(handler.on, On::Resume { .. }) {
-            return;
-        }
-        let mut state = self.state.lock();
-        state.enter(life);
-        if life == state.life {
-            state.pending.entry(subject.clone()).or_default().push(handler.id.clone());
-        }
+        self.with(Process { life, operator: 0 }, None, |_| {});
     }
 
     /// Notes that an object was taken up: everything that was to be written before is.
-    pub fn sighted(&self, subject: &Subject) {
-        self.state.lock().half_written.remove(subject);
+    pub fn taken_up(&self, process: Process, body: &Body) {
+        self.of(process, body, |progress, context| progress.taken_up(context, body));
+        self.state.lock().half_written.remove(&Subject::of(body));
+    }
+
+    /// Notes a call.
+    pub fn called(&self, process: Process, body: &Body, handler: &Handler, reason: Option<Reason>, retry: u64) {
+        self.of(process, body, |progress, context| progress.called(context, &Called { handler, reason, retry }));
+    }
+
+    /// Notes that a call has come back.
+    pub fn returned(&self, process: Process, body: &Body, returned: &Returned) {
+        self.of(process, body, |progress, context| progress.returned(context, returned));
+    }
+
+    /// Notes what an attempt means.
+    pub fn concluded(&self, process: Process, body: &Body, handler: &Handler, retry: u64, outcome: &Outcome) {
+        let is_resuming = matches!(handler.on, On::Resume { .. });
+        let attempt = Attempt { id: handler.id.clone(), retries: retry + 1, is_final: outcome.is_final, is_resuming, is_excused: false };
+        self.of(process, body, |progress, context| progress.concluded(context, attempt));
+    }
+
+    /// Notes that a cycle has ended.
+    pub fn cycled(&self, process: Process, body: &Body, error: Option<&str>) {
+        self.of(process, body, |progress, context| progress.cycled(context, error));
+        let mut state = self.state.lock();
+        let subject = Subject::of(body);
+        if error.is_some() && state.half_written.remove(&subject) {
+            state.lost_statuses.insert(subject);
+        }
+    }
+
+    /// Notes that a write has come to the server.
+    pub fn wrote(&self, write: &Write<'_>) {
+        let subject = Subject::of(write.object);
+        self.with(write.process, write.version.filter(|_| write.is_of_engine), |_| {});
+        if write.is_of_engine && write.version.is_some() {
+            let mut state = self.state.lock();
+            match write.subresource {
+                None => drop(state.half_written.insert(subject)),
+                Some("status") => drop(state.half_written.remove(&subject)),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Notes that the operator has got the answer to a write of its engine, or a failure in place of it.
+    pub fn answered(&self, write: &Write<'_>, is_acknowledged: bool) {
+        if write.is_of_engine {
+            let body = Body::from(write.object.clone());
+            self.of(write.process, &body, |progress, context| progress.answered(context, write.version, is_acknowledged));
+        }
     }
 
     /// Notes that nothing is left to be written.
@@ -114,148 +174,86 @@ impl Invariants {
         self.state.lock().half_written.clear();
     }
 
-    /// Notes that an operator has written an object, or a subresource.
-    pub fn wrote(&self, life: u32, subresource: Option<&str>, before: Option<&Value>, after: Option<&Value>) {
-        let Some(object) = after.or(before) else { return };
-        let subject = Subject::of(object);
-        let is_end = self.storages.iter().any(|storages| is_end_of_cause(storages, before, after));
-        let mut state = self.state.lock();
-        state.enter(life);
-        match subresource {
-            None => drop(state.half_written.insert(subject.clone())),
-            Some("status") => drop(state.half_written.remove(&subject)),
-            Some(_) => {}
-        }
-        if is_end {
-            let recorded = state.recorded.remove(&subject).unwrap_or_default();
-            let mut ended = state.pending.remove(&subject).unwrap_or_default();
-            ended.extend(recorded);
-            ended.sort();
-            ended.dedup();
-            for handler in ended {
-                *state.stored.entry((subject.clone(), handler)).or_default() += 1;
-            }
-        } else if let Some(after) = after {
-            let body = Body::from(after.clone());
-            let pending = state.pending.remove(&subject).unwrap_or_default();
-            let (stored, left): (Vec<_>, Vec<_>) = pending.into_iter().partition(|id| self.has_end(&body, id));
-            state.recorded.entry(subject.clone()).or_default().extend(stored);
-            state.pending.insert(subject, left);
-        }
-    }
-
-    /// Returns the objects whose status may be lost: a patch of an object with a status is two requests, and the operators have died after
-    /// the first. It is so in kopf, too.
-    pub fn lost_statuses(&self) -> BTreeSet<Subject> {
-        self.state.lock().lost_statuses.clone()
-    }
-
-    /// Returns the ends that were stored, and what was violated.
-    pub fn result(&self) -> (Ends, Vec<String>) {
+    /// Returns the objects whose last cycles have failed in this life, and that are there.
+    pub fn failed_objects(&self) -> Vec<Subject> {
         let state = self.state.lock();
-        (state.stored.clone(), state.violations.clone())
+        let failed = state.objects.iter().filter(|(_, progress)| progress.has_failed());
+        let failed = failed.filter(|((_, uid), _)| self.api.with(|inner| inner.store.by_uid(uid).is_some()));
+        failed.map(|(_, progress)| progress.subject().clone()).collect()
     }
 
-    fn is_finished(&self, subject: &Subject, handler: &Handler) -> bool {
-        let found = self.api.with(|inner| {
-            let served = inner.registry.all().find(|served| served.kind.group == subject.group && served.kind.kind == subject.kind)?;
-            inner.store.get(&served.resource, &(subject.namespace.clone(), subject.name.clone()))
-        });
-        found.is_some_and(|stored| self.has_end(&Body::from((*stored.value).clone()), &handler.id))
-    }
-
-    fn has_end(&self, body: &Body, id: &str) -> bool {
-        self.storages.iter().any(|storages| {
-            let records = Stored { storages: Arc::clone(storages), body: body.clone(), now: Timestamp::UNIX_EPOCH };
-            matches!(records.record(id), Ok(Some(record)) if record.is_finished())
+    /// Returns how the run has ended.
+    pub fn verdict(&self) -> Verdict {
+        let life = self.state.lock().life;
+        self.with(Process { life, operator: 0 }, None, |state| {
+            let State { objects, tallies, violations, .. } = &mut *state;
+            objects.iter().for_each(|((operator, _), progress)| progress.judge(*operator, tallies, violations));
+            state.tallies.judge(&mut state.violations);
+            let mut causes = Causes::new();
+            for progress in state.objects.values() {
+                *causes.entry(progress.subject().clone()).or_default() += progress.causes();
+            }
+            let (violations, lost_statuses) = (state.violations.clone(), state.lost_statuses.clone());
+            Verdict { ends: state.tallies.ends(), causes, violations, lost_statuses }
         })
     }
-}
 
-/// Tells whether a write ends a cause: another essence counts as handled, or the object is let go.
-fn is_end_of_cause(storages: &Storages, before: Option<&Value>, after: Option<&Value>) -> bool {
-    let body = |value: Option<&Value>| value.map(|value| Body::from(value.clone()));
-    let (before, after) = (body(before), body(after));
-    let handled = |body: &Option<Body>| {
-        let body = body.as_ref()?;
-        essence::change(storages, body, &[]).ok()?.old
-    };
-    let is_held = |body: &Option<Body>| body.as_ref().is_some_and(|body| body.has_finalizer(&storages.finalizer));
-    (after.is_some() && handled(&before) != handled(&after)) || (is_held(&before) && !is_held(&after))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::devserver::{Settings, given};
-    use crate::kit::Clock;
-    use serde_json::json;
-
-    const FINISHED: &str =
-        r#"{"started":"2020-01-01T00:00:00.000000+00:00","purpose":"create","retries":1,"success":true,"failure":false}"#;
-
-    async fn watched(annotations: Value) -> (Invariants, Subject, Value) {
-        let api = Api::new(Settings { seed: Some(1), ..Settings::default() }, Clock::system());
-        let metadata = json!({"name": "one", "namespace": "default", "annotations": annotations});
-        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
-        given::apply(&api, vec![object.clone()]).await.unwrap();
-        (Invariants::new(api, vec![Arc::default()]), Subject::of(&object), object)
+    /// Does something about one object of one operator.
+    fn of(&self, process: Process, body: &Body, act: impl FnOnce(&mut Progress, &mut Context<'_>)) {
+        let Some(uid) = body.uid() else { return };
+        let registry = self.api.registry();
+        let current = self.api.with(|inner| inner.store.by_uid(uid)).map(|(_, _, stored)| Body::from((*stored.value).clone()));
+        self.with(process, None, |state| {
+            let State { objects, tallies, violations, .. } = state;
+            let progress = objects.entry((process.operator, uid.to_owned())).or_insert_with(|| Progress::new(Subject::of(body)));
+            let storage = &self.operators[process.operator];
+            let mut context =
+                Context { process, storage, registry: &registry, now: self.clock.now(), current: current.as_ref(), tallies, violations };
+            act(progress, &mut context);
+        });
     }
 
-    fn handler(id: &str) -> Handler {
-        Handler::simple(id, On::Create)
+    /// Does something after everything that the server has stored meanwhile is taken into account. One version may be known as written by
+    /// an engine.
+    fn with<T>(&self, process: Process, own: Option<u64>, act: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock();
+        let changes = self.api.with(|inner| inner.store.all_changes_after(state.revision));
+        for change in changes {
+            state.revision = change.revision;
+            self.note(&mut state, &change, own.filter(|own| *own == change.revision).map(|_| process.operator));
+        }
+        if process.life > state.life {
+            state.life = process.life;
+            let State { objects, tallies, half_written, lost_statuses, .. } = &mut *state;
+            objects.iter_mut().for_each(|((operator, _), progress)| progress.life_ended(*operator, tallies));
+            lost_statuses.append(half_written);
+        }
+        let result = act(&mut state);
+        if state.violations.len() >= MOST_VIOLATIONS {
+            state.violations.truncate(MOST_VIOLATIONS);
+            self.exhausted.notify_one();
+        }
+        result
     }
 
-    fn success() -> Outcome {
-        Outcome { is_final: true, ..Outcome::default() }
-    }
-
-    #[tokio::test]
-    async fn two_calls_at_a_time_are_too_many_but_a_new_life_begins_with_none() {
-        let (invariants, subject, _) = watched(json!({})).await;
-        invariants.called(1, &subject, &handler("a"), Some(Reason::Create));
-        invariants.called(2, &subject, &handler("a"), Some(Reason::Create));
-        assert!(invariants.result().1.is_empty());
-        invariants.called(2, &subject, &handler("b"), Some(Reason::Create));
-        assert_eq!(invariants.result().1, ["2 calls for ConfigMap default/one at the same time"]);
-    }
-
-    #[tokio::test]
-    async fn a_handler_whose_end_is_stored_must_not_be_called() {
-        let (invariants, subject, _) = watched(json!({"kopf.zalando.org/a": FINISHED})).await;
-        invariants.called(1, &subject, &handler("b"), Some(Reason::Create));
-        invariants.returned(1, &subject);
-        invariants.called(1, &subject, &handler("a"), Some(Reason::Create));
-        assert_eq!(invariants.result().1, ["`a` was called for ConfigMap default/one, though its end is stored on the object"]);
-    }
-
-    #[tokio::test]
-    async fn only_ends_that_were_stored_count() {
-        let (invariants, subject, before) = watched(json!({})).await;
-        invariants.concluded(1, &subject, &handler("lost"), &success());
-        invariants.begun(2);
-        invariants.concluded(2, &subject, &handler("recorded"), &success());
-        let mut recorded = before.clone();
-        recorded["metadata"]["annotations"] = json!({"kopf.zalando.org/recorded": FINISHED});
-        invariants.wrote(2, None, Some(&before), Some(&recorded));
-        invariants.begun(3);
-        invariants.concluded(3, &subject, &handler("last"), &success());
-        let mut done = before.clone();
-        done["metadata"]["annotations"] = json!({"kopf.zalando.org/last-handled-configuration": "{}"});
-        invariants.wrote(3, None, Some(&recorded), Some(&done));
-        let ends: Vec<String> = invariants.result().0.into_keys().map(|(_, handler)| handler).collect();
-        assert_eq!(ends, ["last", "recorded"]);
-    }
-
-    #[tokio::test]
-    async fn a_death_between_the_two_requests_of_a_patch_loses_the_status() {
-        let (invariants, subject, object) = watched(json!({})).await;
-        invariants.wrote(1, None, Some(&object), Some(&object));
-        invariants.wrote(1, Some("status"), Some(&object), Some(&object));
-        invariants.begun(2);
-        assert!(invariants.lost_statuses().is_empty());
-        invariants.wrote(2, None, Some(&object), Some(&object));
-        invariants.begun(3);
-        assert!(invariants.lost_statuses().contains(&subject));
+    /// Takes a change of an object into account, for all operators.
+    fn note(&self, state: &mut State, change: &Change, writer: Option<usize>) {
+        let registry = self.api.registry();
+        let body =
+            |stored: Option<std::sync::Arc<crate::devserver::store::Stored>>| stored.map(|stored| Body::from((*stored.value).clone()));
+        let (before, after) = (body(change.before()), body(change.after()));
+        let Some(object) = after.as_ref().or(before.as_ref()) else { return };
+        let Some(uid) = object.uid() else { return };
+        for (operator, storage) in self.operators.iter().enumerate() {
+            if !storage.serves(object, &registry) {
+                continue;
+            }
+            let State { objects, tallies, violations, life, .. } = state;
+            let progress = objects.entry((operator, uid.to_owned())).or_insert_with(|| Progress::new(Subject::of(object)));
+            let process = Process { life: *life, operator };
+            let now = self.clock.now();
+            let mut context = Context { process, storage, registry: &registry, now, current: after.as_ref(), tallies, violations };
+            progress.changed(&mut context, before.as_ref(), after.as_ref(), writer == Some(operator));
+        }
     }
 }

@@ -64,11 +64,21 @@ pub struct Difference {
     pub text: String,
     /// How the file would say what is there, if that is possible.
     pub fix: Option<Fix>,
+    /// The lines that were logged which it is about.
+    pub lines: Vec<String>,
 }
 
 impl Difference {
     fn new(spot: Spot, text: impl Into<String>) -> Self {
-        Self { spot, text: text.into(), fix: None }
+        Self { spot, text: text.into(), fix: None, lines: Vec::new() }
+    }
+
+    fn with_fix(self, fix: Option<Fix>) -> Self {
+        Self { fix, ..self }
+    }
+
+    fn about_line(self, line: Option<&str>) -> Self {
+        Self { lines: line.map(str::to_owned).into_iter().collect(), ..self }
     }
 }
 
@@ -136,7 +146,7 @@ fn of_mismatch(target: &Target, mismatch: Mismatch) -> Difference {
     let Mismatch { path, spot, wanted, found, is_plain } = mismatch;
     let found_text = found.as_ref().map_or_else(|| "nothing".to_owned(), shown);
     let fix = found.filter(|_| is_plain).map(|value| Fix::Scalar { spot, value });
-    Difference { spot, text: format!("{target}: {path}: expected {wanted}, found {found_text}"), fix }
+    Difference::new(spot, format!("{target}: {path}: expected {wanted}, found {found_text}")).with_fix(fix)
 }
 
 /// Tells whether something is about an object that was named. A name that means nothing is about nothing.
@@ -201,7 +211,7 @@ fn judge_calls(witness: &impl Witness, calls: &Calls) -> Option<Difference> {
     // What others must be among is not found by looking at what there is.
     let fix = is_exact.then(|| Fix::List { node: node.clone(), items: steps.iter().filter_map(|step| listed(step, &made)).collect() });
     let text = format!("calls: expected (-) and made (+)\n{}", lines.join("\n"));
-    Some(Difference { spot: node.spot, text, fix })
+    Some(Difference::new(node.spot, text).with_fix(fix))
 }
 
 fn listed(step: &Aligned, made: &[Call]) -> Option<Listed> {
@@ -278,7 +288,7 @@ fn judge_events(witness: &impl Witness, events: &Events, answers: &mut Answers) 
         .collect();
     let there = if told.is_empty() { "there are no events at all".to_owned() } else { format!("the events are\n{}", told.join("\n")) };
     let fix = count.exact.map(|spot| Fix::Scalar { spot, value: number.into() });
-    Some(Difference { spot: *spot, text: format!("events: expected {count} such, found {number}; {there}"), fix })
+    Some(Difference::new(*spot, format!("events: expected {count} such, found {number}; {there}")).with_fix(fix))
 }
 
 fn involved(event: &Value) -> Subject {
@@ -305,14 +315,36 @@ fn judge_logs(witness: &impl Witness, logs: &Logs, answers: &mut Answers) -> Vec
             continue;
         }
         let place = if from == 0 { String::new() } else { format!(" after {}", shown(&lines[from - 1])) };
-        found.push(Difference::new(*spot, format!("logs: no such line{place}: {}", words(like))));
+        let earlier = lines[..from].iter().find(|line| passes(like, line)).and_then(Value::as_str);
+        let nearest = earlier.or_else(|| nearest_line(like, &lines));
+        let hint = match (earlier, nearest) {
+            (Some(_), _) => "; there is one before that".to_owned(),
+            (None, Some(line)) => format!("; the nearest line is {}", Value::from(line)),
+            (None, None) => String::new(),
+        };
+        found.push(Difference::new(*spot, format!("logs: no such line{place}: {}{hint}", words(like))).about_line(nearest));
     }
     for Line { spot, like } in &logs.excludes {
         if let Some(line) = lines.iter().find(|line| passes(like, line)) {
-            found.push(Difference::new(*spot, format!("logs: there is a line that must not be there: {line}")));
+            let text = format!("logs: there is a line that must not be there: {line}");
+            found.push(Difference::new(*spot, text).about_line(line.as_str()));
         }
     }
     found
+}
+
+/// Returns the line that is most like a text that was expected, if one is more like it than not.
+fn nearest_line<'l>(like: &Pattern, lines: &'l [Value]) -> Option<&'l str> {
+    let Says::Value(Value::String(wanted)) = &like.says else { return None };
+    let wanted: Vec<&str> = wanted.split_whitespace().collect();
+    let likeness = |line: &str| {
+        let found: Vec<&str> = line.split_whitespace().collect();
+        let common = align(&wanted, &found, |one, other| one == other).iter().filter(|step| matches!(step, Aligned::Both(..))).count();
+        (2 * common, wanted.len() + found.len())
+    };
+    let texts = lines.iter().filter_map(Value::as_str).map(|line| (likeness(line), line));
+    let near = texts.filter(|((common, words), _)| 2 * common > *words);
+    near.max_by(|((common, words), _), ((other, others), _)| (common * others).cmp(&(other * words))).map(|(_, line)| line)
 }
 
 fn words(pattern: &Pattern) -> String {
@@ -351,7 +383,7 @@ fn judge_requests(witness: &impl Witness, requests: &Requests) -> Vec<Difference
         if !count.allows(number) {
             let fix = count.exact.map(|spot| Fix::Scalar { spot, value: number.into() });
             let text = format!("requests: {verb} {target}: expected {count}, found {number}");
-            found.push(Difference { spot: count.exact.unwrap_or(*spot), text, fix });
+            found.push(Difference::new(count.exact.unwrap_or(*spot), text).with_fix(fix));
         }
     }
     found

@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 
 use crate::kit::Stop;
 use crate::reactor::Account;
+use crate::reactor::account::Broken;
 use crate::reactor::operator::ServeError;
 
 use super::dues::Dues;
@@ -16,8 +17,8 @@ use super::wire::Wire;
 pub struct Life {
     /// Their way to the server.
     pub wire: Wire,
-    /// What they have to do.
-    pub account: Arc<Account>,
+    /// What each of them has to do.
+    pub accounts: Vec<Arc<Account>>,
     /// What is due, for messages.
     pub dues: Arc<Mutex<Dues>>,
     /// Asks them to stop.
@@ -27,11 +28,24 @@ pub struct Life {
 }
 
 impl Life {
+    /// Returns the objects whose last cycles have failed.
+    pub fn broken(&self) -> Vec<Broken> {
+        self.accounts.iter().flat_map(|account| account.broken()).collect()
+    }
+
+    /// Tells whether all operators watch, and have listed everything once.
+    pub fn is_ready(&self) -> bool {
+        self.accounts.iter().all(|account| account.is_ready(1))
+    }
+
+    /// Tells whether nothing is being done or waited for at this moment.
+    pub fn is_calm(&self) -> bool {
+        self.accounts.iter().all(|account| account.is_calm())
+    }
+
     /// Returns what the operators have to do, in words.
     pub fn due(&self) -> String {
-        let broken = self.account.broken();
-        let told = broken.iter().map(ToString::to_string).chain(self.dues.lock().tell());
-        let told: Vec<String> = told.collect();
+        let told: Vec<String> = self.broken().iter().map(ToString::to_string).chain(self.dues.lock().tell()).collect();
         if told.is_empty() { "the operator is at work".to_owned() } else { told.join("; ") }
     }
 
@@ -60,4 +74,12 @@ pub enum Death {
     Unreachable(String),
     /// It cannot run at all.
     Broken(String),
+}
+
+/// Waits until something has changed in what any of the operators has to do.
+pub async fn changed(accounts: &[Arc<Account>]) {
+    if accounts.is_empty() {
+        return std::future::pending().await;
+    }
+    futures::future::select_all(accounts.iter().map(|account| Box::pin(account.changed()))).await;
 }

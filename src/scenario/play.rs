@@ -80,7 +80,7 @@ pub async fn play(stage: &Stage, steps: &[Step], mode: Mode) -> Vec<Failure> {
     }
     if let Some(chaos) = &stage.chaos {
         chaos.end();
-        if let Err(pending) = stage.settle(PATIENCE).await {
+        if let Err(pending) = stage.settle_all(PATIENCE).await {
             failures.push(Failure::of(format!("it does not settle in the end, within {}: {pending}", words(PATIENCE))));
         }
     }
@@ -122,9 +122,12 @@ async fn perform(stage: &Stage, step: &Step, mode: Mode) -> Result<(), Failure> 
 
 /// Waits until nothing is due. With disturbances the scenario's own bound does not hold, and errors are in the nature of things.
 async fn settle(stage: &Stage, within: Duration, despite_errors: bool, mode: Mode) -> Result<(), Problem> {
-    let patience = if mode == Mode::Disturb { PATIENCE } else { within };
-    stage.settle(patience).await.map_err(|pending| format!("nothing has settled within {}: {pending}", words(patience)))?;
-    if despite_errors || mode == Mode::Disturb {
+    let unsettled = |within| move |pending| format!("nothing has settled within {}: {pending}", words(within));
+    if mode == Mode::Disturb {
+        return Ok(stage.settle_all(PATIENCE).await.map_err(unsettled(PATIENCE))?);
+    }
+    stage.settle(within).await.map_err(unsettled(within))?;
+    if despite_errors {
         return Ok(());
     }
     let Some(broken) = stage.broken().await.into_iter().next() else { return Ok(()) };
@@ -136,7 +139,7 @@ async fn settle(stage: &Stage, within: Duration, despite_errors: bool, mode: Mod
 async fn simple(stage: &Stage, step: &Step) -> Result<(), Problem> {
     match &step.act {
         Act::Apply(objects) => {
-            given::apply(&stage.api, objects.clone()).await.map_err(|refused| Problem::of_refusal(&refused, ""))?;
+            given::apply(&stage.api, objects.clone()).await.map_err(|refused| Problem::of_refusal(&refused, "", &stage.api.registry()))?;
         }
         Act::Patch(change) => {
             let meant = stage.find(&change.target)?;

@@ -1,6 +1,8 @@
 //! What goes wrong with a scenario apart from its expectations: a sentence, and a way out where one is known.
 
 use crate::devserver::given::Refused;
+use crate::devserver::registry::Registry;
+use crate::manifest::suggest::nearest;
 
 /// Something that went wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,14 +14,21 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Returns the words for an object that the server has not accepted, with a hint to what is missing if its kind is not known.
-    pub fn of_refusal(refused: &Refused, origin: &str) -> Self {
+    /// Returns the words for an object that the server has not accepted. If its kind is not known, the hint names the kind that was probably
+    /// meant, or says where the definition may stand.
+    pub fn of_refusal(refused: &Refused, origin: &str, registry: &Registry) -> Self {
         let problem = Self::from(format!("{}{origin}: {}", refused.object, refused.message));
-        if refused.is_unknown {
-            let hint = "a definition that the operator brings stands in `crds:` of its manifest; another one may stand in `given`";
-            return problem.with_hint(hint);
+        if !refused.is_unknown {
+            return problem;
         }
-        problem
+        let kind = refused.object.split(' ').next().unwrap_or_default();
+        let known: Vec<&str> = registry.all().map(|served| served.kind.kind.as_str()).collect();
+        let meant = nearest(kind, known.iter().copied()).and_then(|meant| registry.all().find(|served| served.kind.kind == meant));
+        let hint = match meant {
+            Some(served) => format!("did you mean `{}` of `{}`?", served.kind.kind, served.kind.api_version()),
+            None => "a definition that the operator brings stands in `crds:` of its manifest; another one may stand in `given`".to_owned(),
+        };
+        problem.with_hint(hint)
     }
 
     /// Returns the problem with a way out.

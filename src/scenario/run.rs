@@ -12,7 +12,7 @@ use crate::telemetry::{self, Format};
 
 use super::chaos::Chaos;
 use super::compare::Ending;
-use super::invariants::Ends;
+use super::invariants::{Causes, Ends, Verdict};
 use super::play::{Failure, Mode, play};
 use super::stage::Stage;
 use super::story::Scenario;
@@ -33,6 +33,8 @@ pub struct Ended {
     pub ending: Ending,
     /// The ends of handlers that were stored.
     pub ends: Ends,
+    /// How often a change of an object was handled to its end.
+    pub causes: Causes,
     /// The invariants that were violated.
     pub violations: Vec<String>,
     /// The objects whose status may have been lost with a life of the operators.
@@ -68,21 +70,22 @@ async fn perform(level: Level, scenario: &Arc<Scenario>, seed: u64, mode: Mode) 
         timeline: Arc::clone(&timeline),
         ending: Ending::new(),
         ends: Ends::new(),
+        causes: Causes::new(),
         violations: Vec::new(),
         lost_statuses: BTreeSet::new(),
     };
-    // Ids begin elsewhere for other seeds, but are the same for an undisturbed run and its repetition.
     let stage = Stage::set(Arc::clone(scenario), seed, clock, Arc::clone(&timeline), chaos);
     ended.failures = tokio::select! {
         biased;
+        () = stage.invariants.exhausted(), if mode == Mode::Disturb => Vec::new(),
         problem = timeline.overflowed() => vec![Failure { spot: timeline.step(), ..Failure::of(problem) }],
         Err(problem) = stage.revive() => vec![Failure::of(problem)],
         failures = play(&stage, &scenario.steps, mode) => failures,
     };
     ended.seconds = timeline.elapsed();
     ended.ending = stage.ending(&scenario.seeds.ignore);
-    (ended.ends, ended.violations) = stage.invariants.result();
-    ended.lost_statuses = stage.invariants.lost_statuses();
+    let Verdict { ends, causes, violations, lost_statuses } = stage.invariants.verdict();
+    (ended.ends, ended.causes, ended.violations, ended.lost_statuses) = (ends, causes, violations, lost_statuses);
     ended
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{Mutex, OnceCell};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -27,11 +27,12 @@ use crate::reactor::{Account, Scope};
 
 use super::account::Accountant;
 use super::chaos::Chaos;
+use super::compare::FOREIGN_ANNOTATION;
 use super::dues::Dues;
 use super::expressions::{Interpreter, Question};
-use super::invariants::Invariants;
+use super::invariants::{Invariants, Process};
 use super::judge::{Seen, Witness};
-use super::life::{Death, Life};
+use super::life::{self, Death, Life};
 use super::story::{Scenario, Target};
 use super::timeline::{Event, Subject, Timeline};
 use super::wire::{Parts, Wire};
@@ -52,6 +53,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// The shortest time by the clock. It passes only when nobody has anything to do at this moment.
 const TICK: Duration = Duration::from_millis(1);
+
+/// How often something happens to an object whose cycles fail.
+const MOST_TOUCHES: usize = 10;
 
 /// The stage of one run.
 pub struct Stage {
@@ -91,8 +95,7 @@ impl Stage {
             let (api, stop) = (api.clone(), controllers.clone());
             async move { api.attend(stop).await }
         });
-        let storages = scenario.operators.iter().map(|operator| Arc::new(operator.settings.persistence.storages.clone())).collect();
-        let invariants = Arc::new(Invariants::new(api.clone(), storages));
+        let invariants = Arc::new(Invariants::new(api.clone(), clock.clone(), &scenario.operators));
         let lives = std::sync::atomic::AtomicU32::new(0);
         Self {
             scenario,
@@ -140,13 +143,6 @@ impl Stage {
         });
         self.invariants.begun(number);
         let dues: Arc<parking_lot::Mutex<Dues>> = Arc::default();
-        let follower = Accountant {
-            timeline: Arc::clone(&self.timeline),
-            invariants: Arc::clone(&self.invariants),
-            life: number,
-            dues: Arc::clone(&dues),
-        };
-        let account = Arc::new(Account::told_by(Arc::new(follower)));
         let prefixes = self.scenario.operators.iter().map(|operator| operator.settings.persistence.storages.prefix().to_owned()).collect();
         let wire = Wire::new(Parts {
             api: self.api.clone(),
@@ -160,16 +156,21 @@ impl Stage {
         let namespaces = self.scenario.namespaces.clone();
         let scope = if namespaces.is_empty() { Scope::Cluster } else { Scope::Namespaces(namespaces) };
         let precedence = Precedence::of(&self.scenario.operators);
-        let shared = Shared { precedence, clock: self.clock.clone(), scope, account: Some(Arc::clone(&account)), seed: Some(self.seed) };
+        let shared = Shared { precedence, clock: self.clock.clone(), scope, account: None, seed: Some(self.seed) };
         let stop = Stop::new();
-        let mut tasks = Vec::new();
-        for operator in self.scenario.operators.iter().cloned() {
+        let (mut tasks, mut accounts) = (Vec::new(), Vec::new());
+        for (index, operator) in self.scenario.operators.iter().cloned().enumerate() {
             let (networking, watching) = operator::connection(&operator.settings);
-            let login = Box::new(wire.clone());
+            let login = Box::new(wire.of_operator(index));
             let client = Client::with_login(login, networking, watching, self.clock.clone()).await.map_err(|error| error.chain())?;
-            tasks.push(tokio::task::spawn_local(operator::serve(operator, client, shared.clone(), stop.clone())));
+            let process = Process { life: number, operator: index };
+            let (timeline, invariants, dues) = (Arc::clone(&self.timeline), Arc::clone(&self.invariants), Arc::clone(&dues));
+            let account = Arc::new(Account::told_by(Arc::new(Accountant { timeline, invariants, process, dues })));
+            let shared = Shared { account: Some(Arc::clone(&account)), ..shared.clone() };
+            accounts.push(account);
+            tasks.push(tokio::task::spawn_local(operator::serve(operator, client, shared, stop.clone())));
         }
-        *place = Some(Life { wire, account, dues, stop, tasks });
+        *place = Some(Life { wire, accounts, dues, stop, tasks });
         drop(place);
         self.until_ready().await
     }
@@ -180,16 +181,16 @@ impl Stage {
         loop {
             let mut place = self.life.lock().await;
             let Some(life) = place.as_mut() else { return Ok(()) };
-            if life.account.is_ready(life.tasks.len()) || Instant::now() >= deadline {
+            if life.is_ready() || Instant::now() >= deadline {
                 return Ok(());
             }
             if let Some(death) = life.problem().await {
                 return self.die_of(death);
             }
-            let account = Arc::clone(&life.account);
+            let accounts = life.accounts.clone();
             drop(place);
             // The time is only for what might happen between the look and the wait.
-            let _ = tokio::time::timeout(LOOK, account.changed()).await;
+            let _ = tokio::time::timeout(LOOK, life::changed(&accounts)).await;
         }
     }
 
@@ -271,9 +272,44 @@ impl Stage {
         }
     }
 
+    /// Settles, and lets something happen to the objects whose last cycles have failed, again and again: only at its next event, such an object
+    /// is processed again.
+    ///
+    /// # Errors
+    /// What is still due, in words.
+    pub async fn settle_all(&self, within: Duration) -> Result<(), String> {
+        let deadline = Instant::now() + within;
+        let mut attempts = 0;
+        loop {
+            self.settle(deadline.saturating_duration_since(Instant::now())).await?;
+            let failed = self.invariants.failed_objects();
+            if failed.is_empty() || attempts >= MOST_TOUCHES {
+                return Ok(());
+            }
+            for subject in &failed {
+                self.touch(subject).await;
+            }
+            attempts += 1;
+        }
+    }
+
+    /// Writes an object as somebody else who means no harm.
+    async fn touch(&self, subject: &Subject) {
+        let Subject { group, kind, namespace, name } = subject;
+        let registry = self.api.registry();
+        let served =
+            registry.all().find(|served| served.kind.group == *group && served.kind.kind == *kind).map(|served| served.full_name());
+        let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
+        let Some(Ok(meant)) = served.map(|resource| hand::find(&self.api, &resource, name, namespace)) else { return };
+        self.tell(format!("somebody else writes {subject}, whose last cycle has failed"));
+        let patch = json!({"metadata": {"annotations": {FOREIGN_ANNOTATION: self.api.with(|state| state.store.revision()).to_string()}}});
+        // An object that is just vanishing needs no event.
+        let _ = hand::patch(&self.api, &meant, None, "application/merge-patch+json", &patch).await;
+    }
+
     /// Returns the objects whose last cycles have failed.
     pub async fn broken(&self) -> Vec<Broken> {
-        self.life.lock().await.as_ref().map(|life| life.account.broken()).unwrap_or_default()
+        self.life.lock().await.as_ref().map(Life::broken).unwrap_or_default()
     }
 
     /// Returns what is due, in words.
@@ -283,10 +319,10 @@ impl Stage {
         if let Some(death) = life.problem().await {
             return self.die_of(death).map(|()| Some("the operator has died".to_owned()));
         }
-        if !life.account.is_ready(life.tasks.len()) {
+        if !life.is_ready() {
             return Ok(Some("the operator has not listed everything yet".to_owned()));
         }
-        if !life.account.is_calm() {
+        if !life.is_calm() {
             return Ok(Some(life.due()));
         }
         if !self.api.is_settled() {
@@ -297,12 +333,12 @@ impl Stage {
 
     async fn heard(&self, until: Instant) {
         let place = self.life.lock().await;
-        let hear = place.as_ref().map(|life| (Arc::clone(&life.account), life.wire.clone()));
+        let hear = place.as_ref().map(|life| (life.accounts.clone(), life.wire.clone()));
         drop(place);
-        let Some((account, wire)) = hear else { return tokio::time::sleep_until(until).await };
+        let Some((accounts, wire)) = hear else { return tokio::time::sleep_until(until).await };
         tokio::select! {
             biased;
-            () = account.changed() => {}
+            () = life::changed(&accounts) => {}
             () = wire.changed() => {}
             () = tokio::time::sleep_until(until) => {}
         }
@@ -319,7 +355,11 @@ impl Stage {
     /// If it is not clear which one is meant.
     pub fn find(&self, target: &Target) -> Result<Meant, String> {
         let namespace = target.namespace.as_deref();
-        hand::find(&self.api, &target.resource, &target.name, namespace).map_err(|unclear| unclear.to_string())
+        hand::find(&self.api, &target.resource, &target.name, namespace).map_err(|unclear| {
+            let meant = self.unknown(&target.resource).and_then(|unknown| unknown.meant);
+            let hint = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+            format!("{unclear}{hint}")
+        })
     }
 }
 

@@ -3,6 +3,8 @@
 mod circles;
 mod print;
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -198,9 +200,9 @@ impl Timeline {
         look(&self.state.lock().entries)
     }
 
-    /// Returns the timeline as a text of a bounded length.
-    pub fn print(&self) -> String {
-        self.with(print::print)
+    /// Returns the timeline as a text of a bounded length, in which lines that were logged with one of these messages are not left out.
+    pub fn print(&self, kept: &BTreeSet<String>) -> String {
+        self.with(|entries| print::print(entries, kept))
     }
 
     /// Returns the timeline for programs.

@@ -16,6 +16,7 @@ pub fn render(report: &Report<'_>) -> String {
         "passed": report.outcomes.len() - failed - skipped,
         "failed": failed,
         "skipped": skipped,
+        "notRun": report.failed_seeds().iter().map(|failed| failed.not_run).sum::<u64>(),
     });
     format!("{document:#}\n")
 }

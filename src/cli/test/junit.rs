@@ -55,7 +55,7 @@ fn case(outcome: &Outcome, report: &Report<'_>, text: &mut String) {
     let told: Vec<&str> = told.map(String::as_str).collect();
     let first = told.first().and_then(|message| message.lines().next()).unwrap_or_default();
     let _ = writeln!(text, "      <failure message=\"{}\">{}</failure>", escaped(first), escaped(&told.join("\n")));
-    let timeline = outcome.timeline.as_ref().map(|timeline| timeline.print()).unwrap_or_default();
+    let timeline = outcome.timeline.as_ref().map(|timeline| timeline.print(&outcome.lines())).unwrap_or_default();
     let _ = writeln!(text, "      <system-out>{}\n{}</system-out>", escaped(&repetition(outcome, report)), escaped(&timeline));
     text.push_str("    </testcase>\n");
 }

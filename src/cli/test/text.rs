@@ -8,7 +8,7 @@ use crate::manifest::tree::Spot;
 use crate::manifest::{Diagnostic, Severity};
 use crate::scenario::{Difference, Outcome, Problem, Scenario};
 
-use super::{Report, repetition};
+use super::{FailedSeeds, Report, repetition};
 use crate::cli::{counted, diagnostics};
 
 /// The colours of results, which the stream takes away where there are none.
@@ -39,6 +39,7 @@ pub fn render(report: &Report<'_>) -> String {
         };
         failures(outcome, report, &mut text);
     }
+    failed_seeds(report, &mut text);
     let count = |is_meant: &dyn Fn(&Outcome) -> bool| report.outcomes.iter().filter(|outcome| is_meant(outcome)).count();
     let failed = count(&|outcome| !outcome.failures.is_empty());
     let skipped = count(&|outcome| outcome.skipped.is_some());
@@ -51,10 +52,21 @@ pub fn render(report: &Report<'_>) -> String {
     text
 }
 
+/// Ends a long report with a short list.
+fn failed_seeds(report: &Report<'_>, text: &mut String) {
+    for FailedSeeds { scenario, seeds, not_run } in report.failed_seeds() {
+        let listed: Vec<String> = seeds.iter().map(u64::to_string).collect();
+        let rest = if not_run > 0 { format!("; the other {} were not run", counted(not_run as usize, "seed")) } else { String::new() };
+        let title = format!("{}: {}", scenario.file().display(), scenario.name);
+        let noun = if seeds.len() == 1 { "seed" } else { "seeds" };
+        let _ = writeln!(text, "{LOST}FAIL{LOST:#}  {title}: {noun} {}{rest}", listed.join(", "));
+    }
+}
+
 fn failures(outcome: &Outcome, report: &Report<'_>, text: &mut String) {
     if outcome.failures.is_empty() {
         if let Some(timeline) = outcome.timeline.as_ref().filter(|_| report.is_verbose) {
-            let _ = writeln!(text, "\n{}", timeline.print());
+            let _ = writeln!(text, "\n{}", timeline.print(&outcome.lines()));
         }
         return;
     }
@@ -66,7 +78,7 @@ fn failures(outcome: &Outcome, report: &Report<'_>, text: &mut String) {
         }
         failure.differences.iter().for_each(|one| difference(scenario, one, text));
     }
-    let timeline = outcome.timeline.as_ref().map(|timeline| timeline.print()).unwrap_or_default();
+    let timeline = outcome.timeline.as_ref().map(|timeline| timeline.print(&outcome.lines())).unwrap_or_default();
     if !timeline.is_empty() {
         let _ = writeln!(text, "The timeline up to there:\n\n{timeline}");
     }

@@ -6,14 +6,22 @@ use serde_json::{Map, Value};
 
 use super::super::head::Head;
 
-/// The identities of objects. One takes about 130 bytes with usual names.
+/// The identities of objects. One takes about 140 bytes with usual names.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// Uid, namespace, name, and, for objects without a uid, the time of creation, with zero bytes between them;
     /// and the listing in which the object was seen last.
-    objects: HashMap<Box<str>, u32>,
+    objects: HashMap<Box<str>, Sight>,
     listing: u32,
     key: String,
+}
+
+/// When an object was seen last.
+#[derive(Debug, Clone, Copy)]
+struct Sight {
+    listing: u32,
+    /// Its version then; zero if that is no number.
+    version: u64,
 }
 
 /// What is left of a vanished object.
@@ -31,12 +39,22 @@ impl Known {
 
     pub(super) fn remember(&mut self, head: &Head<'_>) {
         self.set_key(head);
+        let version = head.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default();
+        let sight = Sight { listing: self.listing, version };
         match self.objects.get_mut(self.key.as_str()) {
-            Some(listing) => *listing = self.listing,
+            Some(known) => *known = sight,
             None => {
-                self.objects.insert(self.key.as_str().into(), self.listing);
+                self.objects.insert(self.key.as_str().into(), sight);
             }
         }
+    }
+
+    /// Tells whether a newer state of an object was seen before.
+    pub(super) fn is_outdated(&mut self, head: &Head<'_>) -> bool {
+        self.set_key(head);
+        let version: Option<u64> = head.resource_version().and_then(|version| version.parse().ok());
+        let known = self.objects.get(self.key.as_str());
+        version.zip(known).is_some_and(|(version, known)| version < known.version)
     }
 
     pub(super) fn forget(&mut self, head: &Head<'_>) {
@@ -50,9 +68,9 @@ impl Known {
 
     /// Returns what was not seen since the listing began. It stays known until it is forgotten, so that an interrupted report is made again.
     pub(super) fn end_listing(&mut self) -> Vec<Identity> {
-        let is_old = |listing: &u32| *listing != self.listing;
+        let is_old = |sight: &Sight| sight.listing != self.listing;
         let mut vanished: Vec<Identity> =
-            self.objects.iter().filter(|(_, listing)| is_old(listing)).map(|(key, _)| Identity(key.clone())).collect();
+            self.objects.iter().filter(|(_, sight)| is_old(sight)).map(|(key, _)| Identity(key.clone())).collect();
         vanished.sort_by(|one, other| one.0.cmp(&other.0));
         vanished
     }
@@ -98,6 +116,19 @@ mod tests {
         let vanished = known.end_listing();
         assert_eq!(vanished.len(), 1);
         assert_eq!(vanished[0].metadata(), serde_json::json!({"name": "a", "namespace": "n", "uid": "u-a"}));
+    }
+
+    #[test]
+    fn a_state_before_the_last_one_is_outdated_until_the_next_listing() {
+        let object = |version: u64| format!(r#"{{"metadata":{{"name":"a","uid":"u","resourceVersion":"{version}"}}}}"#);
+        let mut known = Known::default();
+        assert!(!known.is_outdated(&Head::of(&object(7)).unwrap()));
+        known.remember(&Head::of(&object(7)).unwrap());
+        let judged = [6, 7, 8].map(|version| known.is_outdated(&Head::of(&object(version)).unwrap()));
+        assert_eq!(judged, [true, false, false]);
+        known.begin_listing();
+        known.remember(&Head::of(&object(3)).unwrap());
+        assert!(!known.is_outdated(&Head::of(&object(4)).unwrap()));
     }
 
     #[test]

@@ -148,6 +148,14 @@ async fn a_dropped_connection_is_resumed_at_once_and_half_a_line_is_read_again()
 }
 
 #[tokio::test(start_paused = true)]
+async fn earlier_states_that_a_stream_repeats_are_left_out() {
+    let first = Stream(vec![line("ADDED", "a", 11), line("MODIFIED", "a", 12)]);
+    let repeated = vec![line("ADDED", "a", 11), line("ADDED", "b", 11), line("MODIFIED", "a", 12), line("MODIFIED", "a", 13), Silence];
+    let run = run(1, vec![page(10, "", &[]), first, Stream(repeated)]).await;
+    assert_eq!(run.seen, ["listed", "Added a", "Modified a", "Added b", "Modified a", "Modified a"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn lines_may_be_cut_anywhere_and_the_last_may_lack_its_end() {
     let text = json!({"type": "ADDED", "object": object("a", 11)}).to_string()
         + "\n\n"

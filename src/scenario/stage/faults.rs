@@ -33,7 +33,7 @@ impl Stage {
     }
 
     /// Returns a name of a resource, in which `*` stands for any text, if it is the name of none.
-    fn unknown(&self, resource: &str) -> Option<Unknown> {
+    pub(super) fn unknown(&self, resource: &str) -> Option<Unknown> {
         let registry = self.api.registry();
         let names: Vec<String> = registry.all().flat_map(|served| [served.kind.plural.clone(), served.full_name()]).collect();
         if names.iter().any(|name| matches(resource, name)) {

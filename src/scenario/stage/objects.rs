@@ -21,7 +21,7 @@ impl Stage {
             Err(refused) => {
                 let given = &self.scenario.given[refused.position];
                 let file = given.file.as_ref().map(|file| format!(" of {}", file.display())).unwrap_or_default();
-                let problem = Problem::of_refusal(&refused, &file);
+                let problem = Problem::of_refusal(&refused, &file, &self.api.registry());
                 Err((given.spot, problem))
             }
         }

@@ -1,6 +1,7 @@
 //! The timeline as a text for people. One that is long is folded where it repeats itself; of what is too long even so, the head and the
 //! tail are shown.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::Event;
@@ -32,19 +33,22 @@ struct Piece {
     text: String,
     lines: usize,
     entries: usize,
+    /// Whether it is shown whatever is left out around it.
+    is_kept: bool,
 }
 
 impl Piece {
     fn new(text: String, entries: usize) -> Self {
         let lines = text.lines().count();
-        Self { text, lines, entries }
+        Self { text, lines, entries, is_kept: false }
     }
 }
 
-/// Returns the text.
-pub fn print(entries: &[(f64, Event)]) -> String {
-    let pieces = entries.iter().map(|(at, event)| (*at, printed(*at, event))).filter(|(_, text)| !text.is_empty());
-    let whole: Vec<(f64, Piece)> = pieces.map(|(at, text)| (at, Piece::new(text, 1))).collect();
+/// Returns the text. Lines that were logged with one of the messages are neither folded nor left out.
+pub fn print(entries: &[(f64, Event)], kept: &BTreeSet<String>) -> String {
+    let is_kept = |event: &Event| matches!(event, Event::Log { message, .. } if kept.contains(message));
+    let pieces = entries.iter().map(|(at, event)| (*at, printed(*at, event), is_kept(event))).filter(|(_, text, _)| !text.is_empty());
+    let whole: Vec<(f64, Piece)> = pieces.map(|(at, text, is_kept)| (at, Piece { is_kept, ..Piece::new(text, 1) })).collect();
     let length = |pieces: &[Piece]| -> usize { pieces.iter().map(|piece| piece.lines).sum() };
     if whole.iter().map(|(_, piece)| piece.lines).sum::<usize>() <= MOST_SHOWN {
         return whole.into_iter().map(|(_, piece)| piece.text).collect();
@@ -58,8 +62,12 @@ pub fn print(entries: &[(f64, Event)]) -> String {
     let (shown, rest) = folded.split_at(head);
     let (left_out, end) = rest.split_at(rest.len() - tail);
     let mut text: String = shown.iter().map(|piece| piece.text.as_str()).collect();
-    let count: usize = left_out.iter().map(|piece| piece.entries).sum();
-    if count > 0 {
+    for part in left_out.chunk_by(|one, other| one.is_kept == other.is_kept) {
+        if part.iter().all(|piece| piece.is_kept) {
+            text.extend(part.iter().map(|piece| piece.text.as_str()));
+            continue;
+        }
+        let count: usize = part.iter().map(|piece| piece.entries).sum();
         // Writing into a text cannot fail.
         let _ = writeln!(text, "{:22}… {count} entries left out; `--output json` has them …", "");
     }
@@ -75,7 +83,9 @@ fn within<'a>(pieces: impl Iterator<Item = &'a Piece>, lines: usize) -> usize {
 
 /// Folds groups of entries that come again with nothing but other numbers in them.
 fn fold(whole: Vec<(f64, Piece)>) -> Vec<Piece> {
-    let shapes: Vec<String> = whole.iter().map(|(_, piece)| shape(&piece.text)).collect();
+    // What is kept has the shape of nothing else.
+    let shape_of = |(index, (_, piece)): (usize, &(f64, Piece))| if piece.is_kept { index.to_string() } else { shape(&piece.text) };
+    let shapes: Vec<String> = whole.iter().enumerate().map(shape_of).collect();
     let moments: Vec<f64> = whole.iter().map(|(at, _)| *at).collect();
     let mut pieces: Vec<Option<Piece>> = whole.into_iter().map(|(_, piece)| Some(piece)).collect();
     let mut folded = Vec::new();
@@ -177,9 +187,28 @@ mod tests {
         texts.into_iter().enumerate().map(|(index, text)| (index as f64, Event::Fault(text))).collect()
     }
 
+    fn shown(entries: &[(f64, Event)]) -> String {
+        print(entries, &BTreeSet::new())
+    }
+
+    #[test]
+    fn lines_that_were_looked_for_are_neither_folded_nor_left_out() {
+        let line = |message: String| Event::Log { level: "INFO", printed: format!("[x] {message}"), message };
+        let rounds = (0..200).map(|number| (f64::from(number), line(format!("round {number}"))));
+        let entries: Vec<(f64, Event)> = rounds.collect();
+        let kept = BTreeSet::from(["round 150".to_owned()]);
+        let text = print(&entries, &kept);
+        assert!(text.contains("[x] round 150\n") && !text.contains("round 149\n"), "{text}");
+        let word = |number: usize| -> String { number.to_string().chars().map(|c| char::from(b'a' + c as u8 - b'0')).collect() };
+        let entries: Vec<(f64, Event)> = (0..5_000).map(|number| (0.0, line(word(number)))).collect();
+        let text = print(&entries, &BTreeSet::from([word(3_000)]));
+        assert!(text.contains(&format!("[x] {}\n", word(3_000))), "{text}");
+        assert_eq!(text.matches("entries left out").count(), 2, "{text}");
+    }
+
     #[test]
     fn a_short_timeline_is_shown_as_it_is() {
-        let text = print(&told((0..MOST_SHOWN).map(|number| format!("event {number}"))));
+        let text = shown(&told((0..MOST_SHOWN).map(|number| format!("event {number}"))));
         assert_eq!(text.lines().count(), MOST_SHOWN);
         assert!(!text.contains('…'));
     }
@@ -187,7 +216,7 @@ mod tests {
     #[test]
     fn what_comes_again_with_other_numbers_is_folded() {
         let rounds = (0..100).flat_map(|number| [format!("request {number}"), format!("answer a{number}-b")]);
-        let text = print(&told(["begin".to_owned()].into_iter().chain(rounds).chain(["end".to_owned()])));
+        let text = shown(&told(["begin".to_owned()].into_iter().chain(rounds).chain(["end".to_owned()])));
         let expected = "    0.000s  fault     begin
     1.000s  fault     request 0
     2.000s  fault     answer a0-b
@@ -200,7 +229,7 @@ mod tests {
     #[test]
     fn of_what_is_too_long_even_so_the_head_and_the_tail_are_shown() {
         let word = |number: usize| -> String { number.to_string().chars().map(|c| char::from(b'a' + c as u8 - b'0')).collect() };
-        let text = print(&told((0..5_000).map(word)));
+        let text = shown(&told((0..5_000).map(word)));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), HEAD + 1 + TAIL);
         assert_eq!(lines[HEAD].trim(), "… 4900 entries left out; `--output json` has them …");
@@ -209,7 +238,7 @@ mod tests {
 
     #[test]
     fn long_texts_of_one_entry_are_cut() {
-        let text = print(&told(["x\n".repeat(50), "y".repeat(5_000)]));
+        let text = shown(&told(["x\n".repeat(50), "y".repeat(5_000)]));
         assert_eq!(text.lines().count(), MOST_LINES + 2);
         assert!(text.contains("… and 30 more"));
         assert!(text.lines().all(|line| line.chars().count() < WIDEST + 30));

@@ -1,13 +1,15 @@
 //! The watches of one life of the operators: which are open, and how far each has delivered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt as _};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::cluster::transport::ByteStream;
 use crate::devserver::Api;
@@ -19,10 +21,18 @@ use super::super::chaos::{Chaos, OnPiece};
 /// What a watch is told whose history is gone.
 const GONE: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}"#;
 
+/// How many events are remembered of each path.
+const MOST_EVENTS: usize = 8;
+
+/// A watcher repeats a failed list sooner. A script may give it up.
+const LIST_PAUSE: Duration = Duration::from_mins(1);
+
 /// The watches of one life. Cheap to clone.
 #[derive(Clone)]
 pub struct Watches {
     known: Arc<Mutex<BTreeMap<String, Watch>>>,
+    /// When the lists of paths have failed by a disturbance that are not repeated yet.
+    failed_lists: Arc<Mutex<BTreeMap<String, Instant>>>,
     changed: Arc<Notify>,
 }
 
@@ -35,16 +45,23 @@ struct Watch {
     namespace: Option<String>,
     /// Everything up to this revision was delivered.
     delivered: u64,
+    /// The revisions of the last events that were delivered, over all times that the path was open.
+    events: VecDeque<u64>,
 }
 
 impl Watches {
     /// Returns no watches; whoever waits for changes is told of them.
     pub fn new(changed: Arc<Notify>) -> Self {
-        Self { known: Arc::default(), changed }
+        Self { known: Arc::default(), failed_lists: Arc::default(), changed }
     }
 
     /// Returns what is not delivered, in words.
     pub fn pending(&self, api: &Api) -> Option<String> {
+        let failed_lists = self.failed_lists.lock();
+        if let Some((path, _)) = failed_lists.iter().find(|(_, failed_at)| failed_at.elapsed() < LIST_PAUSE) {
+            return Some(format!("the list of {path} has failed and is not repeated yet"));
+        }
+        drop(failed_lists);
         let known = self.known.lock();
         let registry = api.registry();
         let is_served = |watch: &Watch| registry.stored(&watch.resource).is_some();
@@ -53,6 +70,23 @@ impl Watches {
         }
         let late = known.iter().find(|(_, watch)| watch.is_behind(api));
         late.map(|(path, _)| format!("the watch of {path} has not delivered everything"))
+    }
+
+    /// Notes that a list has failed, or was answered.
+    pub fn note_list(&self, path: &str, has_failed: bool) {
+        let mut failed = self.failed_lists.lock();
+        if has_failed {
+            failed.insert(path.to_owned(), Instant::now());
+        } else {
+            failed.remove(path);
+        }
+    }
+
+    /// Returns the version before the last so many events of a path.
+    pub fn before_last(&self, path: &str, count: usize) -> Option<u64> {
+        let known = self.known.lock();
+        let events = &known.get(path)?.events;
+        Some(events.get(events.len().checked_sub(count)?)? - 1)
     }
 
     /// Notes that a watch opens.
@@ -73,14 +107,23 @@ impl Watches {
 
     fn insert(&self, path: &str, place: &Place, is_open: bool, delivered: u64) -> usize {
         let mut known = self.known.lock();
-        let number = known.get(path).map_or(0, |watch| watch.number + 1);
+        let (number, events) = known.remove(path).map_or((0, VecDeque::new()), |watch| (watch.number + 1, watch.events));
         let resource = Resource { group: place.group.clone(), plural: place.plural.clone() };
-        known.insert(path.to_owned(), Watch { number, is_open, resource, namespace: place.namespace.clone(), delivered });
+        known.insert(path.to_owned(), Watch { number, is_open, resource, namespace: place.namespace.clone(), delivered, events });
         number
     }
 }
 
 impl Watch {
+    fn remember(&mut self, revision: u64) {
+        if self.events.back().is_none_or(|last| *last < revision) {
+            self.events.push_back(revision);
+        }
+        if self.events.len() > MOST_EVENTS {
+            self.events.pop_front();
+        }
+    }
+
     fn is_behind(&self, api: &Api) -> bool {
         let changes = api.with(|state| state.store.changes_after(&self.resource, self.delivered, usize::MAX));
         let is_meant = |value: &Value| self.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str());
@@ -140,7 +183,10 @@ impl Open {
     fn suffer(&mut self, trouble: OnPiece, piece: Bytes) -> Option<Bytes> {
         if trouble == OnPiece::Nothing {
             let reached = last_revision(&piece).unwrap_or_default();
-            self.note(|watch| watch.delivered = watch.delivered.max(reached));
+            self.note(|watch| {
+                watch.delivered = watch.delivered.max(reached);
+                watch.remember(reached);
+            });
             return Some(piece);
         }
         self.end();

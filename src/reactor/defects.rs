@@ -1,0 +1,53 @@
+//! Defects that tests put into the engine, to show that they are found. They are only in the tests' own builds, and concern one thread.
+
+use std::cell::Cell;
+
+use serde_json::Value;
+
+use crate::object::Patch;
+
+thread_local! {
+    static DEFECT: Cell<Option<Defect>> = const { Cell::new(None) };
+}
+
+/// A defect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Defect {
+    /// Patches are sent without the successes of handlers.
+    ForgetsSuccesses,
+    /// Patches are sent without the essence that was handled, so that its cause begins again.
+    ForgetsEssences,
+    /// Handlers are called twice.
+    CallsTwice,
+    /// The memory does not keep that an object was handled in this life.
+    ForgetsHandling,
+    /// Own patches are not waited for.
+    WaitsForNothing,
+}
+
+/// Runs something in an engine with a defect.
+pub(crate) fn with<T>(defect: Defect, run: impl FnOnce() -> T) -> T {
+    DEFECT.set(Some(defect));
+    let result = run();
+    DEFECT.set(None);
+    result
+}
+
+/// Tells whether the engine has a defect.
+pub(crate) fn is_on(defect: Defect) -> bool {
+    DEFECT.get() == Some(defect)
+}
+
+/// Returns a patch as the engine sends it.
+pub(crate) fn spoiled(patch: &Patch) -> Patch {
+    let mut patch = patch.clone();
+    let annotations = patch.merge.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations")).and_then(Value::as_object_mut);
+    if let Some(annotations) = annotations {
+        let is_success = |value: &Value| value.as_str().is_some_and(|text| text.contains(r#""success":true"#));
+        annotations.retain(|key, value| {
+            !(is_on(Defect::ForgetsSuccesses) && is_success(value))
+                && !(is_on(Defect::ForgetsEssences) && key.ends_with("/last-handled-configuration"))
+        });
+    }
+    patch
+}

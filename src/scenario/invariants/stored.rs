@@ -1,0 +1,104 @@
+//! What one operator has stored on objects, read from the objects alone.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::devserver::registry::Registry;
+use crate::handling::cause::{self, Memory};
+use crate::handling::{Handler, Reason, Record, Records as _};
+use crate::manifest::Operator;
+use crate::object::{Body, Resource, Scope, Sighting, diff};
+use crate::persistence::{Storages, Stored, essence};
+
+/// Where one operator keeps what it remembers, and of which objects.
+pub struct Storage {
+    storages: Arc<Storages>,
+    handlers: Vec<Handler>,
+    /// The seconds that it waits for its own changes.
+    pub consistency_timeout: f64,
+}
+
+/// What an object says about its handling.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// The essence that was handled last, if one was.
+    pub handled: Option<Value>,
+    /// The present essence.
+    pub essence: Value,
+    /// Why it is to be handled, for an operator that remembers nothing of it.
+    pub reason: Reason,
+    /// Whether the operator's finalizer holds it.
+    pub is_held: bool,
+}
+
+impl Facts {
+    /// Tells whether an essence is the one that was handled last.
+    pub fn has_handled(&self, essence: &Value) -> bool {
+        self.handled.as_ref().is_some_and(|handled| is_same(handled, essence))
+    }
+
+    /// Tells whether the essence that was handled last is the same as in another state of the object.
+    pub fn is_handled_as(&self, other: &Self) -> bool {
+        match (&self.handled, &other.handled) {
+            (Some(one), Some(other)) => is_same(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
+}
+
+/// Tells whether two essences are the same for handlers.
+pub fn is_same(one: &Value, other: &Value) -> bool {
+    diff::diff(one, other, Scope::Full).is_empty()
+}
+
+impl Storage {
+    /// Returns where an operator keeps what it remembers.
+    pub fn of(operator: &Operator) -> Self {
+        let persistence = &operator.settings.persistence;
+        let consistency_timeout = persistence.consistency_timeout;
+        Self { storages: Arc::new(persistence.storages.clone()), handlers: operator.handlers.clone(), consistency_timeout }
+    }
+
+    /// Tells whether any handler of changes is declared for objects of this kind.
+    pub fn serves(&self, body: &Body, registry: &Registry) -> bool {
+        resource(body, registry)
+            .is_some_and(|resource| self.handlers.iter().any(|handler| handler.on.is_changing() && handler.concerns(&resource)))
+    }
+
+    /// Reads an object; nothing if what is stored there cannot be read.
+    pub fn facts(&self, body: &Body, registry: &Registry) -> Option<Facts> {
+        let resource = resource(body, registry)?;
+        let extra = essence::extra_fields(self.handlers.iter().filter(|handler| handler.concerns(&resource)));
+        let change = essence::change(&self.storages, body, &extra).ok()?;
+        let cause = cause::detect(Sighting::Modified, body, &self.storages.finalizer, Memory::default(), change);
+        let is_held = body.has_finalizer(&self.storages.finalizer);
+        Some(Facts { handled: cause.change.old, essence: cause.change.new?, reason: cause.reason, is_held })
+    }
+
+    /// Returns the record of a handler.
+    pub fn record(&self, body: &Body, id: &str) -> Option<Record> {
+        let records = Stored { storages: Arc::clone(&self.storages), body: body.clone(), now: Timestamp::UNIX_EPOCH };
+        records.record(id).ok().flatten()
+    }
+}
+
+/// Returns the resource of an object, as discovery tells it.
+fn resource(body: &Body, registry: &Registry) -> Option<Resource> {
+    let text = |key: &str| body.get(key).and_then(Value::as_str);
+    let kind = &registry.by_kind(text("apiVersion")?, text("kind")?)?.kind;
+    Some(Resource {
+        group: kind.group.clone(),
+        version: kind.version.clone(),
+        plural: kind.plural.clone(),
+        kind: kind.kind.clone(),
+        singular: kind.singular.clone(),
+        shortcuts: kind.short_names.clone(),
+        categories: kind.categories.clone(),
+        namespaced: kind.namespaced,
+        verbs: kind.verbs.clone(),
+        preferred: true,
+        subresources: Vec::new(),
+    })
+}

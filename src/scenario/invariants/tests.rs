@@ -1,0 +1,67 @@
+//! An engine with a defect is found, and one without is not.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tracing::Level;
+
+use super::super::find;
+use super::super::play::Mode;
+use super::super::run::run_at;
+use super::super::story::Scenario;
+use crate::manifest::Diagnostic;
+use crate::reactor::defects::{self, Defect};
+
+/// The seeds within which a defect must be found. The gate runs ten times as many.
+static SEEDS: std::ops::Range<u64> = 0..20;
+
+fn scenario(file: &str) -> Arc<Scenario> {
+    let found = find(&[Path::new(env!("CARGO_MANIFEST_DIR")).join(file)]);
+    assert!(!found.diagnostics.iter().any(Diagnostic::is_error), "{:#?}", found.diagnostics);
+    Arc::new(found.scenarios.into_iter().next().unwrap())
+}
+
+/// Returns the violations of one run.
+fn violations(scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> Vec<String> {
+    run_at(Level::INFO, scenario, seed, mode).unwrap().violations
+}
+
+/// The first violation that a defect leads to, with its seed; without the defect there is none.
+fn found(file: &str, defect: Defect) -> String {
+    let scenario = scenario(file);
+    for seed in SEEDS.clone() {
+        assert_eq!(violations(&scenario, seed, Mode::Disturb), [""; 0], "seed {seed} of an engine without defects");
+    }
+    let first = |seed| defects::with(defect, || violations(&scenario, seed, Mode::Disturb)).into_iter().next();
+    let (seed, violation) = SEEDS.clone().find_map(|seed| Some((seed, first(seed)?))).unwrap_or_else(|| panic!("{defect:?} is not found"));
+    format!("seed {seed}: {violation}")
+}
+
+const LIFE: &str = "examples/05-handlers/scenarios/life.yaml";
+const RESUMING: &str = "tests/scenarios/holding/resuming.yaml";
+
+#[test]
+fn a_success_that_is_forgotten_is_found() {
+    insta::assert_snapshot!(found(LIFE, Defect::ForgetsSuccesses), @"seed 0: the end of `on_create#0` for KopfdExample default/lifetime was not stored");
+}
+
+#[test]
+fn a_cause_that_is_begun_twice_is_found() {
+    insta::assert_snapshot!(found(LIFE, Defect::ForgetsEssences), @"seed 0: the end of `on_size/spec.size#0` for KopfdExample default/lifetime was not stored");
+}
+
+#[test]
+fn a_handler_that_is_called_twice_is_found() {
+    insta::assert_snapshot!(found(LIFE, Defect::CallsTwice), @"seed 0: `on_event` was called twice for KopfdExample default/lifetime in one cycle");
+}
+
+#[test]
+fn a_handler_that_resumes_again_is_found() {
+    insta::assert_snapshot!(found(RESUMING, Defect::ForgetsHandling), @"seed 0: `on_resume#0` was called for KopfdExample default/lifetime, though it was resumed in this life already");
+}
+
+#[test]
+fn a_call_about_a_state_before_the_own_patch_is_found() {
+    let violation = found(LIFE, Defect::WaitsForNothing);
+    assert!(violation.contains(" was called for KopfdExample default/lifetime, though it is about version "), "{violation}");
+}
