@@ -45,8 +45,9 @@ pub(crate) fn spoiled(patch: &Patch) -> Patch {
     if let Some(annotations) = annotations {
         let is_success = |value: &Value| value.as_str().is_some_and(|text| text.contains(r#""success":true"#));
         annotations.retain(|key, value| {
-            !(is_on(Defect::ForgetsSuccesses) && is_success(value))
-                && !(is_on(Defect::ForgetsEssences) && key.ends_with("/last-handled-configuration"))
+            let is_forgotten_success = is_on(Defect::ForgetsSuccesses) && is_success(value);
+            let is_forgotten_essence = is_on(Defect::ForgetsEssences) && key.ends_with("/last-handled-configuration");
+            !is_forgotten_success && !is_forgotten_essence
         });
     }
     patch

@@ -187,7 +187,9 @@ impl Invariants {
         let life = self.state.lock().life;
         self.with(Process { life, operator: 0 }, None, |state| {
             let State { objects, tallies, violations, .. } = &mut *state;
-            objects.iter().for_each(|((operator, _), progress)| progress.judge(*operator, tallies, violations));
+            for ((operator, _), progress) in objects.iter() {
+                progress.judge(*operator, tallies, violations);
+            }
             state.tallies.judge(&mut state.violations);
             let mut causes = Causes::new();
             for progress in state.objects.values() {
@@ -225,7 +227,9 @@ impl Invariants {
         if process.life > state.life {
             state.life = process.life;
             let State { objects, tallies, half_written, lost_statuses, .. } = &mut *state;
-            objects.iter_mut().for_each(|((operator, _), progress)| progress.life_ended(*operator, tallies));
+            for ((operator, _), progress) in objects.iter_mut() {
+                progress.life_ended(*operator, tallies);
+            }
             lost_statuses.append(half_written);
         }
         let result = act(&mut state);

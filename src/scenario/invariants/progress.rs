@@ -187,7 +187,7 @@ impl Progress {
         }
         let Some(reason) = call.reason else { return };
         let mut faults: Vec<String> = self.stale().into_iter().collect();
-        faults.extend(self.already_recorded(context, id, call.retry));
+        faults.extend(Self::already_recorded(context, id, call.retry));
         faults.extend(self.already_handled(context, call.handler, reason));
         if matches!(call.handler.on, On::Resume { .. }) && self.resumed.contains(id) {
             faults.push("it was resumed in this life already".to_owned());
@@ -215,7 +215,7 @@ impl Progress {
             return;
         }
         for attempted in &returned.attempts {
-            if let Some(fault) = self.already_recorded(context, &attempted.id, attempted.retry) {
+            if let Some(fault) = Self::already_recorded(context, &attempted.id, attempted.retry) {
                 let (id, subject) = (&attempted.id, &self.subject);
                 if self.may_be_outdated(context) {
                     context.tallies.of(context.process.operator, subject, id).repeated += 1;
@@ -415,7 +415,7 @@ impl Progress {
         seen < written.version && (!written.is_acknowledged || waited >= context.storage.consistency_timeout - TOLERANCE)
     }
 
-    fn already_recorded(&self, context: &Context<'_>, id: &str, retry: u64) -> Option<String> {
+    fn already_recorded(context: &Context<'_>, id: &str, retry: u64) -> Option<String> {
         let record = context.current_record(id)?;
         if record.is_finished() {
             return Some("its end is stored on the object".to_owned());
