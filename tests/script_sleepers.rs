@@ -15,10 +15,10 @@ use futures::stream::{self, StreamExt as _};
 use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
 use kopfd::cluster::{Client, Error, LoginError, Networking, Seen, Sink, Watcher, Watching};
-use kopfd::handling::Verdict;
+use kopfd::handling::{Reason, Verdict};
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::object::Resource;
-use kopfd::script::{Limits, Threads};
+use kopfd::script::{Limits, Subject, Threads};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -59,7 +59,7 @@ fn ten_thousand_handlers_sleep_in_little_memory_and_two_threads() {
         let operator = Operator::new(main).binds("f", Limits::default());
         let world = Arc::new(operator.start_on(Threads::Own(2)).await.unwrap());
         // The essences belong to whoever handles the object; each object's body is its own, as in a cluster.
-        let change = world.arguments().change;
+        let change = world.change();
         let (before, begun) = (resident(), Instant::now());
         let done = Arc::new(AtomicUsize::new(0));
         let mut tasks = tokio::task::JoinSet::new();
@@ -67,8 +67,7 @@ fn ten_thousand_handlers_sleep_in_little_memory_and_two_threads() {
             let (world, done, change) = (Arc::clone(&world), Arc::clone(&done), Arc::clone(&change));
             tasks.spawn(async move {
                 let mut call = world.a_call(0);
-                call.arguments.memo = format!("u-{number}").into();
-                call.arguments.change = change;
+                call.subject = Subject::Change { object: world.object(&format!("u-{number}")), reason: Reason::Create, change };
                 let returned = world.host.call(&world.installed, call).await;
                 assert_eq!(returned.verdict, Verdict::Returned(None));
                 assert_eq!(serde_json::Value::Object(returned.patch.merge), json!({"status": {"done": 3}}));
@@ -170,7 +169,7 @@ fn a_spinning_script_delays_neither_the_other_thread_nor_other_tasks_nor_watches
         let world = Arc::new(operator.start_on(Threads::Own(2)).await.unwrap());
         let [here, there] = on_two_threads();
         let mut spinning = world.a_call(0);
-        spinning.arguments.memo = here;
+        spinning.subject = world.creation(&here);
         let spinner = Arc::clone(&world);
         let spun = tokio::task::JoinSet::from_iter([async move { spinner.host.call(&spinner.installed, spinning).await }]);
         let (watched, stop) = (Arc::new(Mutex::new(Watched::default())), Stop::new());
@@ -187,7 +186,7 @@ fn a_spinning_script_delays_neither_the_other_thread_nor_other_tasks_nor_watches
             longest_tick = longest_tick.max(begun.elapsed());
             let begun = Instant::now();
             let mut ready = world.a_call(1);
-            ready.arguments.memo = Arc::clone(&there);
+            ready.subject = world.creation(&there);
             assert_eq!(world.host.call(&world.installed, ready).await.verdict, Verdict::Returned(Some(json!(1))));
             longest_call = longest_call.max(begun.elapsed());
             calls += 1;

@@ -18,12 +18,12 @@ use kopfd::cluster::{Applied, Client, Error, LoginError, Networking, Seen, Sink,
 use kopfd::handling::spawning::Companions;
 use kopfd::handling::{Handler, Lifecycle, Telling};
 use kopfd::kit::{Clock, Stop};
-use kopfd::object::{Body, Patch, Resource};
+use kopfd::object::{Body, Patch, Resource, Sighting};
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{Pace, World};
 use kopfd::script::host::Threads;
-use kopfd::script::{Arguments, Call, Evaluation, Host, Installed, Options, Program, Returned};
+use kopfd::script::{Call, Evaluation, Host, Installed, Object, Options, Program, Returned, Subject};
 
 /// The allocator of the binary.
 #[global_allocator]
@@ -72,8 +72,8 @@ impl World for Soaked {
         self.host.call(&self.scripts, call).boxed()
     }
 
-    fn evaluate<'a>(&'a self, arguments: &'a Arguments, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
-        self.host.evaluate(&self.scripts, arguments, evaluation).boxed()
+    fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
+        self.host.evaluate(&self.scripts, subject, evaluation).boxed()
     }
 
     fn apply<'a>(
@@ -92,7 +92,12 @@ impl World for Soaked {
         std::future::ready(applied).boxed()
     }
 
-    fn accompany<'a>(&'a self, _arguments: &'a Arguments, _is_reset: bool) -> BoxFuture<'a, Result<Companions, kopfd::reactor::Error>> {
+    fn accompany<'a>(
+        &'a self,
+        _object: &'a Object,
+        _sighting: Sighting,
+        _is_reset: bool,
+    ) -> BoxFuture<'a, Result<Companions, kopfd::reactor::Error>> {
         std::future::ready(Ok(Companions::default())).boxed()
     }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
-use kopfd::handling::{Change, Lifecycle, Reason, Verdict};
+use kopfd::handling::{Lifecycle, Reason, Verdict};
 use kopfd::kit::{Clock, Stop};
-use kopfd::object::{Body, Patch, Resource, Sighting};
+use kopfd::object::{Body, Patch};
 use kopfd::persistence::{Storages, Stored};
 use kopfd::script::host::Options;
-use kopfd::script::{Arguments, Call, Host, Installed, Program, Subhandling, Threads};
+use kopfd::script::{Call, Host, Installed, Object, Program, Subhandling, Subject, Threads};
 use serde_json::Value;
 use tokio::task::LocalSet;
 
@@ -99,17 +99,11 @@ fn call(handler: &kopfd::handling::Handler) -> Call {
         default_backoff: 60.0,
         defaults: handler.policy.clone(),
     };
-    let arguments = Arguments {
-        resource: Arc::new(Resource::default()),
-        body,
-        sighting: Sighting::Added,
-        reason: Some(Reason::Create),
-        change: Arc::new(Change::default()),
-        memo: Arc::from("bench/1"),
-    };
+    let object = Object { resource: Arc::default(), body, memo: Arc::from("bench/1") };
+    let subject = Subject::Change { object, reason: Reason::Create, change: Arc::default() };
     Call {
         target: handler.target,
-        arguments,
+        subject,
         patch: Patch::default(),
         retry: 0,
         started: now,

@@ -15,11 +15,11 @@ use kopfd::cluster::{Applied, Client, Error, LoginError, Networking, Options, Se
 use kopfd::handling::spawning::Companions;
 use kopfd::handling::{Handler, Lifecycle, Telling, Verdict};
 use kopfd::kit::{Clock, Stop};
-use kopfd::object::{Body, Patch, Resource};
+use kopfd::object::{Body, Patch, Resource, Sighting};
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{Pace, World};
-use kopfd::script::{Arguments, Call, Evaluation, Returned};
+use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
 
 use crate::support::objects::{self, State};
 use crate::support::table::{median, verdict};
@@ -132,19 +132,10 @@ struct Nothing {
 
 impl World for Nothing {
     fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
-        let returned = Returned {
-            verdict: Verdict::Returned(None),
-            patch: call.patch,
-            records: std::collections::BTreeMap::default(),
-            subrefs: Vec::new(),
-            tellings: Vec::new(),
-            attempts: Vec::new(),
-            is_cancelled: false,
-        };
-        std::future::ready(returned).boxed()
+        std::future::ready(Returned::new(Verdict::Returned(None), call.patch)).boxed()
     }
 
-    fn evaluate<'a>(&'a self, _arguments: &'a Arguments, _evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
+    fn evaluate<'a>(&'a self, _subject: &'a Subject, _evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
         std::future::ready(Ok(true)).boxed()
     }
 
@@ -157,7 +148,12 @@ impl World for Nothing {
         std::future::ready(Ok(Applied::default())).boxed()
     }
 
-    fn accompany<'a>(&'a self, _arguments: &'a Arguments, _is_reset: bool) -> BoxFuture<'a, Result<Companions, kopfd::reactor::Error>> {
+    fn accompany<'a>(
+        &'a self,
+        _object: &'a Object,
+        _sighting: Sighting,
+        _is_reset: bool,
+    ) -> BoxFuture<'a, Result<Companions, kopfd::reactor::Error>> {
         std::future::ready(Ok(Companions::default())).boxed()
     }
 

@@ -18,7 +18,7 @@ use crate::handling::{
 use crate::kit::Stop;
 use crate::object::{Body, Patch, Resource, Sighting, Transform};
 use crate::persistence::{Storages, Stored, essence, write};
-use crate::script::{Arguments, Call, Evaluation, Returned, Subhandling};
+use crate::script::{Call, Evaluation, Object, Returned, Subhandling, Subject};
 
 use super::error::Error;
 use super::mailbox::Mailbox;
@@ -133,7 +133,7 @@ impl<W: World> Cycle<'_, W> {
     /// Does everything up to the patch.
     async fn handle(&mut self, is_handled: &mut bool) -> Result<Handled, Error> {
         if self.served.has(|handler| handler.on == On::Index) {
-            self.world.index(&self.arguments(None)).await?;
+            self.world.index(&self.object(), self.sighting).await?;
         }
         let mut patch = Patch { transforms: self.still_needed().await, ..Patch::default() };
         let was_empty = patch.is_empty();
@@ -192,14 +192,15 @@ impl<W: World> Cycle<'_, W> {
         Ok(essence::change(&self.served.storages, &self.body, &self.served.extra_fields)?)
     }
 
-    fn arguments(&self, cause: Option<&Cause>) -> Arguments {
-        Arguments {
-            resource: Arc::clone(&self.served.resource),
-            body: self.body.clone(),
-            sighting: self.sighting,
-            reason: cause.map(|cause| cause.reason),
-            change: Arc::new(cause.map(|cause| cause.change.clone()).unwrap_or_default()),
-            memo: Arc::clone(&self.memo),
+    fn object(&self) -> Object {
+        Object { resource: Arc::clone(&self.served.resource), body: self.body.clone(), memo: Arc::clone(&self.memo) }
+    }
+
+    /// Returns what functions and expressions are called for: a change, or the raw event.
+    fn subject(&self, cause: Option<&Cause>) -> Subject {
+        match cause {
+            Some(cause) => Subject::Change { object: self.object(), reason: cause.reason, change: Arc::new(cause.change.clone()) },
+            None => Subject::Event { object: self.object(), sighting: self.sighting },
         }
     }
 
@@ -213,10 +214,10 @@ impl<W: World> Cycle<'_, W> {
                 Err(Obstacle::Unsettled(Unsettled::Malformed(problem))) => return Err(Error::Malformed(problem)),
                 Err(Obstacle::Broken(broken)) => return Err(Error::Stored(broken)),
             };
-            let arguments = self.arguments(cause);
+            let subject = self.subject(cause);
             for question in questions {
                 let evaluation = Evaluation { predicate: question.predicate, candidate: question.candidate.clone() };
-                let holds = self.world.evaluate(&arguments, evaluation).await.map_err(Error::Filter)?;
+                let holds = self.world.evaluate(&subject, evaluation).await.map_err(Error::Filter)?;
                 answers.keep(question, holds);
             }
         }
@@ -233,7 +234,7 @@ impl<W: World> Cycle<'_, W> {
             let now = self.world.clock().now();
             let record = Record::fresh(now, None);
             self.world.tell(attempt::announce(handler));
-            let returned = self.call(handler, &record, self.arguments(None), None, patch).await?;
+            let returned = self.call(handler, &record, self.subject(None), None, patch).await?;
             let (outcome, telling) =
                 attempt::judge(handler, &record, returned.verdict, self.world.clock().now(), self.served.default_backoff);
             self.world.tell(telling);
@@ -248,7 +249,7 @@ impl<W: World> Cycle<'_, W> {
         if !self.served.has(|handler| handler.on.is_spawning()) {
             return Ok(crate::handling::spawning::Companions::default());
         }
-        self.world.accompany(&self.arguments(None), !change.diff.is_empty()).await
+        self.world.accompany(&self.object(), self.sighting, !change.diff.is_empty()).await
     }
 
     /// Drops the cause if no handler of changes concerns the object at all.
@@ -345,12 +346,10 @@ impl<W: World> Cycle<'_, W> {
             let (outcome, telling) = if let Some(failed) = attempt::check_limits(handler, record, self.world.clock().now()) {
                 failed
             } else {
-                let mut arguments = self.arguments(Some(cause));
-                if let Some(field) = &handler.field {
-                    arguments.change = Arc::new(cause.change.reduced_to(field));
-                }
+                let whole = self.subject(Some(cause));
+                let subject = handler.field.as_ref().map_or_else(|| whole.clone(), |field| whole.reduced_to(field));
                 let subhandling = self.subhandling(handler, cause.reason, records);
-                let returned = self.call(handler, record, arguments, Some(subhandling), patch).await?;
+                let returned = self.call(handler, record, subject, Some(subhandling), patch).await?;
                 sub_records.extend(returned.records);
                 let now = self.world.clock().now();
                 let (mut outcome, telling) = attempt::judge(handler, record, returned.verdict, now, self.served.default_backoff);
@@ -380,13 +379,13 @@ impl<W: World> Cycle<'_, W> {
         &self,
         handler: &Handler,
         record: &Record,
-        arguments: Arguments,
+        subject: Subject,
         subhandling: Option<Subhandling>,
         patch: &mut Patch,
     ) -> Result<Returned, Error> {
         let call = Call {
             target: handler.target,
-            arguments,
+            subject,
             patch: std::mem::take(patch),
             retry: record.retries,
             started: record.started.at,

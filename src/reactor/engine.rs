@@ -14,7 +14,7 @@ use crate::handling::spawning::Companions;
 use crate::handling::{Handler, Level, Outcome, Telling};
 use crate::kit::Clock;
 use crate::object::{Body, Patch, Resource, Sighting};
-use crate::script::{Arguments, Call, Evaluation, Host, Installed, Returned};
+use crate::script::{Call, Evaluation, Host, Installed, Object, Returned, Subject};
 
 use super::account::{Account, Happening};
 use super::error::Error;
@@ -56,7 +56,7 @@ impl Engine {
         let Some(account) = &self.account else { return self.host.call(&self.scripts, call).boxed() };
         let Some(follower) = account.follower() else {
             return async move {
-                let body = call.arguments.body.clone();
+                let Some(body) = call.subject.body().cloned() else { return self.host.call(&self.scripts, call).await };
                 account.pending.called(handler, &body);
                 let returned = self.host.call(&self.scripts, call).await;
                 account.pending.returned(handler, &body);
@@ -65,7 +65,8 @@ impl Engine {
             .boxed();
         };
         async move {
-            let (body, reason, retry) = (call.arguments.body.clone(), call.arguments.reason, call.retry);
+            let Some(body) = call.subject.body().cloned() else { return self.host.call(&self.scripts, call).await };
+            let (reason, retry) = (call.subject.reason(), call.retry);
             follower.happened(Happening::Called { body: &body, handler, reason, retry });
             let returned = self.host.call(&self.scripts, call).await;
             follower.happened(Happening::Returned { body: &body, handler, reason, retry, returned: &returned });
@@ -88,8 +89,8 @@ impl World for Engine {
         self.call_once(handler, call)
     }
 
-    fn evaluate<'a>(&'a self, arguments: &'a Arguments, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
-        self.host.evaluate(&self.scripts, arguments, evaluation).boxed()
+    fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
+        self.host.evaluate(&self.scripts, subject, evaluation).boxed()
     }
 
     fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>> {
@@ -109,7 +110,7 @@ impl World for Engine {
     }
 
     /// Nothing runs along with objects: manifests with daemons or timers are refused at the start.
-    fn accompany<'a>(&'a self, _arguments: &'a Arguments, _is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
+    fn accompany<'a>(&'a self, _object: &'a Object, _sighting: Sighting, _is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
         std::future::ready(Ok(Companions::default())).boxed()
     }
 

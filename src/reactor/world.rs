@@ -9,7 +9,7 @@ use crate::handling::spawning::Companions;
 use crate::handling::{Handler, Outcome, Telling};
 use crate::kit::Clock;
 use crate::object::{Body, Patch, Resource, Sighting};
-use crate::script::{Arguments, Call, Evaluation, Returned};
+use crate::script::{Call, Evaluation, Object, Returned, Subject};
 
 use super::Error;
 
@@ -19,18 +19,18 @@ pub trait World: Send + Sync {
     fn call<'a>(&'a self, handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned>;
 
     /// Evaluates an expression of a filter. The error is a text.
-    fn evaluate<'a>(&'a self, arguments: &'a Arguments, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>>;
+    fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>>;
 
     /// Sends a patch.
     fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>>;
 
     /// Starts and stops what runs along with the object, and says what the cycle has to wait for.
-    fn accompany<'a>(&'a self, arguments: &'a Arguments, is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>>;
+    fn accompany<'a>(&'a self, object: &'a Object, sighting: Sighting, is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>>;
 
     /// Puts an object into the indexes, or takes it out of them, before anything is handled.
     ///
     /// Asked only for kinds that have handlers of indexes; a world without indexes has none of those.
-    fn index<'a>(&'a self, _arguments: &'a Arguments) -> BoxFuture<'a, Result<(), Error>> {
+    fn index<'a>(&'a self, _object: &'a Object, _sighting: Sighting) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(std::future::ready(Ok(())))
     }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::handling::{Candidate, Change, Predicate};
+use crate::handling::{Candidate, Predicate, Reason};
 use crate::kit::Clock;
-use crate::object::{Body, Resource, Sighting};
+use crate::object::Body;
 use crate::script::host::{self, Threads};
-use crate::script::{Arguments, Declaration, Evaluation, Expression, Host, Installed, Program};
+use crate::script::{Declaration, Evaluation, Expression, Host, Installed, Object, Program, Subject};
 
 /// One expression about one value.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,15 +76,10 @@ impl Interpreter {
     /// The text of its failure.
     pub async fn answer(&self, question: &Question) -> Result<bool, String> {
         let candidate = question.value.clone().map_or(Candidate::Absent, Candidate::Value);
-        let arguments = Arguments {
-            resource: Arc::new(Resource::default()),
-            body: Body::from(json!({})),
-            sighting: Sighting::Modified,
-            reason: None,
-            change: Arc::new(Change::default()),
-            memo: Arc::from("expectations"),
-        };
-        self.host.evaluate(&self.scripts, &arguments, Evaluation { predicate: question.predicate, candidate }).await
+        // The expressions are about a value alone; what they see of an object is empty.
+        let object = Object { resource: Arc::default(), body: Body::from(json!({})), memo: Arc::from("expectations") };
+        let subject = Subject::Change { object, reason: Reason::Noop, change: Arc::default() };
+        self.host.evaluate(&self.scripts, &subject, Evaluation { predicate: question.predicate, candidate }).await
     }
 }
 

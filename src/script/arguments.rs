@@ -1,4 +1,4 @@
-//! Arguments by name: which there are for what is called, and what their values are in one call.
+//! Arguments by name: one table of which there are, for what, and what their values are in one call.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,44 +8,199 @@ use jiff::Timestamp;
 use rhai::{Array, Dynamic, Map};
 use serde_json::Value;
 
-use super::call::Arguments;
 use super::convert;
 use super::declaration::BindingKind;
 use super::logger::Logger;
 use super::memo::{Memo, Memos};
 use super::patch_handle::PatchHandle;
+use super::settings_handle::SettingsHandle;
+use super::subject::{Activity, Subject};
+use super::throwing::Failure;
 use super::time::Time;
 use super::view::View;
+use super::warnings::Warnings;
 use crate::handling::Candidate;
 use crate::handling::progress::seconds_between;
-use crate::object::{Diff, Patch, Resource};
+use crate::object::{Body, Diff, Patch, Resource};
 
-/// What every function and expression about an object sees.
-const OBJECT: [&str; 10] = ["body", "spec", "meta", "status", "labels", "annotations", "name", "namespace", "uid", "resource"];
+/// One argument. `known` and `Offer::value` both read the table of these, so a name without a value cannot be offered.
+struct Argument {
+    name: &'static str,
+    /// Whether expressions see it, too: they know nothing of an attempt.
+    is_in_expressions: bool,
+    given_to: fn(BindingKind) -> bool,
+    /// Returns the value; none if the subject is not one that the argument is given to.
+    value: fn(&Offer<'_>) -> Option<Dynamic>,
+}
 
-/// What functions see besides, and expressions do not.
-const CALL: [&str; 4] = ["param", "retry", "started", "runtime"];
+const fn seen(name: &'static str, given_to: fn(BindingKind) -> bool, value: fn(&Offer<'_>) -> Option<Dynamic>) -> Argument {
+    Argument { name, is_in_expressions: true, given_to, value }
+}
 
-/// What the handlers of changes see besides.
-const CHANGE: [&str; 4] = ["reason", "old", "new", "diff"];
+const fn of_attempt(name: &'static str, given_to: fn(BindingKind) -> bool, value: fn(&Offer<'_>) -> Option<Dynamic>) -> Argument {
+    Argument { name, is_in_expressions: false, given_to, value }
+}
 
-/// What webhooks that decide about a request see besides.
-const ADMISSION: [&str; 10] = ["old", "new", "diff", "dryrun", "operation", "subresource", "userinfo", "sslpeer", "headers", "warnings"];
+fn is_about_object(kind: BindingKind) -> bool {
+    use BindingKind::{Activity, Convert, Login, Schedule, Startup};
+    !matches!(kind, Convert | Startup | Activity | Login | Schedule)
+}
 
-/// What conversion webhooks see, and nothing else.
-const CONVERSION: [&str; 9] = ["body", "version", "name", "namespace", "uid", "resource", "logger", "param", "kwargs"];
+fn has_body(kind: BindingKind) -> bool {
+    is_about_object(kind) || kind == BindingKind::Convert
+}
+
+fn has_patch(kind: BindingKind) -> bool {
+    is_about_object(kind) && !matches!(kind, BindingKind::Index | BindingKind::Map)
+}
+
+fn has_memo(kind: BindingKind) -> bool {
+    kind != BindingKind::Convert
+}
+
+/// Conversions are answered at once: nothing counts their attempts.
+fn is_attempted(kind: BindingKind) -> bool {
+    kind != BindingKind::Convert
+}
+
+fn is_change(kind: BindingKind) -> bool {
+    kind == BindingKind::Change
+}
+
+fn has_change(kind: BindingKind) -> bool {
+    is_change(kind) || is_review(kind)
+}
+
+fn is_event(kind: BindingKind) -> bool {
+    kind == BindingKind::Event
+}
+
+fn is_review(kind: BindingKind) -> bool {
+    matches!(kind, BindingKind::Validate | BindingKind::Mutate)
+}
+
+fn is_stoppable(kind: BindingKind) -> bool {
+    matches!(kind, BindingKind::Timer | BindingKind::Daemon | BindingKind::Reconcile)
+}
+
+fn is_reconcile(kind: BindingKind) -> bool {
+    kind == BindingKind::Reconcile
+}
+
+fn is_activity(kind: BindingKind) -> bool {
+    matches!(kind, BindingKind::Startup | BindingKind::Activity | BindingKind::Login)
+}
+
+fn is_schedule(kind: BindingKind) -> bool {
+    kind == BindingKind::Schedule
+}
+
+fn has_settings(kind: BindingKind) -> bool {
+    is_activity(kind) || is_schedule(kind)
+}
+
+fn is_any(_: BindingKind) -> bool {
+    true
+}
+
+/// All arguments, in the order in which messages list them.
+const TABLE: [Argument; 38] = [
+    seen("body", has_body, |offer| offer.stanza(&[])),
+    seen(
+        "version",
+        |kind| kind == BindingKind::Convert,
+        |offer| match offer.subject {
+            Subject::Conversion { version, .. } => Some((&**version).into()),
+            _ => None,
+        },
+    ),
+    seen("spec", is_about_object, |offer| offer.stanza(&["spec"])),
+    seen("meta", is_about_object, |offer| offer.stanza(&["metadata"])),
+    seen("status", is_about_object, |offer| offer.stanza(&["status"])),
+    seen("labels", is_about_object, |offer| offer.stanza(&["metadata", "labels"])),
+    seen("annotations", is_about_object, |offer| offer.stanza(&["metadata", "annotations"])),
+    seen("name", has_body, |offer| Some(offer.subject.body()?.name().into())),
+    seen("namespace", has_body, |offer| Some(offer.subject.body()?.namespace().map_or(Dynamic::UNIT, Into::into))),
+    seen("uid", has_body, |offer| Some(offer.subject.body()?.uid().map_or(Dynamic::UNIT, Into::into))),
+    seen("resource", has_body, |offer| Some(resource(offer.subject.resource()?))),
+    seen("activity", is_activity, |offer| match offer.subject {
+        Subject::Activity { activity, .. } => Some(activity.as_str().into()),
+        _ => None,
+    }),
+    seen("scheduled_at", is_schedule, |offer| match offer.subject {
+        Subject::Schedule { scheduled_at, .. } => Some(Dynamic::from(Time(*scheduled_at))),
+        _ => None,
+    }),
+    seen("settings", has_settings, |offer| {
+        let is_startup = matches!(offer.subject, Subject::Activity { activity: Activity::Startup, .. });
+        offer.subject.settings()?;
+        Some(Dynamic::from(SettingsHandle::new(Rc::clone(&offer.outputs.settings), is_startup)))
+    }),
+    seen("patch", has_patch, |offer| Some(Dynamic::from(PatchHandle::new(Rc::clone(&offer.outputs.patch), offer.is_writable)))),
+    seen("memo", has_memo, |offer| Some(Dynamic::from(Memo::new(Rc::clone(offer.memos), offer.subject.memo()?, offer.is_writable)))),
+    seen("logger", is_any, |_| Some(Dynamic::from(Logger))),
+    of_attempt("param", is_any, |offer| Some(convert::to_dynamic(offer.attempt?.param))),
+    of_attempt("retry", is_attempted, |offer| Some((offer.attempt?.retry as i64).into())),
+    of_attempt("started", is_attempted, |offer| Some(Dynamic::from(Time(offer.attempt?.started)))),
+    of_attempt("runtime", is_attempted, |offer| offer.attempt.map(|attempt| seconds_between(attempt.started, attempt.now).into())),
+    seen("reason", is_change, |offer| Some(offer.subject.reason()?.as_str().into())),
+    seen("old", has_change, |offer| Some(View::last_handled(offer.subject.change()?))),
+    seen("new", has_change, |offer| Some(View::essence(offer.subject.change()?))),
+    seen("diff", has_change, |offer| Some(diff(&offer.subject.change()?.diff))),
+    seen("event", is_event, |offer| {
+        let entries = [("type".into(), event_type(offer)?), ("object".into(), offer.stanza(&[])?)];
+        Some(entries.into_iter().collect::<Map>().into())
+    }),
+    seen("type", is_event, event_type),
+    seen("stopped", is_stoppable, |offer| match offer.subject {
+        Subject::Background { stopped, .. } | Subject::Reconcile { stopped, .. } => Some(Dynamic::from(stopped.clone())),
+        _ => None,
+    }),
+    seen("children", is_reconcile, |offer| match offer.subject {
+        Subject::Reconcile { children, .. } => Some(views(children)),
+        _ => None,
+    }),
+    seen("related", is_reconcile, |offer| match offer.subject {
+        Subject::Reconcile { related, .. } => Some(views(related)),
+        _ => None,
+    }),
+    seen("dryrun", is_review, |offer| Some(offer.request()?.dryrun.into())),
+    seen("operation", is_review, |offer| Some(offer.request()?.operation.as_str().into())),
+    seen("subresource", is_review, |offer| Some(offer.request()?.subresource.as_deref().map_or(Dynamic::UNIT, Into::into))),
+    seen("userinfo", is_review, |offer| Some(convert::to_dynamic(&offer.request()?.userinfo))),
+    seen("sslpeer", is_review, |offer| Some(convert::to_dynamic(&offer.request()?.sslpeer))),
+    seen("headers", is_review, |offer| Some(convert::to_dynamic(&offer.request()?.headers))),
+    seen("warnings", is_review, |offer| {
+        offer.request()?;
+        Some(Dynamic::from(Warnings::new(Rc::clone(&offer.outputs.warnings))))
+    }),
+    of_attempt(EVERYTHING, is_any, |offer| Some(offer.everything())),
+];
 
 /// The value that an expression inside of a matcher is asked about.
 pub const VALUE: &str = "value";
-
-/// What the function of a reconciliation sees besides.
-const RECONCILIATION: [&str; 3] = ["stopped", "children", "related"];
 
 /// What may be assigned to in no call: the object, and what it was.
 pub const VIEWS: [&str; 8] = ["body", "spec", "meta", "status", "labels", "annotations", "old", "new"];
 
 /// The arguments whose values are handles: they refer to something, and copying them costs nothing.
-const HANDLES: [&str; 12] = ["body", "spec", "meta", "status", "labels", "annotations", "patch", "memo", "logger", "old", "new", VALUE];
+const HANDLES: [&str; 15] = [
+    "body",
+    "spec",
+    "meta",
+    "status",
+    "labels",
+    "annotations",
+    "patch",
+    "memo",
+    "logger",
+    "old",
+    "new",
+    "stopped",
+    "warnings",
+    "settings",
+    VALUE,
+];
 
 /// Tells whether a name is that of an argument whose value is a handle.
 pub fn is_handle(name: &str) -> bool {
@@ -55,52 +210,52 @@ pub fn is_handle(name: &str) -> bool {
 /// The parameter that gets a map of everything.
 pub const EVERYTHING: &str = "kwargs";
 
+fn given_to(kind: BindingKind) -> impl Iterator<Item = &'static Argument> {
+    static ALL: [Argument; TABLE.len()] = TABLE;
+    ALL.iter().filter(move |argument| (argument.given_to)(kind))
+}
+
 /// Returns the names that a function of this kind may have as parameters, besides the ids of indexes.
 pub fn known(kind: BindingKind) -> Vec<&'static str> {
-    let mut names = match kind {
-        BindingKind::Convert => return CONVERSION.to_vec(),
-        BindingKind::Startup | BindingKind::Activity | BindingKind::Login => vec!["activity", "settings"],
-        BindingKind::Schedule => vec!["scheduled_at", "settings"],
-        _ => OBJECT.to_vec(),
-    };
-    if names.len() == OBJECT.len() && !matches!(kind, BindingKind::Index | BindingKind::Map) {
-        names.push("patch");
-    }
-    names.extend(["memo", "logger"]);
-    names.extend(CALL);
-    names.extend(match kind {
-        BindingKind::Change => CHANGE.as_slice(),
-        BindingKind::Event => &["event", "type"],
-        BindingKind::Timer | BindingKind::Daemon => &["stopped"],
-        BindingKind::Validate | BindingKind::Mutate => &ADMISSION,
-        BindingKind::Reconcile => &RECONCILIATION,
-        _ => &[],
-    });
-    names.push(EVERYTHING);
-    names
+    given_to(kind).map(|argument| argument.name).collect()
 }
 
 /// Returns the names that an expression about a binding of this kind sees.
 pub fn known_in_expression(kind: BindingKind, has_value: bool) -> Vec<&'static str> {
-    let mut names = known(kind);
-    names.retain(|name| !CALL.contains(name) && *name != EVERYTHING);
-    names.extend(has_value.then_some(VALUE));
-    names
+    let seen = given_to(kind).filter(|argument| argument.is_in_expressions).map(|argument| argument.name);
+    seen.chain(has_value.then_some(VALUE)).collect()
 }
 
 /// Tells whether some kind of binding has an argument of this name, so that an index cannot have it.
 pub fn is_argument(name: &str) -> bool {
-    use BindingKind::{Activity, Change, Convert, Daemon, Event, Reconcile, Schedule, Validate};
-    let kinds = [Activity, Change, Convert, Daemon, Event, Reconcile, Schedule, Validate];
-    name == VALUE || kinds.into_iter().any(|kind| known(kind).contains(&name))
+    name == VALUE || TABLE.iter().any(|argument| argument.name == name)
+}
+
+/// What a call writes to besides its object in the cluster.
+#[derive(Debug, Clone, Default)]
+pub struct Outputs {
+    /// The changes of the object.
+    pub patch: Rc<RefCell<Patch>>,
+    /// What a review tells the user.
+    pub warnings: Rc<RefCell<Vec<String>>>,
+    /// The settings, which startup activities may change.
+    pub settings: Rc<RefCell<Value>>,
+}
+
+impl Outputs {
+    /// Returns the outputs of a call that goes on with a patch.
+    pub fn of(subject: &Subject, patch: Patch) -> Self {
+        let settings = subject.settings().map_or(Value::Null, |settings| (**settings).clone());
+        Self { patch: Rc::new(RefCell::new(patch)), warnings: Rc::default(), settings: Rc::new(RefCell::new(settings)) }
+    }
 }
 
 /// What one call can give.
 pub struct Offer<'a> {
-    /// What the cause gives.
-    pub arguments: &'a Arguments,
-    /// The changes, which the call adds to.
-    pub patch: &'a Rc<RefCell<Patch>>,
+    /// What the call is for.
+    pub subject: &'a Subject,
+    /// What the call writes to.
+    pub outputs: &'a Outputs,
     /// The memories of objects.
     pub memos: &'a Rc<Memos>,
     /// Whether the patch and the memory may be written to.
@@ -125,39 +280,43 @@ pub struct Attempt<'a> {
 }
 
 impl Offer<'_> {
-    /// Returns the value of an argument; what does not exist for this call is `()`.
-    pub fn value(&self, name: &str, known: &[&str]) -> Dynamic {
-        if name == EVERYTHING {
-            let names = known.iter().filter(|name| **name != EVERYTHING);
-            return names.map(|name| ((*name).into(), self.value(name, &[]))).collect::<Map>().into();
+    /// Returns the values of parameters.
+    ///
+    /// # Errors
+    /// If one of them is not an argument of this subject.
+    pub fn values<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<Vec<Dynamic>, Failure> {
+        names.into_iter().map(|name| self.value(name)).collect()
+    }
+
+    fn value(&self, name: &str) -> Result<Dynamic, Failure> {
+        if name == VALUE {
+            return Ok(self.candidate());
         }
-        let body = &self.arguments.body;
-        let stanza = |keys| View::stanza(&body.shared(), keys);
-        match name {
-            "body" => View::of(body.shared()),
-            "spec" => stanza(&["spec"]),
-            "meta" => stanza(&["metadata"]),
-            "status" => stanza(&["status"]),
-            "labels" => stanza(&["metadata", "labels"]),
-            "annotations" => stanza(&["metadata", "annotations"]),
-            "name" => body.name().into(),
-            "namespace" => body.namespace().map_or(Dynamic::UNIT, Into::into),
-            "uid" => body.uid().map_or(Dynamic::UNIT, Into::into),
-            "resource" => resource(&self.arguments.resource),
-            "patch" => Dynamic::from(PatchHandle::new(Rc::clone(self.patch), self.is_writable)),
-            "memo" => Dynamic::from(Memo::new(Rc::clone(self.memos), Arc::clone(&self.arguments.memo), self.is_writable)),
-            "logger" => Dynamic::from(Logger),
-            "reason" => self.arguments.reason.map_or(Dynamic::UNIT, |reason| reason.as_str().into()),
-            "old" => View::last_handled(&self.arguments.change),
-            "new" => View::essence(&self.arguments.change),
-            "diff" => diff(&self.arguments.change.diff),
-            "type" => self.arguments.sighting.event_type().map_or(Dynamic::UNIT, Into::into),
-            "event" => {
-                [("type".into(), self.value("type", &[])), ("object".into(), self.value("body", &[]))].into_iter().collect::<Map>().into()
-            }
-            VALUE => self.candidate(),
-            _ => self.attempt.map_or(Dynamic::UNIT, |attempt| attempt.value(name)),
-        }
+        let argument = TABLE.iter().find(|argument| argument.name == name);
+        // Names are checked when scripts are compiled. What remains are the ids of indexes, of which there is none to read.
+        let value = argument.and_then(|argument| (argument.value)(self));
+        value.ok_or_else(|| Failure::host("unavailable", format!("`{name}` is not available here")))
+    }
+
+    /// Returns a map of all arguments that the subject has.
+    fn everything(&self) -> Dynamic {
+        let all = TABLE.iter().filter(|argument| argument.name != EVERYTHING && self.has(argument));
+        all.filter_map(|argument| Some((argument.name.into(), (argument.value)(self)?))).collect::<Map>().into()
+    }
+
+    fn has(&self, argument: &Argument) -> bool {
+        BindingKind::ALL.into_iter().any(|kind| self.subject.fits(kind) && (argument.given_to)(kind))
+    }
+
+    fn stanza(&self, keys: &'static [&'static str]) -> Option<Dynamic> {
+        Some(match self.subject.live() {
+            Some(live) => View::live(live, keys),
+            None => View::stanza(&self.subject.body()?.shared(), keys),
+        })
+    }
+
+    fn request(&self) -> Option<&super::subject::ReviewRequest> {
+        if let Subject::Review { request, .. } = self.subject { Some(request) } else { None }
     }
 
     fn candidate(&self) -> Dynamic {
@@ -168,16 +327,15 @@ impl Offer<'_> {
     }
 }
 
-impl Attempt<'_> {
-    fn value(&self, name: &str) -> Dynamic {
-        match name {
-            "param" => convert::to_dynamic(self.param),
-            "retry" => (self.retry as i64).into(),
-            "started" => Dynamic::from(Time(self.started)),
-            "runtime" => seconds_between(self.started, self.now).into(),
-            _ => Dynamic::UNIT,
-        }
+fn event_type(offer: &Offer<'_>) -> Option<Dynamic> {
+    match offer.subject {
+        Subject::Event { sighting, .. } => Some(sighting.event_type().map_or(Dynamic::UNIT, Into::into)),
+        _ => None,
     }
+}
+
+fn views(bodies: &[Body]) -> Dynamic {
+    bodies.iter().map(|body| View::of(body.shared())).collect::<Array>().into()
 }
 
 fn resource(resource: &Resource) -> Dynamic {

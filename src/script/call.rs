@@ -6,18 +6,19 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::handling::{Candidate, Change, Handler, Lifecycle, Outcome, Policy, Predicate, Reason, Record, Records, Telling, Verdict};
+use super::subject::Subject;
+use crate::handling::{Candidate, Handler, Lifecycle, Outcome, Policy, Predicate, Reason, Record, Records, Telling, Verdict};
 use crate::kit::Stop;
-use crate::object::{Body, Patch, Resource, Sighting};
+use crate::object::Patch;
 
-/// A call of one binding for one object.
+/// A call of one binding.
 #[derive(Clone)]
 pub struct Call {
     /// The number of the binding.
     pub target: usize,
-    /// What the function may see.
-    pub arguments: Arguments,
-    /// The changes made so far in this cycle; the call adds to them.
+    /// What it is called for, which decides the arguments.
+    pub subject: Subject,
+    /// The changes made so far in this cycle; the call adds to them, if its subject has a patch.
     pub patch: Patch,
     /// The attempts made before this one.
     pub retry: u64,
@@ -31,23 +32,6 @@ pub struct Call {
     pub stop: Stop,
     /// The span that log lines of the call belong to.
     pub span: tracing::Span,
-}
-
-/// What the functions and expressions of one cause may see.
-#[derive(Debug, Clone)]
-pub struct Arguments {
-    /// The kind.
-    pub resource: Arc<Resource>,
-    /// The object.
-    pub body: Body,
-    /// How the object came to our notice: for handlers of raw events.
-    pub sighting: Sighting,
-    /// Why the object is handled: for handlers of changes.
-    pub reason: Option<Reason>,
-    /// What has changed, reduced to the handler's field: for handlers of changes.
-    pub change: Arc<Change>,
-    /// The name of the object's memory, which all calls of the object share.
-    pub memo: Arc<str>,
 }
 
 /// What the sub-handlers of a call need.
@@ -82,6 +66,10 @@ pub struct Returned {
     pub tellings: Vec<Telling>,
     /// The attempts of sub-handlers, in order.
     pub attempts: Vec<Attempted>,
+    /// What a review tells the user.
+    pub warnings: Vec<String>,
+    /// The settings as a startup activity has left them; none for anything else.
+    pub settings: Option<Value>,
     /// Whether the call was ended from outside: the cycle is to be given up, not concluded.
     pub is_cancelled: bool,
 }
@@ -97,7 +85,15 @@ pub struct Attempted {
     pub outcome: Outcome,
 }
 
-/// An expression to be evaluated for one object.
+impl Returned {
+    /// Returns what a call has come to, with nothing else to report.
+    pub fn new(verdict: Verdict, patch: Patch) -> Self {
+        let (records, subrefs, tellings, attempts) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { verdict, patch, records, subrefs, tellings, attempts, warnings: Vec::new(), settings: None, is_cancelled: false }
+    }
+}
+
+/// An expression to be evaluated for one subject.
 #[derive(Debug, Clone)]
 pub struct Evaluation {
     /// Which expression.

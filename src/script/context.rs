@@ -10,13 +10,13 @@ use rhai::{Dynamic, EvalAltResult, NativeCallContext};
 
 use super::api::Api;
 use super::budget::Budget;
-use super::call::Arguments;
 use super::chance::Chance;
 use super::declaration::Allow;
 use super::fiber;
 use super::memo::Memos;
 use super::modules::Modules;
 use super::subhandlers::Registry;
+use super::subject::Subject;
 use super::throwing::Failure;
 use super::transforms::Transforms;
 use crate::kit::Clock;
@@ -31,7 +31,7 @@ struct Inner {
     budget: Rc<Budget>,
     mode: Mode,
     span: tracing::Span,
-    arguments: Option<Arguments>,
+    subject: Option<Subject>,
     registry: Option<Rc<RefCell<Registry>>>,
 }
 
@@ -86,25 +86,25 @@ impl Context {
     /// Returns the context of a call.
     pub fn new(environment: Rc<Environment>, budget: Rc<Budget>, mode: Mode) -> Self {
         let span = tracing::Span::none();
-        Self(Rc::new(Inner { environment, budget, mode, span, arguments: None, registry: None }))
+        Self(Rc::new(Inner { environment, budget, mode, span, subject: None, registry: None }))
     }
 
-    /// Returns the context of a call about an object.
-    pub fn about(self, arguments: Arguments, span: tracing::Span) -> Self {
+    /// Returns the context of a call for a subject.
+    pub fn about(self, subject: Subject, span: tracing::Span) -> Self {
         let Inner { environment, budget, mode, .. } = &*self.0;
         let (environment, budget) = (Rc::clone(environment), Rc::clone(budget));
-        Self(Rc::new(Inner { environment, budget, mode: *mode, span, arguments: Some(arguments), registry: None }))
+        Self(Rc::new(Inner { environment, budget, mode: *mode, span, subject: Some(subject), registry: None }))
     }
 
     /// Returns the context of a call that may have sub-handlers.
     pub fn with_registry(self, registry: Rc<RefCell<Registry>>) -> Self {
-        let Inner { environment, budget, mode, span, arguments, .. } = &*self.0;
+        let Inner { environment, budget, mode, span, subject, .. } = &*self.0;
         Self(Rc::new(Inner {
             environment: Rc::clone(environment),
             budget: Rc::clone(budget),
             mode: *mode,
             span: span.clone(),
-            arguments: arguments.clone(),
+            subject: subject.clone(),
             registry: Some(registry),
         }))
     }
@@ -148,14 +148,14 @@ impl Context {
         self.0.registry.as_ref()
     }
 
-    /// Returns what the call may see; nothing for calls without an object.
-    pub fn arguments(&self) -> Option<&Arguments> {
-        self.0.arguments.as_ref()
+    /// Returns what the call is for; nothing for the top level of a file.
+    pub fn subject(&self) -> Option<&Subject> {
+        self.0.subject.as_ref()
     }
 
     /// Returns the object that is handled.
     pub fn body(&self) -> Option<&Body> {
-        self.arguments().map(|arguments| &arguments.body)
+        self.subject().and_then(Subject::body)
     }
 
     /// Returns the namespace of the object that is handled.

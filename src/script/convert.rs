@@ -5,6 +5,7 @@ use serde_json::{Number, Value};
 
 use super::memo::Memo;
 use super::patch_handle::PatchHandle;
+use super::settings_handle::SettingsHandle;
 use super::throwing::Failure;
 use super::time::Time;
 use super::view::View;
@@ -106,6 +107,9 @@ fn host_value(value: &Dynamic) -> Option<Value> {
     }
     if let Some(memo) = value.read_lock::<Memo>() {
         return to_json(&memo.snapshot()).ok();
+    }
+    if let Some(settings) = value.read_lock::<SettingsHandle>() {
+        return Some(settings.snapshot());
     }
     let failure = value.read_lock::<Failure>()?;
     Some(serde_json::json!({ "kind": failure.kind(), "message": failure.message, "status": failure.status, "reason": failure.reason }))

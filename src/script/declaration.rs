@@ -103,6 +103,26 @@ pub enum BindingKind {
     Map,
 }
 
+impl BindingKind {
+    /// All kinds.
+    pub const ALL: [Self; 14] = [
+        Self::Change,
+        Self::Event,
+        Self::Timer,
+        Self::Daemon,
+        Self::Index,
+        Self::Validate,
+        Self::Mutate,
+        Self::Convert,
+        Self::Startup,
+        Self::Activity,
+        Self::Login,
+        Self::Schedule,
+        Self::Reconcile,
+        Self::Map,
+    ];
+}
+
 /// One expression of a filter.
 #[derive(Debug, Clone)]
 pub struct Expression {

@@ -8,16 +8,23 @@ use rhai::packages::{
 };
 use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, OptimizationLevel, Position, Scope, Token};
 
+use super::arguments::{EVERYTHING, VIEWS};
 use super::declaration::Limits;
 use super::logger::Logger;
 use super::memo::Memo;
 use super::modules::Resolver;
 use super::patch_handle::PatchHandle;
 use super::receivers::Receiver;
+use super::settings_handle::SettingsHandle;
+use super::stopped::Stopped;
 use super::throwing::Failure;
 use super::time::Time;
 use super::view::View;
-use super::{arguments, budget, functions, logger, memo, patch_handle, receivers, subhandlers, throwing, time, transforms, view};
+use super::warnings::Warnings;
+use super::{
+    arguments, budget, functions, logger, memo, patch_handle, receivers, settings_handle, stopped, subhandlers, throwing, time, transforms,
+    view, warnings,
+};
 
 /// The words that Rhai reserves and that stay reserved: they are its own functions.
 const RESERVED: [&str; 10] = ["this", "Fn", "call", "curry", "eval", "is_shared", "is_def_var", "is_def_fn", "type_of", "print"];
@@ -148,13 +155,17 @@ fn is_freed(word: &str) -> bool {
 /// Variables that closures have captured are shared values. They are read as another reference to the same value: the interpreter
 /// itself would lock them for the whole chain that begins with them.
 fn variable(name: &str, index: usize, mut context: EvalContext<'_, '_, '_, '_, '_, '_>) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
-    if let Some(written) = receivers::written(name) {
+    let written = receivers::written(name);
+    if written.unwrap_or(name) == EVERYTHING {
+        refresh(&mut context);
+    }
+    if let Some(written) = written {
         let found = receivers::resolve(written, name, &mut context).or_else(|| constant(written, &mut context));
-        return Ok(Some(found.unwrap_or_default()));
+        return Ok(Some(found.map(newest).unwrap_or_default()));
     }
     match in_scope(context.scope(), name, index) {
         Some(value) if value.is_shared() => shared(name, value).map(Some),
-        Some(value) => Ok((arguments::is_handle(name) && is_handle(value)).then(|| value.clone())),
+        Some(value) => Ok((arguments::is_handle(name) && is_handle(value)).then(|| newest(value.clone()))),
         None => Ok(constant(name, &mut context)),
     }
 }
@@ -182,8 +193,27 @@ fn shared(name: &str, value: &Dynamic) -> Result<Dynamic, Box<EvalAltResult>> {
     Ok(if is_free { value } else { value.flatten_clone() })
 }
 
+/// Returns an argument as it is: of an object whose newest state is shown, the state at this moment.
+fn newest(value: Dynamic) -> Dynamic {
+    let newest = value.read_lock::<View>().map(|view| view.newest());
+    newest.map_or(value, Dynamic::from)
+}
+
+/// Brings the object in a map of all arguments up to date, where it is one whose newest state is shown.
+fn refresh(context: &mut EvalContext<'_, '_, '_, '_, '_, '_>) {
+    let Some(arguments) = context.scope_mut().get_mut(EVERYTHING) else { return };
+    let Some(mut arguments) = arguments.write_lock::<rhai::Map>() else { return };
+    for name in VIEWS {
+        if let Some(mut view) = arguments.get_mut(name).and_then(Dynamic::write_lock::<View>) {
+            view.refresh();
+        }
+    }
+}
+
 fn is_handle(value: &Dynamic) -> bool {
-    !value.is_shared() && (value.is::<View>() || value.is::<PatchHandle>() || value.is::<Memo>() || value.is::<Logger>())
+    let is_view = || value.is::<View>() || value.is::<PatchHandle>() || value.is::<Memo>();
+    let is_other = || value.is::<Logger>() || value.is::<Stopped>() || value.is::<Warnings>() || value.is::<SettingsHandle>();
+    !value.is_shared() && (is_view() || is_other())
 }
 
 fn set_limits(engine: &mut Engine, sizes: Sizes) {
@@ -211,6 +241,9 @@ fn register_host(engine: &mut Engine) {
     transforms::register(engine);
     memo::register(engine);
     logger::register(engine);
+    stopped::register(engine);
+    warnings::register(engine);
+    settings_handle::register(engine);
     subhandlers::register(engine);
     functions::register(engine);
     receivers::register(engine);

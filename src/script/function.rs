@@ -15,8 +15,6 @@ pub struct Function {
     pub title: String,
     /// The names of what it wants.
     pub params: Vec<ImmutableString>,
-    /// All names that `kwargs` would contain.
-    pub known: Rc<[&'static str]>,
     body: Expr,
     /// What the top level of its file has left: constants, imports, functions.
     pub global: Rc<GlobalRuntimeState>,
@@ -24,21 +22,15 @@ pub struct Function {
 
 impl Function {
     /// Returns a function that runs these statements.
-    pub fn new(
-        title: String,
-        params: Vec<ImmutableString>,
-        known: Rc<[&'static str]>,
-        body: StmtBlock,
-        global: Rc<GlobalRuntimeState>,
-    ) -> Self {
-        Self { title, params, known, body: Expr::Stmt(Box::new(body)), global }
+    pub fn new(title: String, params: Vec<ImmutableString>, body: StmtBlock, global: Rc<GlobalRuntimeState>) -> Self {
+        Self { title, params, body: Expr::Stmt(Box::new(body)), global }
     }
 
     /// Returns the function that a script has defined.
-    pub fn of_script(definition: &Shared<ScriptFuncDef>, known: Rc<[&'static str]>, global: Rc<GlobalRuntimeState>) -> Self {
+    pub fn of_script(definition: &Shared<ScriptFuncDef>, global: Rc<GlobalRuntimeState>) -> Self {
         let (start, end) = (definition.body.start_position(), definition.body.end_position());
         let body = StmtBlock::new(statements_of(definition), start, end);
-        Self::new(definition.name.to_string(), definition.params.to_vec(), known, body, global)
+        Self::new(definition.name.to_string(), definition.params.to_vec(), body, global)
     }
 
     /// Runs it, and tells how it came to its end. Every parameter must have a value.
@@ -134,7 +126,7 @@ impl Closure {
     ///
     /// # Errors
     /// If there is no such function in the script.
-    pub fn of(pointer: &FnPtr, global: &GlobalRuntimeState, known: Rc<[&'static str]>) -> Result<Self, String> {
+    pub fn of(pointer: &FnPtr, global: &GlobalRuntimeState) -> Result<Self, String> {
         let captured: Vec<Dynamic> = pointer.curry().to_vec();
         let name = pointer.fn_name();
         let definitions = global.lib.iter().rev().flat_map(|module| module.iter_script_fn_info());
@@ -148,7 +140,7 @@ impl Closure {
         let mut global = global.clone();
         global.tag = Dynamic::UNIT;
         let global = Rc::new(global);
-        let function = Rc::new(Function::of_script(definition, known, Rc::clone(&global)));
+        let function = Rc::new(Function::of_script(definition, Rc::clone(&global)));
         Ok(Self { function, captured, global })
     }
 

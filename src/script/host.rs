@@ -1,4 +1,4 @@
-//! The host: whoever calls scripts holds it. It hands the work to the script threads, all of one object to the same one.
+//! The host hands calls to the script threads, all calls of one object to the same thread.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -9,11 +9,13 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 
 use super::api::Api;
-use super::call::{Arguments, Call, Evaluation, Returned};
+use super::call::{Call, Evaluation, Returned};
 use super::check::Problem;
 use super::program::Program;
+use super::subject::Subject;
 pub use super::thread::Kept;
 use super::thread::{CallJob, EvaluateJob, Ingredients, Job, Thread};
+use super::verdict::failed;
 use crate::kit::Clock;
 use crate::object::Patch;
 
@@ -132,13 +134,13 @@ impl Host {
         let permit = Arc::clone(&self.fibers).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
         let (reply, answer) = oneshot::channel();
-        let jobs = self.thread_of(&call.arguments.memo);
+        let jobs = self.thread_of(&call.subject.turn());
         let job = CallJob { generation: installed.generation, call, reply, permit };
         // If the thread has ended, the answer fails with the job that is dropped here.
         drop(jobs.send(Job::Call(Box::new(job))));
         match answer.await {
             Ok(returned) => returned,
-            Err(_) => Returned { is_cancelled: true, ..Returned::without_call(Patch::default(), "the script thread has ended") },
+            Err(_) => Returned { is_cancelled: true, ..Returned::new(failed("the script thread has ended", None), Patch::default()) },
         }
     }
 
@@ -146,13 +148,13 @@ impl Host {
     ///
     /// # Errors
     /// The text of the expression's failure, and its place.
-    pub async fn evaluate(&self, installed: &Installed, arguments: &Arguments, evaluation: Evaluation) -> Result<bool, String> {
+    pub async fn evaluate(&self, installed: &Installed, subject: &Subject, evaluation: Evaluation) -> Result<bool, String> {
         let permit = Arc::clone(&self.fibers).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
         let (reply, answer) = oneshot::channel();
-        let job = EvaluateJob { generation: installed.generation, arguments: arguments.clone(), evaluation, reply, permit };
+        let job = EvaluateJob { generation: installed.generation, subject: subject.clone(), evaluation, reply, permit };
         let gone = || "the script thread has ended".to_owned();
-        self.thread_of(&arguments.memo).send(Job::Evaluate(Box::new(job))).map_err(|_| gone())?;
+        self.thread_of(&subject.turn()).send(Job::Evaluate(Box::new(job))).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 
@@ -182,9 +184,10 @@ impl Host {
         let _ = joined.await;
     }
 
-    fn thread_of(&self, memo: &str) -> &mpsc::UnboundedSender<Job> {
+    /// What takes turns is on one thread: `Subject::turn` says what that is.
+    fn thread_of(&self, turn: &str) -> &mpsc::UnboundedSender<Job> {
         let mut hasher = DefaultHasher::new();
-        memo.hash(&mut hasher);
+        turn.hash(&mut hasher);
         let index = hasher.finish() % self.threads.len() as u64;
         &self.threads[index as usize].jobs
     }

@@ -9,17 +9,18 @@ use jiff::Timestamp;
 use rhai::{Dynamic, Engine, EvalAltResult, ImmutableString};
 use serde_json::Value;
 
-use super::arguments::{Attempt, Offer};
+use super::arguments::{Attempt, Offer, Outputs};
 use super::budget::Budget;
-use super::call::{Arguments, Attempted, Subhandling};
+use super::call::{Attempted, Subhandling};
 use super::context::{Context, Mode};
 use super::function::{Closure, Ended, Function};
 use super::logger;
 use super::scripts::Scripts;
 use super::subhandlers::{self, Registry};
+use super::subject::Subject;
+use super::throwing::Failure;
 use super::verdict;
 use crate::handling::{Candidate, Handler, Record, Telling, Verdict};
-use crate::object::Patch;
 
 /// What a handler and all its sub-handlers share in one call.
 pub struct Stage {
@@ -29,8 +30,8 @@ pub struct Stage {
     pub engine: Rc<Engine>,
     /// What the call may still use.
     pub budget: Rc<Budget>,
-    /// The changes of the object.
-    pub patch: Rc<RefCell<Patch>>,
+    /// What the call writes to.
+    pub outputs: Outputs,
     /// What sub-handlers need; none where there are none.
     pub subhandling: Option<Subhandling>,
     /// The span of the call's log lines.
@@ -69,8 +70,8 @@ pub struct Task<'a> {
     pub handler: Option<Arc<Handler>>,
     /// The code.
     pub code: &'a Code,
-    /// What the cause gives.
-    pub arguments: Arguments,
+    /// What it is called for.
+    pub subject: Subject,
     /// What is passed as is.
     pub param: &'a Value,
     /// The attempts made before.
@@ -105,9 +106,9 @@ impl Code {
 
 impl Stage {
     /// Returns the context of a call that belongs to the stage.
-    pub fn context(&self, mode: Mode, arguments: &Arguments) -> Context {
+    pub fn context(&self, mode: Mode, subject: &Subject) -> Context {
         let environment = Rc::clone(&self.scripts.environment);
-        Context::new(environment, Rc::clone(&self.budget), mode).about(arguments.clone(), self.span.clone())
+        Context::new(environment, Rc::clone(&self.budget), mode).about(subject.clone(), self.span.clone())
     }
 
     /// Logs a line about a sub-handler, and keeps it for the report.
@@ -118,16 +119,17 @@ impl Stage {
 
     /// Makes one attempt, with the sub-handlers that it registers. Returns the verdict, and the ids of all below.
     pub fn attempt(self: &Rc<Self>, task: Task<'_>) -> (Verdict, Vec<String>) {
-        let mut context = self.context(self.mode, &task.arguments);
+        let mut context = self.context(self.mode, &task.subject);
         let registry = task
             .handler
             .clone()
             .filter(|_| self.subhandling.is_some())
-            .map(|handler| Rc::new(RefCell::new(Registry::new(Rc::clone(self), handler, task.arguments.clone()))));
+            .map(|handler| Rc::new(RefCell::new(Registry::new(Rc::clone(self), handler, task.subject.clone()))));
         if let Some(registry) = &registry {
             context = context.with_registry(Rc::clone(registry));
         }
-        let ended = task.code.run(&self.engine, &context, self.values(&task));
+        let values = self.values(&task).map_err(Into::into);
+        let ended = values.and_then(|values| task.code.run(&self.engine, &context, values));
         let verdict = match ended {
             Ok(ended) => self.conclude(ended, registry.as_ref(), task.code),
             Err(error) => verdict::of_error(error, task.code.function(), &self.scripts, &self.budget),
@@ -136,19 +138,18 @@ impl Stage {
         (verdict, subrefs)
     }
 
-    fn values(&self, task: &Task<'_>) -> Vec<Dynamic> {
+    fn values(&self, task: &Task<'_>) -> Result<Vec<Dynamic>, Failure> {
         let environment = &self.scripts.environment;
         let now = environment.clock.now();
         let offer = Offer {
-            arguments: &task.arguments,
-            patch: &self.patch,
+            subject: &task.subject,
+            outputs: &self.outputs,
             memos: &environment.memos,
             is_writable: true,
             attempt: Some(Attempt { param: task.param, retry: task.retry, started: task.started, now }),
             candidate: &Candidate::Whole,
         };
-        let known = &task.code.function().known;
-        task.code.params().iter().map(|param| offer.value(param, known)).collect()
+        offer.values(task.code.params().iter().map(ImmutableString::as_str))
     }
 
     /// The sub-handlers that were registered run after the function has returned, unless it has run them itself.

@@ -109,13 +109,12 @@ impl Scripts {
         if let Some(function) = self.conditions.borrow().get(&key) {
             return Ok(Rc::clone(function));
         }
-        let known: Rc<[&'static str]> = arguments::known_in_expression(BindingKind::Change, has_value).into();
-        let params = mentioned(text, known.iter().copied());
+        let params = mentioned(text, arguments::known_in_expression(BindingKind::Change, has_value));
         let ast = receivers::compile_expression(engine, &scope_of(&params), text).map_err(|error| error.err_type().to_string())?;
         let mut global = global.clone();
         global.tag = Dynamic::UNIT;
         global.lib.push(ast.shared_lib().clone());
-        let function = Rc::new(Function::new("when".to_owned(), params, known, block_of(&ast), Rc::new(global)));
+        let function = Rc::new(Function::new("when".to_owned(), params, block_of(&ast), Rc::new(global)));
         let mut conditions = self.conditions.borrow_mut();
         if conditions.len() >= MOST_CONDITIONS {
             conditions.clear();
@@ -252,36 +251,35 @@ impl Compiling {
     }
 
     fn binding(&mut self, binding: &Binding) -> Rc<Function> {
-        let known: Rc<[&'static str]> = arguments::known(binding.kind).into();
         let compiled = match &binding.code {
-            Code::Function { file, name } => self.function(binding, &name_of(file), name, Rc::clone(&known)),
+            Code::Function { file, name } => self.function(binding, &name_of(file), name),
             Code::Inline { text, place, file } => {
                 let indexes = self.program.declaration.indexes.clone();
-                let params = mentioned(text, known.iter().copied().chain(indexes.iter().map(String::as_str)));
+                let params = mentioned(text, arguments::known(binding.kind).into_iter().chain(indexes.iter().map(String::as_str)));
                 let ast = receivers::compile(&self.engine, &scope_of(&params), text);
-                self.inline(&binding.id, ast, Inline { text, place, file: file.as_deref(), params, known: Rc::clone(&known) })
+                self.inline(&binding.id, ast, Inline { text, place, file: file.as_deref(), params })
             }
         };
-        compiled.unwrap_or_else(|| Rc::new(self.nothing(known)))
+        compiled.unwrap_or_else(|| Rc::new(self.nothing()))
     }
 
     fn expression(&mut self, expression: &Expression) -> Rc<Function> {
-        let known: Rc<[&'static str]> = arguments::known_in_expression(expression.kind, expression.has_value).into();
+        let known = arguments::known_in_expression(expression.kind, expression.has_value);
         let indexes = self.program.declaration.indexes.clone();
-        let params = mentioned(&expression.text, known.iter().copied().chain(indexes.iter().map(String::as_str)));
+        let params = mentioned(&expression.text, known.into_iter().chain(indexes.iter().map(String::as_str)));
         let ast = receivers::compile_expression(&self.engine, &scope_of(&params), &expression.text);
         let Expression { text, place, file, .. } = expression;
-        let inline = Inline { text, place, file: file.as_deref(), params, known: Rc::clone(&known) };
-        self.inline("when", ast, inline).unwrap_or_else(|| Rc::new(self.nothing(known)))
+        let inline = Inline { text, place, file: file.as_deref(), params };
+        self.inline("when", ast, inline).unwrap_or_else(|| Rc::new(self.nothing()))
     }
 
     /// What stands for code that could not be compiled; nobody gets to call it.
-    fn nothing(&self, known: Rc<[&'static str]>) -> Function {
+    fn nothing(&self) -> Function {
         let global = Rc::new(self.engine.new_global_runtime_state());
-        Function::new(String::new(), Vec::new(), known, StmtBlock::NONE, global)
+        Function::new(String::new(), Vec::new(), StmtBlock::NONE, global)
     }
 
-    fn function(&mut self, binding: &Binding, file: &str, name: &str, known: Rc<[&'static str]>) -> Option<Rc<Function>> {
+    fn function(&mut self, binding: &Binding, file: &str, name: &str) -> Option<Rc<Function>> {
         let global = self.globals.get(file).cloned()?;
         let ast = self.environment.modules.file(file)?;
         let mut found = ast.iter_fn_def().filter(|definition| definition.name == name);
@@ -298,7 +296,7 @@ impl Compiling {
         if definition.access == FnAccess::Private {
             wrong.push(format!("the function `{name}` in {file} is private"));
         }
-        let indexes = &self.program.declaration.indexes;
+        let (indexes, known) = (&self.program.declaration.indexes, arguments::known(binding.kind));
         for param in
             definition.params.iter().filter(|param| !known.contains(&param.as_str()) && !indexes.iter().any(|id| id == param.as_str()))
         {
@@ -306,11 +304,11 @@ impl Compiling {
         }
         let place = Place { file: self.program.declaration.root.join(file), ..place_of(position) };
         self.problems.extend(wrong.into_iter().map(|text| Problem::error(place.clone(), text)));
-        Some(Rc::new(Function::of_script(definition, known, global)))
+        Some(Rc::new(Function::of_script(definition, global)))
     }
 
     fn inline(&mut self, id: &str, ast: Result<AST, rhai::ParseError>, inline: Inline<'_>) -> Option<Rc<Function>> {
-        let Inline { text, place, file, params, known } = inline;
+        let Inline { text, place, file, params } = inline;
         let origin = Origin::inline(place, text);
         let mut ast = match ast {
             Ok(ast) => ast,
@@ -326,7 +324,7 @@ impl Compiling {
         global.lib.push(ast.shared_lib().clone());
         global.source = Some(source.as_str().into());
         self.origins.insert(source, origin);
-        Some(Rc::new(Function::new(id.to_owned(), params, known, block_of(&ast), Rc::new(global))))
+        Some(Rc::new(Function::new(id.to_owned(), params, block_of(&ast), Rc::new(global))))
     }
 
     /// Inline code is known by a name of its own, in the folder of its file, so that its imports start from there.
@@ -343,7 +341,6 @@ struct Inline<'a> {
     place: &'a Place,
     file: Option<&'a std::path::Path>,
     params: Vec<ImmutableString>,
-    known: Rc<[&'static str]>,
 }
 
 fn run_top_level(engine: &Engine, context: &Context, ast: &AST) -> Result<GlobalRuntimeState, Box<EvalAltResult>> {
@@ -370,9 +367,9 @@ fn block_of(ast: &AST) -> StmtBlock {
 }
 
 /// Returns the names that occur as words in a text: the others need no value.
-fn mentioned<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Vec<ImmutableString> {
+fn mentioned<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<ImmutableString> {
     let words: std::collections::HashSet<&str> = text.split(|c: char| !(c.is_alphanumeric() || c == '_')).collect();
-    names.filter(|name| words.contains(name)).map(Into::into).collect()
+    names.into_iter().filter(|name| words.contains(name)).map(Into::into).collect()
 }
 
 fn scope_of(params: &[ImmutableString]) -> Scope<'static> {

@@ -9,12 +9,13 @@ use serde_json::Value;
 
 use super::arguments::{self, Offer};
 use super::budget::Ending;
-use super::call::{Arguments, Attempted};
+use super::call::Attempted;
 use super::context::{Context, Mode};
 use super::convert;
 use super::declaration::BindingKind;
 use super::function::{Closure, Function};
 use super::running::{Code, Stage, Task};
+use super::subject::Subject;
 use super::suboptions::{Options, Written};
 use super::throwing::Failure;
 use crate::handling::attempt::{self, Outcome};
@@ -26,7 +27,7 @@ use crate::handling::{Answers, Handler, On, Question, Telling, Unsettled, Verdic
 pub struct Registry {
     stage: Rc<Stage>,
     parent: Arc<Handler>,
-    arguments: Arguments,
+    subject: Subject,
     handlers: Vec<Handler>,
     codes: Vec<Code>,
     conditions: Vec<Condition>,
@@ -45,9 +46,9 @@ pub enum Condition {
 
 impl Registry {
     /// Returns the registry of a call of a handler, with what the call may see.
-    pub fn new(stage: Rc<Stage>, parent: Arc<Handler>, arguments: Arguments) -> Self {
+    pub fn new(stage: Rc<Stage>, parent: Arc<Handler>, subject: Subject) -> Self {
         let (handlers, codes, conditions, subrefs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { stage, parent, arguments, handlers, codes, conditions, is_executed: false, subrefs }
+        Self { stage, parent, subject, handlers, codes, conditions, is_executed: false, subrefs }
     }
 
     /// Takes the ids of all sub-handlers of all levels below.
@@ -120,7 +121,7 @@ fn subhandler(native: &NativeCallContext<'_>, id: &str, options: Map, pointer: &
 
 /// Returns a function that a script has handed over, if it has no other parameters than there are values for.
 fn handed_over(pointer: &FnPtr, global: &GlobalRuntimeState, known: Vec<&'static str>, what: &str) -> Result<Closure, Failure> {
-    let closure = Closure::of(pointer, global, known.as_slice().into()).map_err(Failure::argument)?;
+    let closure = Closure::of(pointer, global).map_err(Failure::argument)?;
     match closure.params().iter().find(|param| !known.contains(&param.as_str())) {
         Some(param) => Err(Failure::argument(format!("unknown parameter `{param}` of {what}; there are {}", known.join(", ")))),
         None => Ok(closure),
@@ -170,7 +171,7 @@ fn run_pass(registry: &Rc<RefCell<Registry>>) -> Result<Option<f64>, Box<EvalAlt
 /// One pass over the sub-handlers. The registry is not borrowed meanwhile: they are scripts.
 struct Running {
     stage: Rc<Stage>,
-    arguments: Arguments,
+    subject: Subject,
     handlers: Vec<Handler>,
     codes: Vec<Code>,
     conditions: Vec<Condition>,
@@ -178,10 +179,10 @@ struct Running {
 
 impl Running {
     fn of(registry: &Registry) -> Self {
-        let Registry { stage, arguments, handlers, codes, conditions, .. } = registry;
+        let Registry { stage, subject, handlers, codes, conditions, .. } = registry;
         Self {
             stage: Rc::clone(stage),
-            arguments: arguments.clone(),
+            subject: subject.clone(),
             handlers: handlers.clone(),
             codes: codes.clone(),
             conditions: conditions.clone(),
@@ -208,7 +209,7 @@ impl Running {
         let mut notes = self.stage.notes.borrow_mut();
         notes.records.extend(end.store);
         notes.subrefs.extend(end.subrefs.iter().cloned());
-        let mut patch = self.stage.patch.borrow_mut();
+        let mut patch = self.stage.outputs.patch.borrow_mut();
         end.results.into_iter().for_each(|(id, result)| patch.deliver(&id, result));
         drop((notes, patch));
         self.stage.budget.check()?;
@@ -238,14 +239,11 @@ impl Running {
     }
 
     fn call(&self, handler: &Handler, retry: u64, started: jiff::Timestamp) -> (Verdict, Vec<String>) {
-        let mut arguments = self.arguments.clone();
-        if let Some(field) = &handler.field {
-            arguments.change = Arc::new(arguments.change.reduced_to(field));
-        }
+        let subject = handler.field.as_ref().map_or_else(|| self.subject.clone(), |field| self.subject.reduced_to(field));
         let task = Task {
             handler: Some(Arc::new(handler.clone())),
             code: &self.codes[handler.target],
-            arguments,
+            subject,
             param: &handler.param,
             retry,
             started,
@@ -255,7 +253,8 @@ impl Running {
 
     /// Selects those that take part, evaluating what their filters ask.
     fn select(&self) -> Result<Vec<&Handler>, Box<EvalAltResult>> {
-        let view = View { body: &self.arguments.body, change: Some(&self.arguments.change) };
+        let body = self.subject.body().expect("only handlers of changes have sub-handlers");
+        let view = View { body, change: self.subject.change().map(AsRef::as_ref) };
         let mut answers = Answers::default();
         loop {
             let questions = match subhandling::select(&self.handlers, view, &answers) {
@@ -272,19 +271,19 @@ impl Running {
 
     fn answer(&self, question: &Question) -> Result<bool, Box<EvalAltResult>> {
         let condition = &self.conditions[question.predicate.0];
-        let context = self.stage.context(Mode::Expression, &self.arguments);
+        let context = self.stage.context(Mode::Expression, &self.subject);
         let offer = Offer {
-            arguments: &self.arguments,
-            patch: &self.stage.patch,
+            subject: &self.subject,
+            outputs: &self.stage.outputs,
             memos: &self.stage.scripts.environment.memos,
             is_writable: false,
             attempt: None,
             candidate: &question.candidate,
         };
-        let values = |params: &[ImmutableString], known: &[&str]| params.iter().map(|param| offer.value(param, known)).collect();
+        let values = |params: &[ImmutableString]| offer.values(params.iter().map(ImmutableString::as_str));
         let ended = match condition {
-            Condition::Expression(function) => function.run(&self.stage.engine, &context, values(&function.params, &function.known)),
-            Condition::Closure(closure) => closure.run(&self.stage.engine, &context, values(closure.params(), &closure.function.known)),
+            Condition::Expression(function) => function.run(&self.stage.engine, &context, values(&function.params)?),
+            Condition::Closure(closure) => closure.run(&self.stage.engine, &context, values(closure.params())?),
         };
         Ok(is_true(&ended?.value()))
     }

@@ -1,21 +1,21 @@
 //! One script thread: its interpreters, its generations, and the jobs it is given. Nothing of it ever leaves the thread.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use rhai::Engine;
+use rhai::{Engine, ImmutableString};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::task::spawn_local;
 
 use super::api::Api;
-use super::arguments::Offer;
+use super::arguments::{Offer, Outputs};
 use super::budget::{Budget, Ending};
-use super::call::{Arguments, Call, Evaluation, Returned};
+use super::call::{Call, Evaluation, Returned};
 use super::chance::Chance;
 use super::check::Problem;
 use super::context::{Environment, Mode};
@@ -26,12 +26,13 @@ use super::memo::{self, Memos};
 use super::program::Program;
 use super::running::{Code, Notes, Stage, Task};
 use super::scripts::Scripts;
+use super::subject::{Activity, Subject};
 use super::transforms::Transforms;
 use super::turns::Turns;
 use super::{subhandlers, trace, verdict};
-use crate::handling::Verdict;
 use crate::kit::tasks::{panic_text, report_panic};
 use crate::kit::{Clock, Stop};
+use crate::object::Patch;
 
 /// The seconds that an expression may take.
 const EXPRESSION_SECONDS: f64 = 1.0;
@@ -108,8 +109,8 @@ pub struct CallJob {
 pub struct EvaluateJob {
     /// The generation.
     pub generation: u64,
-    /// What the expression may see.
-    pub arguments: Arguments,
+    /// What the expression is about.
+    pub subject: Subject,
     /// Which expression, about what.
     pub evaluation: Evaluation,
     /// Where the answer goes.
@@ -235,21 +236,27 @@ impl Thread {
     }
 
     async fn run_call(&self, generation: u64, call: Call) -> Returned {
+        let uncalled = |patch, text: String| Returned::new(verdict::failed(text, None), patch);
         let Some(scripts) = self.generation(generation) else {
-            return Returned::without_call(call.patch, "the scripts of the operator are not there any more");
+            return uncalled(call.patch, "the scripts of the operator are not there any more".to_owned());
         };
         let declaration = Rc::clone(&scripts);
         let Some((binding, function)) = declaration.program.declaration.bindings.get(call.target).zip(scripts.binding(call.target)) else {
-            return Returned::without_call(call.patch, format!("the operator has no binding number {}", call.target));
+            return uncalled(call.patch, format!("the operator has no binding number {}", call.target));
         };
-        let Call { arguments, patch, retry, started, param, subhandling, stop, span, .. } = call;
+        if !call.subject.fits(binding.kind) {
+            return uncalled(call.patch, format!("the binding number {} is not called for such a subject", call.target));
+        }
+        let Call { subject, patch, retry, started, param, subhandling, stop, span, .. } = call;
         let budget = Budget::new(&binding.limits, stop);
         let budget = Rc::new(if binding.kind == BindingKind::Daemon { budget.refilled_by_waits() } else { budget });
-        let memo = Arc::clone(&arguments.memo);
+        let turn = subject.turn();
+        let temporary_memo = subject.temporary_memo().map(|name| TemporaryMemo { memos: Rc::clone(&self.memos), name: name.to_owned() });
+        let is_startup = matches!(subject, Subject::Activity { activity: Activity::Startup, .. });
         let stage = Rc::new(Stage {
             engine: self.engine(Sizes::of(&binding.limits)),
             budget: Rc::clone(&budget),
-            patch: Rc::new(RefCell::new(patch)),
+            outputs: Outputs::of(&subject, patch),
             subhandling,
             span,
             mode: if binding.kind == BindingKind::Login { Mode::Login } else { Mode::Function },
@@ -261,12 +268,12 @@ impl Thread {
             let stage = Rc::clone(&stage);
             move || {
                 let handler = stage.subhandling.as_ref().map(|subhandling| Arc::clone(&subhandling.parent));
-                stage.attempt(Task { handler, code: &code, arguments, param: &param, retry, started }).0
+                stage.attempt(Task { handler, code: &code, subject, param: &param, retry, started }).0
             }
         };
         let verdict = match Fiber::new(Rc::clone(&budget), attempt) {
             Err(error) => verdict::failed(format!("no memory for running the script: {error}"), None),
-            Ok(fiber) => match self.turns.take_turns(&memo, Rc::clone(&budget), fiber).await {
+            Ok(fiber) => match self.turns.take_turns(&turn, Rc::clone(&budget), fiber).await {
                 Ok(verdict) => verdict,
                 Err(panic) => verdict::failed(format!("the interpreter failed: {}", panic_text(&*panic)), None),
             },
@@ -275,22 +282,24 @@ impl Thread {
         let Notes { records, mut subrefs, tellings, attempts } = stage.notes.take();
         subrefs.sort();
         subrefs.dedup();
-        let patch = stage.patch.take();
-        Returned { verdict, patch, records, subrefs, tellings, attempts, is_cancelled }
+        drop(temporary_memo);
+        let (patch, warnings) = (stage.outputs.patch.take(), stage.outputs.warnings.take());
+        let settings = is_startup.then(|| stage.outputs.settings.take());
+        Returned { verdict, patch, records, subrefs, tellings, attempts, warnings, settings, is_cancelled }
     }
 
     async fn evaluate(self: Rc<Self>, job: EvaluateJob) {
-        let EvaluateJob { generation, arguments, evaluation, mut reply, permit } = job;
+        let EvaluateJob { generation, subject, evaluation, mut reply, permit } = job;
         let held = tokio::select! {
             biased;
             () = reply.closed() => return,
-            held = self.run_expression(generation, arguments, evaluation) => held,
+            held = self.run_expression(generation, subject, evaluation) => held,
         };
         drop(permit);
         let _ = reply.send(held);
     }
 
-    async fn run_expression(&self, generation: u64, arguments: Arguments, evaluation: Evaluation) -> Result<bool, String> {
+    async fn run_expression(&self, generation: u64, subject: Subject, evaluation: Evaluation) -> Result<bool, String> {
         let scripts = self.generation(generation).ok_or_else(|| "the scripts of the operator are not there any more".to_owned())?;
         let number = evaluation.predicate.0;
         let function = scripts.expression(number).cloned().ok_or_else(|| format!("the operator has no expression number {number}"))?;
@@ -302,17 +311,17 @@ impl Thread {
         let run = move || {
             let environment = Rc::clone(&scripts.environment);
             let context = super::context::Context::new(environment, context_budget, Mode::Expression);
-            let context = context.about(arguments.clone(), tracing::Span::current());
+            let context = context.about(subject.clone(), tracing::Span::current());
             let offer = Offer {
-                arguments: &arguments,
-                patch: &Rc::default(),
+                subject: &subject,
+                outputs: &Outputs::of(&subject, Patch::default()),
                 memos: &memos,
                 is_writable: false,
                 attempt: None,
                 candidate: &evaluation.candidate,
             };
-            let values = function.params.iter().map(|param| offer.value(param, &function.known)).collect();
-            let ended = function.run(&engine, &context, values);
+            let values = offer.values(function.params.iter().map(ImmutableString::as_str));
+            let ended = values.map_err(Into::into).and_then(|values| function.run(&engine, &context, values));
             let explained = |error| {
                 let told = trace::tell(error, &function.title, function.global.source().unwrap_or_default(), scripts.origins());
                 format!("{}\n{}", told.text, told.trace)
@@ -333,11 +342,14 @@ fn spawn(name: &'static str, task: impl Future<Output = ()> + 'static) {
     }));
 }
 
-impl Returned {
-    /// Returns what a call comes to that could not be made.
-    pub(super) fn without_call(patch: crate::object::Patch, text: impl Into<String>) -> Self {
-        let verdict: Verdict = verdict::failed(text, None);
-        let (records, subrefs) = (BTreeMap::default(), Vec::new());
-        Self { verdict, patch, records, subrefs, tellings: Vec::new(), attempts: Vec::new(), is_cancelled: false }
+/// Forgets a memo at the end of its call, however that ends.
+struct TemporaryMemo {
+    memos: Rc<Memos>,
+    name: String,
+}
+
+impl Drop for TemporaryMemo {
+    fn drop(&mut self) {
+        self.memos.forget(&self.name);
     }
 }

@@ -52,8 +52,8 @@ impl Transforms {
         let number = self.next.replace(self.next.get() + 1);
         // Without the registry of sub-handlers, which would keep the whole call.
         let stripped = Context::new(Rc::clone(context.environment()), Rc::clone(context.budget()), Mode::Transform);
-        let context = match context.arguments() {
-            Some(arguments) => stripped.about(arguments.clone(), context.span().clone()),
+        let context = match context.subject() {
+            Some(subject) => stripped.about(subject.clone(), context.span().clone()),
             None => stripped,
         };
         self.closures.borrow_mut().insert(number, Rc::new(Asked { closure, context }));
@@ -80,8 +80,8 @@ impl Transforms {
         let budget = Rc::new(Budget::new(&Limits { time: Some(SECONDS), ..Limits::default() }, Stop::new()));
         let environment = Rc::clone(asked.context.environment());
         let mut context = Context::new(environment, Rc::clone(&budget), Mode::Transform);
-        if let Some(arguments) = asked.context.arguments() {
-            context = context.about(arguments.clone(), asked.context.span().clone());
+        if let Some(subject) = asked.context.subject() {
+            context = context.about(subject.clone(), asked.context.span().clone());
         }
         let run = move || {
             let ended = asked.closure.run(&engine, &context, vec![convert::to_dynamic(&body)]);
@@ -142,7 +142,7 @@ pub fn register(engine: &mut Engine) {
 fn transform(native: &NativeCallContext<'_>, patch: &mut PatchHandle, function: &FnPtr) -> Result<(), Box<EvalAltResult>> {
     let context = Context::of(native)?;
     context.acts("patch.transform")?;
-    let closure = Closure::of(function, native.global_runtime_state(), Rc::from([])).map_err(Failure::argument)?;
+    let closure = Closure::of(function, native.global_runtime_state()).map_err(Failure::argument)?;
     if closure.params().len() != 1 {
         return Err(Failure::argument("a transformation takes one parameter, the body").into());
     }

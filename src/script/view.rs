@@ -7,6 +7,7 @@ use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString, Map, NativeCa
 use serde_json::Value;
 
 use super::convert;
+use super::subject::LiveBody;
 use super::throwing::Failure;
 use crate::handling::Change;
 use crate::object::equality;
@@ -23,6 +24,14 @@ const FORWARDED: [&str; 12] =
 pub struct View {
     root: Root,
     node: Option<Rc<Node>>,
+    /// Where newer states come from, for an argument of a call that outlives its event. What is taken out of it does not change.
+    live: Option<Rc<Live>>,
+}
+
+/// A stanza of an object whose newest state is shown.
+struct Live {
+    body: Arc<LiveBody>,
+    keys: &'static [&'static str],
 }
 
 /// Where a view's value is kept.
@@ -72,26 +81,49 @@ impl Node {
 impl View {
     /// Returns what scripts see of a value: a view of a map or list, else the value itself.
     pub fn of(value: Arc<Value>) -> Dynamic {
-        Self { root: Root::Value(value), node: None }.or_leaf()
+        Self { root: Root::Value(value), node: None, live: None }.or_leaf()
     }
 
     /// Returns what scripts see of a stanza: a view, an empty one if the stanza is not there.
     pub fn stanza(value: &Arc<Value>, keys: &[&'static str]) -> Dynamic {
-        let mut view = Self { root: Root::Value(Arc::clone(value)), node: None };
+        Self::of_stanza(value, keys).or_leaf()
+    }
+
+    fn of_stanza(value: &Arc<Value>, keys: &[&'static str]) -> Self {
+        let mut view = Self { root: Root::Value(Arc::clone(value)), node: None, live: None };
         for key in keys {
             view = view.below(Step::Key((*key).into()));
         }
-        if view.value().is_null() { Self::of(Arc::clone(&EMPTY)) } else { view.or_leaf() }
+        if view.value().is_null() { Self { root: Root::Value(Arc::clone(&EMPTY)), node: None, live: None } } else { view }
+    }
+
+    /// Returns what scripts see of a stanza of an object whose newest state is shown at each access.
+    pub fn live(body: &Arc<LiveBody>, keys: &'static [&'static str]) -> Dynamic {
+        let live = Rc::new(Live { body: Arc::clone(body), keys });
+        Self { live: Some(live), ..Self::of_stanza(&body.get().shared(), keys) }.or_leaf()
+    }
+
+    /// Returns the newest state, which does not change any more.
+    pub fn newest(&self) -> Self {
+        match &self.live {
+            Some(live) => Self::of_stanza(&live.body.get().shared(), live.keys),
+            None => self.clone(),
+        }
+    }
+
+    /// Shows the newest state from here on.
+    pub fn refresh(&mut self) {
+        *self = Self { live: self.live.clone(), ..self.newest() };
     }
 
     /// Returns what scripts see of the last handled essence.
     pub fn last_handled(change: &Arc<Change>) -> Dynamic {
-        Self { root: Root::Old(Arc::clone(change)), node: None }.or_leaf()
+        Self { root: Root::Old(Arc::clone(change)), node: None, live: None }.or_leaf()
     }
 
     /// Returns what scripts see of the essence as it is.
     pub fn essence(change: &Arc<Change>) -> Dynamic {
-        Self { root: Root::New(Arc::clone(change)), node: None }.or_leaf()
+        Self { root: Root::New(Arc::clone(change)), node: None, live: None }.or_leaf()
     }
 
     /// Returns the value that it shows.
@@ -101,7 +133,7 @@ impl View {
     }
 
     fn below(&self, step: Step) -> Self {
-        Self { root: self.root.clone(), node: Some(Rc::new(Node { parent: self.node.clone(), step })) }
+        Self { root: self.root.clone(), node: Some(Rc::new(Node { parent: self.node.clone(), step })), live: None }
     }
 
     fn or_leaf(self) -> Dynamic {

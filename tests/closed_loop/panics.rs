@@ -14,7 +14,7 @@ use kopfd::kit::Clock;
 use kopfd::object::{Body, Patch, Resource, Sighting};
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{Account, Error, Event, Pace, World};
-use kopfd::script::{Arguments, Call, Evaluation, Returned};
+use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
 use serde_json::{Value, json};
 
 use super::world::scripted::ScriptedWorld;
@@ -78,9 +78,9 @@ impl World for Panicking {
         Box::pin(async move { Returned { is_cancelled, ..called.await } })
     }
 
-    fn evaluate<'a>(&'a self, arguments: &'a Arguments, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
+    fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
         point("evaluate");
-        self.0.evaluate(arguments, evaluation)
+        self.0.evaluate(subject, evaluation)
     }
 
     fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>> {
@@ -93,9 +93,9 @@ impl World for Panicking {
         })
     }
 
-    fn accompany<'a>(&'a self, arguments: &'a Arguments, is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
+    fn accompany<'a>(&'a self, object: &'a Object, sighting: Sighting, is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
         point("accompany");
-        self.0.accompany(arguments, is_reset)
+        self.0.accompany(object, sighting, is_reset)
     }
 
     fn tell(&self, telling: Telling) {

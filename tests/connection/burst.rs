@@ -16,12 +16,12 @@ use kopfd::cluster::{Applied, Client, Options, Watcher, apply};
 use kopfd::handling::spawning::Companions;
 use kopfd::handling::{Handler, Lifecycle, On, Telling, Verdict};
 use kopfd::kit::{Clock, Stop, Tasks};
-use kopfd::object::{Patch, Resource};
+use kopfd::object::{Patch, Resource, Sighting};
 use kopfd::persistence::Storages;
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{Error, Pace, World};
-use kopfd::script::{Arguments, Call, Evaluation, Returned};
+use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
@@ -93,19 +93,10 @@ struct Sending {
 
 impl World for Sending {
     fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
-        let returned = Returned {
-            verdict: Verdict::Returned(None),
-            patch: call.patch,
-            records: std::collections::BTreeMap::default(),
-            subrefs: Vec::new(),
-            tellings: Vec::new(),
-            attempts: Vec::new(),
-            is_cancelled: false,
-        };
-        std::future::ready(returned).boxed()
+        std::future::ready(Returned::new(Verdict::Returned(None), call.patch)).boxed()
     }
 
-    fn evaluate<'a>(&'a self, _arguments: &'a Arguments, _evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
+    fn evaluate<'a>(&'a self, _subject: &'a Subject, _evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
         std::future::ready(Ok(true)).boxed()
     }
 
@@ -118,7 +109,7 @@ impl World for Sending {
         async move { Ok(apply::apply(&self.client, resource, body, patch).await?) }.boxed()
     }
 
-    fn accompany<'a>(&'a self, _arguments: &'a Arguments, _is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
+    fn accompany<'a>(&'a self, _object: &'a Object, _sighting: Sighting, _is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
         std::future::ready(Ok(Companions::default())).boxed()
     }
 

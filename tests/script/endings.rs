@@ -226,7 +226,7 @@ fn a_spinning_script_gives_way_to_others_of_its_thread() {
         let spinning = world.a_call(0);
         let stop = spinning.stop.clone();
         let mut ready = world.a_call(1);
-        ready.arguments.memo = "another".into();
+        ready.subject = world.creation("another");
         let (spun, ()) = tokio::join!(world.host.call(&world.installed, spinning), async {
             assert_eq!(returned(world.host.call(&world.installed, ready).await), json!(1));
             stop.request("enough");

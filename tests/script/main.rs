@@ -5,5 +5,6 @@ mod arguments;
 mod closures;
 mod endings;
 mod subhandlers;
+mod subjects;
 mod values;
 mod world;

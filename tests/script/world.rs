@@ -8,11 +8,11 @@ use jiff::Timestamp;
 use kopfd::handling::progress::BrokenRecord;
 use kopfd::handling::{Candidate, Change, Filters, Handler, Lifecycle, On, Policy, Predicate, Reason, Record, Records, Verdict};
 use kopfd::kit::{Clock, Stop};
-use kopfd::object::{Body, Patch, Resource, Sighting};
+use kopfd::object::{Body, Patch, Resource};
 use kopfd::script::declaration::Place;
 use kopfd::script::{
-    Arguments, Binding, BindingKind, Call, Code, Declaration, Evaluation, Expression, Host, Installed, Limits, Options, Problem, Program,
-    Returned, Subhandling, Threads,
+    Binding, BindingKind, Call, Code, Declaration, Evaluation, Expression, Host, Installed, Limits, Object, Options, Problem, Program,
+    Returned, Subhandling, Subject, Threads,
 };
 use serde_json::{Value, json};
 use tokio::task::LocalSet;
@@ -52,6 +52,15 @@ impl Operator {
         let place = Place { file: "operator.yaml".into(), line: 10, column: 8 };
         let code = Code::Inline { text: text.into(), place, file: Some("main.rhai".into()) };
         self.declaration.bindings.push(binding("inline", code, Limits::default()));
+        self
+    }
+
+    /// Binds a text of the manifest that is called for something else than changes.
+    pub fn runs_for(mut self, kind: BindingKind, text: &str) -> Self {
+        self = self.runs(text);
+        if let Some(binding) = self.declaration.bindings.last_mut() {
+            binding.kind = kind;
+        }
         self
     }
 
@@ -106,28 +115,27 @@ pub struct World {
 }
 
 impl World {
-    pub fn arguments(&self) -> Arguments {
-        let essence = json!({"spec": self.body["spec"]});
-        Arguments {
-            resource: Arc::new(Resource {
-                group: "example.com".into(),
-                version: "v1".into(),
-                plural: "examples".into(),
-                ..Resource::default()
-            }),
-            body: Body::from(self.body.clone()),
-            sighting: Sighting::Added,
-            reason: Some(Reason::Create),
-            change: Arc::new(Change::between(None, Some(essence))),
-            memo: "u-1".into(),
-        }
+    /// The object, with the memo of this name.
+    pub fn object(&self, memo: &str) -> Object {
+        let resource = Resource { group: "example.com".into(), version: "v1".into(), plural: "examples".into(), ..Resource::default() };
+        Object { resource: Arc::new(resource), body: Body::from(self.body.clone()), memo: memo.into() }
+    }
+
+    /// The creation of the object.
+    pub fn change(&self) -> Arc<Change> {
+        Arc::new(Change::between(None, Some(json!({"spec": self.body["spec"]}))))
+    }
+
+    /// What handlers of the creation are called for, with the memo of this name.
+    pub fn creation(&self, memo: &str) -> Subject {
+        Subject::Change { object: self.object(memo), reason: Reason::Create, change: self.change() }
     }
 
     pub fn a_call(&self, target: usize) -> Call {
         let started: Timestamp = START.parse().unwrap();
         Call {
             target,
-            arguments: self.arguments(),
+            subject: self.creation("u-1"),
             patch: Patch::default(),
             retry: 0,
             started,
@@ -145,12 +153,18 @@ impl World {
         }
     }
 
+    /// Calls a binding for a subject.
+    pub async fn call_for(&self, target: usize, subject: Subject) -> Returned {
+        let call = Call { subject, subhandling: None, param: json!({"p": 1}), retry: 2, ..self.a_call(target) };
+        self.host.call(&self.installed, call).await
+    }
+
     pub async fn call(&self, target: usize) -> Returned {
         self.host.call(&self.installed, self.a_call(target)).await
     }
 
     pub async fn ask(&self, number: usize, candidate: Candidate) -> Result<bool, String> {
-        self.host.evaluate(&self.installed, &self.arguments(), Evaluation { predicate: Predicate(number), candidate }).await
+        self.host.evaluate(&self.installed, &self.creation("u-1"), Evaluation { predicate: Predicate(number), candidate }).await
     }
 }
 

@@ -3,7 +3,7 @@
 use kopfd::handling::{Candidate, Change, Predicate, Predicates, Question};
 use kopfd::object::equality::equal;
 use kopfd::object::{Body, Sighting};
-use kopfd::script::Arguments;
+use kopfd::script::Subject;
 use serde_json::Value;
 
 /// All callbacks of some handlers; the number of a predicate is its place here.
@@ -26,9 +26,20 @@ pub struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    pub fn of(arguments: &'a Arguments) -> Self {
-        let reason = arguments.reason.map(kopfd::handling::Reason::as_str);
-        Self { body: &arguments.body, reason, change: reason.map(|_| &*arguments.change), sighting: Some(arguments.sighting) }
+    /// Returns what a change or a raw event shows.
+    pub fn of(subject: &'a Subject) -> Self {
+        match subject {
+            Subject::Change { object, reason, change } => {
+                Self { body: &object.body, reason: Some(reason.as_str()), change: Some(change), sighting: None }
+            }
+            Subject::Event { object, sighting } => Self::of_event(&object.body, *sighting),
+            other => panic!("the vectors ask nothing about {other:?}"),
+        }
+    }
+
+    /// Returns what a raw event shows.
+    pub fn of_event(body: &'a Body, sighting: Sighting) -> Self {
+        Self { body, reason: None, change: None, sighting: Some(sighting) }
     }
 
     fn has_argument(&self, name: &str) -> bool {

@@ -10,7 +10,7 @@ use kopfd::handling::spawning::{self, Arrangement, Companions, Company, Stage};
 use kopfd::handling::{Handler, On, Telling, attempt, filter};
 use kopfd::kit::{Stop, Tasks};
 use kopfd::object::Sighting;
-use kopfd::script::Arguments;
+use kopfd::script::Object;
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -40,14 +40,13 @@ struct Running {
 
 impl Daemons {
     /// Starts and stops what the rules say.
-    pub async fn accompany(&self, world: &ScriptedWorld, arguments: &Arguments) -> Companions {
+    pub async fn accompany(&self, world: &ScriptedWorld, object: &Object, sighting: Sighting) -> Companions {
         let mut companions = Companions::default();
         self.running.lock().retain(|_, running| !*running.has_ended.lock());
-        let oracle = Oracle { callbacks: &world.callbacks, facts: Facts { change: None, ..Facts::of(arguments) } };
+        let oracle = Oracle { callbacks: &world.callbacks, facts: Facts::of_event(&object.body, sighting) };
         let running: BTreeSet<String> = self.running.lock().keys().cloned().collect();
-        let company =
-            Company { running: &running, ended: &BTreeSet::new(), is_paused: false, is_gone: arguments.sighting == Sighting::Deleted };
-        let view = filter::View { body: &arguments.body, change: None };
+        let company = Company { running: &running, ended: &BTreeSet::new(), is_paused: false, is_gone: sighting == Sighting::Deleted };
+        let view = filter::View { body: &object.body, change: None };
         let handlers = world.handlers.iter().map(AsRef::as_ref);
         let arrangement = spawning::arrange(handlers, company, view, &oracle).expect("the world answers all questions");
         let Arrangement { spawn, stop, demand_finalizer } = arrangement;
@@ -62,7 +61,7 @@ impl Daemons {
     fn spawn(&self, world: &ScriptedWorld, handler: &Handler) {
         let (stop, has_ended) = (Stop::new(), Arc::new(Mutex::new(false)));
         let running = Running { handler: Arc::new(handler.clone()), stop: stop.clone(), stopping: None, has_ended };
-        let life = live(running.clone(), world.scripts[handler.target].clone(), Arc::clone(&world.timeline));
+        let life = live(running.clone(), world.steps.scripts[handler.target].clone(), Arc::clone(&world.timeline));
         self.running.lock().insert(handler.id.clone(), running);
         self.tasks.lock().spawn(handler.id.clone(), life);
     }
@@ -79,7 +78,7 @@ impl Daemons {
         if *running.has_ended.lock() {
             return None;
         }
-        let script = &world.scripts[running.handler.target];
+        let script = &world.steps.scripts[running.handler.target];
         let step = spawning::step(script.cancellation, reached, seconds_between(asked_at, now));
         if let Some(telling) = spawning::tell_step(&running.handler, step) {
             world.timeline.tell(&telling);

@@ -26,6 +26,10 @@ pub struct Declared {
 pub struct Script {
     /// The id as the vectors show it: without the field.
     pub id: String,
+    /// The id that is declared: without those of parents.
+    pub name: String,
+    /// The options that are declared.
+    pub options: Value,
     /// What happens in each call; the last repeats.
     pub steps: Vec<Value>,
     /// The sub-handlers that each call registers.
@@ -93,7 +97,9 @@ impl Declared {
             polling: seconds("cancellation_polling").unwrap_or(60.0),
         };
         let steps = spec["script"].as_array().cloned().or_else(|| spec.get("outcome").map(|step| vec![step.clone()]));
-        self.scripts.push(Script { id: base.clone(), steps: steps.unwrap_or_default(), subs: Vec::new(), cancellation });
+        let name = text(&spec["id"]).unwrap_or_else(|| base.clone());
+        let steps = steps.unwrap_or_default();
+        self.scripts.push(Script { id: base.clone(), name, options: options.clone(), steps, subs: Vec::new(), cancellation });
         for sub in spec["subs"].as_array().into_iter().flatten() {
             let sub = self.declare_sub(&handler, &base, sub)?;
             self.scripts[target].subs.push(sub);

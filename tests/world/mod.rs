@@ -5,6 +5,7 @@ pub mod callbacks;
 pub mod companions;
 pub mod declare;
 pub mod embedded;
+pub mod host;
 pub mod scene;
 pub mod scripted;
 pub mod server;
@@ -14,8 +15,8 @@ pub use scene::Scene;
 
 use std::future::Future;
 
-/// Runs a future to its end on a runtime of its own, where time passes only while everything waits.
+/// Runs a future to its end on a runtime of its own, where time passes only while everything waits, with a place for scripts.
 pub fn in_virtual_time<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime without any threads starts").block_on(future)
+    tokio::task::LocalSet::new().block_on(&runtime.expect("a runtime without any threads starts"), future)
 }

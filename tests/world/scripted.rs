@@ -5,73 +5,88 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use kopfd::cluster::{Applied, apply};
 use kopfd::handling::attempt::TEMPORARY_DELAY;
 use kopfd::handling::spawning::Companions;
-use kopfd::handling::subhandling::{self, Pass};
-use kopfd::handling::{Handler, Record, Telling, Verdict, attempt, filter, select};
+use kopfd::handling::{Handler, Telling, Verdict, filter, select};
 use kopfd::kit::Clock;
 use kopfd::object::{Body, BodyFunction, Item, Patch, Resource, Sighting, Transform};
 use kopfd::reactor::{Error, World};
-use kopfd::script::{Arguments, Call, Evaluation, Returned, Subhandling};
+use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use super::callbacks::{Callbacks, Facts, Oracle};
 use super::companions::Daemons;
 use super::declare::{self, Declared, Script};
+use super::host::ScriptHost;
 use super::server::Server;
 use super::timeline::{Entry, Timeline};
+
+/// What the handlers of one case do in each call, and the notes of their calls.
+pub struct Steps {
+    pub scripts: Vec<Script>,
+    timeline: Arc<Timeline>,
+    server: Arc<Server>,
+    calls: Mutex<BTreeMap<usize, usize>>,
+}
+
+impl Steps {
+    /// Notes a call with what its handler has seen, and returns what happens in it: the last step repeats.
+    pub fn call(&self, target: usize, seen: Value, started: Option<Timestamp>) -> Value {
+        let script = &self.scripts[target];
+        let mut calls = self.calls.lock();
+        let count = calls.entry(target).or_default();
+        let step = script.steps.get(*count).or(script.steps.last()).cloned().unwrap_or_else(|| json!({}));
+        *count += 1;
+        drop(calls);
+        let mut shown = seen;
+        shown["call"] = json!(script.id);
+        let is_final = step.get("temporary").is_none() && step.get("error").is_none();
+        self.timeline.add(Entry { shown, started, before: self.server.object(), is_final });
+        step
+    }
+}
 
 /// The scripted world.
 pub struct ScriptedWorld {
     pub timeline: Arc<Timeline>,
     pub server: Arc<Server>,
     pub handlers: Vec<Arc<Handler>>,
-    pub scripts: Vec<Script>,
+    pub steps: Arc<Steps>,
     pub callbacks: Callbacks,
     /// The patches that were sent.
     pub patches: Mutex<Vec<Patch>>,
     /// What each cycle had to wait for.
     pub delays: Mutex<Vec<Vec<f64>>>,
     daemons: Daemons,
-    calls: Mutex<BTreeMap<usize, usize>>,
+    /// Started with the first handler that has sub-handlers.
+    host: OnceCell<ScriptHost>,
 }
 
 impl ScriptedWorld {
     /// Returns the world of some handlers.
     pub fn new(declared: Declared, server: Arc<Server>, timeline: Arc<Timeline>) -> Self {
         let Declared { handlers, scripts, callbacks } = declared;
+        let steps = Steps { scripts, timeline: Arc::clone(&timeline), server: Arc::clone(&server), calls: Mutex::default() };
         Self {
             timeline,
             server,
             handlers,
-            scripts,
+            steps: Arc::new(steps),
             callbacks,
             patches: Mutex::default(),
             delays: Mutex::default(),
             daemons: Daemons::default(),
-            calls: Mutex::default(),
+            host: OnceCell::new(),
         }
     }
 
-    /// Returns what happens in the next call of a handler: the last step repeats.
-    fn next_step(&self, target: usize) -> Value {
-        let mut calls = self.calls.lock();
-        let count = calls.entry(target).or_default();
-        let steps = &self.scripts[target].steps;
-        let step = steps.get(*count).or(steps.last()).cloned().unwrap_or_else(|| json!({}));
-        *count += 1;
-        step
-    }
-
-    fn note_call(&self, handler: &Handler, call: &Call, step: &Value) {
-        let Arguments { reason, change, sighting, .. } = &call.arguments;
-        let id = &self.scripts[handler.target].id;
-        let shown = match reason {
-            None => json!({"call": id, "type": sighting.event_type()}),
-            Some(reason) => json!({
-                "call": id,
+    fn seen(&self, call: &Call) -> Value {
+        match &call.subject {
+            Subject::Change { reason, change, .. } => json!({
                 "reason": reason.as_str(),
                 "retry": call.retry,
                 "runtime": kopfd::handling::progress::seconds_between(call.started, self.clock().now()),
@@ -79,101 +94,35 @@ impl ScriptedWorld {
                 "new": change.new,
                 "diff": change.diff.iter().map(diff_item).collect::<Vec<_>>(),
             }),
-        };
-        let is_final = step.get("temporary").is_none() && step.get("error").is_none();
-        self.timeline.add(Entry { shown, started: Some(call.started), before: self.server.object(), is_final });
+            Subject::Event { sighting, .. } => json!({"type": sighting.event_type()}),
+            other => panic!("the vectors call nothing for {other:?}"),
+        }
     }
 
-    async fn invoke(&self, handler: &Handler, mut call: Call) -> Returned {
-        let step = self.next_step(handler.target);
-        self.note_call(handler, &call, &step);
+    async fn invoke(&self, handler: &Handler, call: Call) -> Returned {
+        if !self.steps.scripts[handler.target].subs.is_empty() {
+            return self.invoke_script(call).await;
+        }
+        let step = self.steps.call(handler.target, self.seen(&call), Some(call.started));
         if let Some(seconds) = step["takes"].as_f64() {
             tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
         }
-        let mut patch = std::mem::take(&mut call.patch);
+        let mut patch = call.patch;
         if let Some(changes) = step.get("patch") {
-            let mut merge = Value::Object(std::mem::take(&mut patch.merge));
+            let mut merge = Value::Object(patch.merge);
             overlay(&mut merge, changes);
             patch.merge = merge.as_object().cloned().unwrap_or_default();
         }
         patch.transforms.extend(step["fns"].as_array().into_iter().flatten().map(transform));
-        let verdict = verdict(&step);
-        let mut returned = Returned {
-            verdict,
-            patch,
-            records: BTreeMap::new(),
-            subrefs: Vec::new(),
-            tellings: Vec::new(),
-            attempts: Vec::new(),
-            is_cancelled: false,
-        };
-        if let (Verdict::Returned(_), Some(subhandling)) = (&returned.verdict, call.subhandling.clone())
-            && let Some(delay) = self.run_subs(handler, &call, &subhandling, &mut returned).await
-        {
-            returned.verdict = Verdict::Unfinished { delay };
-        }
+        Returned::new(verdict(&step), patch)
+    }
+
+    /// Calls a handler that has sub-handlers, as a script.
+    async fn invoke_script(&self, call: Call) -> Returned {
+        let start = || ScriptHost::start(Arc::clone(&self.steps), self.clock().clone());
+        let returned = self.host.get_or_init(start).await.call(call).await;
+        returned.tellings.iter().for_each(|telling| self.timeline.tell(telling));
         returned
-    }
-
-    /// Runs one pass over the sub-handlers. Returns the seconds until the next one, if any is unfinished.
-    async fn run_subs(&self, parent: &Handler, call: &Call, subhandling: &Subhandling, returned: &mut Returned) -> Option<f64> {
-        let registered = &self.scripts[parent.target].subs;
-        if registered.is_empty() {
-            return None;
-        }
-        let arguments = &call.arguments;
-        let view = filter::View { body: &arguments.body, change: Some(&arguments.change) };
-        let oracle = Oracle { callbacks: &self.callbacks, facts: Facts::of(arguments) };
-        let selected = subhandling::select(registered, view, &oracle).expect("the world answers all questions");
-        let (purpose, lifecycle) = (subhandling.purpose, subhandling.lifecycle);
-        let pass = Pass::begin(registered, &selected, &*subhandling.records, purpose, lifecycle, self.clock().now(), &mut |_| 0);
-        let pass = pass.expect("the vectors' records of sub-handlers are well-formed");
-        let mut outcomes = Vec::new();
-        for handler in pass.run.clone() {
-            let record = pass.record(&handler.id).expect("a handler that is run has a record");
-            let outcome = self.attempt_sub(handler, record, call, subhandling, returned).await;
-            outcomes.push((handler.id.clone(), outcome));
-        }
-        let end = pass.end(&outcomes, self.clock().now());
-        returned.records.extend(end.store);
-        returned.subrefs.extend(end.subrefs);
-        end.results.into_iter().for_each(|(id, result)| returned.patch.deliver(&id, result));
-        end.delay
-    }
-
-    async fn attempt_sub(
-        &self,
-        handler: &Handler,
-        record: &Record,
-        parent: &Call,
-        subhandling: &Subhandling,
-        returned: &mut Returned,
-    ) -> attempt::Outcome {
-        self.tell(attempt::announce(handler));
-        if let Some((outcome, telling)) = attempt::check_limits(handler, record, self.clock().now()) {
-            self.tell(telling);
-            return outcome;
-        }
-        let mut arguments = parent.arguments.clone();
-        if let Some(field) = &handler.field {
-            arguments.change = Arc::new(arguments.change.reduced_to(field));
-        }
-        let call = Call {
-            target: handler.target,
-            arguments,
-            patch: std::mem::take(&mut returned.patch),
-            retry: record.retries,
-            started: record.started.at,
-            subhandling: Some(Subhandling { parent: Arc::new(handler.clone()), ..subhandling.clone() }),
-            ..parent.clone()
-        };
-        let sub = Box::pin(self.invoke(handler, call)).await;
-        returned.patch = sub.patch;
-        returned.records.extend(sub.records);
-        let (mut outcome, telling) = attempt::judge(handler, record, sub.verdict, self.clock().now(), subhandling.default_backoff);
-        outcome.subrefs = sub.subrefs;
-        self.tell(telling);
-        outcome
     }
 }
 
@@ -182,8 +131,8 @@ impl World for ScriptedWorld {
         Box::pin(self.invoke(handler, call))
     }
 
-    fn evaluate<'a>(&'a self, arguments: &'a Arguments, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
-        let holds = self.callbacks.holds(evaluation.predicate, &evaluation.candidate, &Facts::of(arguments));
+    fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
+        let holds = self.callbacks.holds(evaluation.predicate, &evaluation.candidate, &Facts::of(subject));
         Box::pin(std::future::ready(Ok(holds)))
     }
 
@@ -192,16 +141,16 @@ impl World for ScriptedWorld {
         Box::pin(async move { Ok(apply::apply(&*self.server, resource, body, patch).await?) })
     }
 
-    fn accompany<'a>(&'a self, arguments: &'a Arguments, _is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
-        Box::pin(async { Ok(self.daemons.accompany(self, arguments).await) })
+    fn accompany<'a>(&'a self, object: &'a Object, sighting: Sighting, _is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
+        Box::pin(async move { Ok(self.daemons.accompany(self, object, sighting).await) })
     }
 
-    fn index<'a>(&'a self, arguments: &'a Arguments) -> BoxFuture<'a, Result<(), Error>> {
-        let view = filter::View { body: &arguments.body, change: None };
-        let oracle = Oracle { callbacks: &self.callbacks, facts: Facts::of(arguments) };
+    fn index<'a>(&'a self, object: &'a Object, sighting: Sighting) -> BoxFuture<'a, Result<(), Error>> {
+        let view = filter::View { body: &object.body, change: None };
+        let oracle = Oracle { callbacks: &self.callbacks, facts: Facts::of_event(&object.body, sighting) };
         let selected = select::indexing(self.handlers.iter().map(AsRef::as_ref), view, &oracle);
         for handler in selected.expect("the world answers all questions") {
-            let shown = json!({"call": self.scripts[handler.target].id, "type": arguments.sighting.event_type()});
+            let shown = json!({"call": self.steps.scripts[handler.target].id, "type": sighting.event_type()});
             self.timeline.add(Entry { shown, ..Entry::default() });
         }
         Box::pin(std::future::ready(Ok(())))

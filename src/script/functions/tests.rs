@@ -8,16 +8,15 @@ use rhai::{Dynamic, EvalAltResult};
 use futures::future::{BoxFuture, FutureExt, ready};
 use serde_json::{Value, json};
 
-use crate::handling::Change;
 use crate::kit::Stop;
 use crate::object::{Body, Resource, Selector, Sighting};
 use crate::script::api::{Api, ApiError, ApiRequest, Operation};
 use crate::script::budget::Budget;
-use crate::script::call::Arguments;
 use crate::script::context::testing::{environment, run, run_as, run_in};
 use crate::script::context::{Context, Environment, Mode};
 use crate::script::convert;
 use crate::script::declaration::{Allow, Limits};
+use crate::script::subject::{Object, Subject};
 
 /// Returns the JSON of a script's value, or the text of its error with the place.
 fn plain(result: Result<Dynamic, Box<EvalAltResult>>) -> Result<Value, String> {
@@ -224,15 +223,9 @@ async fn on_cluster(script: &str, answers: Vec<Result<Value, ApiError>>) -> (Res
     let budget = Rc::new(Budget::new(&Limits { api_calls: 5, ..Limits::default() }, Stop::new()));
     let body = json!({"apiVersion": "example.com/v1", "kind": "Example", "metadata":
         {"name": "ex", "namespace": "here", "uid": "u", "labels": {"app": "x"}}, "spec": {"child": {"kind": "Pod"}}});
-    let arguments = Arguments {
-        resource: Arc::new(Resource::default()),
-        body: Body::from(body),
-        sighting: Sighting::Added,
-        reason: None,
-        change: Arc::new(Change::default()),
-        memo: "u".into(),
-    };
-    let context = Context::new(environment, budget, Mode::Function).about(arguments, tracing::Span::none());
+    let object = Object { resource: Arc::default(), body: Body::from(body), memo: "u".into() };
+    let subject = Subject::Event { object, sighting: Sighting::Added };
+    let context = Context::new(environment, budget, Mode::Function).about(subject, tracing::Span::none());
     let value = run_in(context, script).await;
     let value = plain(value);
     let requests = cluster.requests.lock().unwrap().clone();

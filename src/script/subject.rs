@@ -1,0 +1,335 @@
+//! What a script is called for: each kind of call carries exactly what its arguments are made of.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::RwLock;
+use serde_json::Value;
+
+use super::declaration::BindingKind;
+use super::memo::OPERATOR;
+use super::stopped::Stopped;
+use crate::handling::{Change, Reason};
+use crate::object::{Body, FieldPath, ObjectKey, Resource, Sighting};
+
+/// The operation of an admission request whose object does not exist yet.
+const CREATE: &str = "CREATE";
+
+/// What a script is called for. Cheap to clone.
+#[derive(Debug, Clone)]
+pub enum Subject {
+    /// A change of an object: create, update, delete, resume, field, and their sub-handlers.
+    Change {
+        /// The object.
+        object: Object,
+        /// Why it is handled.
+        reason: Reason,
+        /// What has changed, reduced to the handler's field.
+        change: Arc<Change>,
+    },
+    /// A raw watch event.
+    Event {
+        /// The object.
+        object: Object,
+        /// The type of the event.
+        sighting: Sighting,
+    },
+    /// An object that is put into an index.
+    Index {
+        /// The object.
+        object: Object,
+    },
+    /// A related object, of which a reconciliation asks whom it concerns.
+    Related {
+        /// The object.
+        object: Object,
+    },
+    /// A timer or a daemon.
+    Background {
+        /// The object at the start of the call.
+        object: Object,
+        /// The newest state of the object.
+        live: Arc<LiveBody>,
+        /// Asks the function to stop.
+        stopped: Stopped,
+    },
+    /// An admission request: validate, mutate.
+    Review {
+        /// The object of the request; on deletions, the deleted one.
+        object: Object,
+        /// The object before and after, as whole bodies.
+        change: Arc<Change>,
+        /// The request.
+        request: Arc<ReviewRequest>,
+    },
+    /// One object that is converted to another version.
+    Conversion {
+        /// The kind.
+        resource: Arc<Resource>,
+        /// The object in the version that is given.
+        body: Body,
+        /// The `apiVersion` that is wanted.
+        version: Arc<str>,
+    },
+    /// An activity of the operator.
+    Activity {
+        /// Which one.
+        activity: Activity,
+        /// The operator's settings.
+        settings: Arc<Value>,
+    },
+    /// A tick of an operator-level schedule.
+    Schedule {
+        /// The tick.
+        scheduled_at: Timestamp,
+        /// The operator's settings.
+        settings: Arc<Value>,
+    },
+    /// A level-triggered reconciliation of an object.
+    Reconcile {
+        /// The object at the start of the call.
+        object: Object,
+        /// The newest state of the object.
+        live: Arc<LiveBody>,
+        /// Asks the function to stop.
+        stopped: Stopped,
+        /// The owned objects that exist.
+        children: Arc<[Body]>,
+        /// The related objects that exist.
+        related: Arc<[Body]>,
+    },
+}
+
+/// An object that a script is called for.
+#[derive(Debug, Clone)]
+pub struct Object {
+    /// The kind.
+    pub resource: Arc<Resource>,
+    /// The object.
+    pub body: Body,
+    /// The name of the object's memo, which all calls of the object share. An object that is being created has no identity
+    /// yet: there, the name is that of the admission request, and the memo ends with the call.
+    pub memo: Arc<str>,
+}
+
+/// What an admission request says besides its object.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ReviewRequest {
+    /// Whether nothing will be stored.
+    pub dryrun: bool,
+    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
+    pub operation: String,
+    /// The sub-resource; none for the object itself.
+    pub subresource: Option<String>,
+    /// Who has sent the request to the API server.
+    pub userinfo: Value,
+    /// The client certificate of the API server, if it has shown one.
+    pub sslpeer: Value,
+    /// The headers of the HTTP request, by lower-case names.
+    pub headers: Value,
+}
+
+/// An activity of the operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    /// Before anything else; it may change the settings.
+    Startup,
+    /// After everything else.
+    Cleanup,
+    /// When credentials are needed.
+    Login,
+    /// When the liveness is asked for.
+    Probe,
+}
+
+impl Activity {
+    /// Returns the word that scripts see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Startup => "startup",
+            Self::Cleanup => "cleanup",
+            Self::Login => "login",
+            Self::Probe => "probe",
+        }
+    }
+}
+
+/// The newest received state of an object, for calls that outlive the event they began with.
+#[derive(Debug)]
+pub struct LiveBody(RwLock<Body>);
+
+impl LiveBody {
+    /// Returns a cell with the state that is known so far.
+    pub fn new(body: Body) -> Arc<Self> {
+        Arc::new(Self(RwLock::new(body)))
+    }
+
+    /// Replaces the state.
+    pub fn set(&self, body: Body) {
+        *self.0.write() = body;
+    }
+
+    /// Returns the state.
+    pub fn get(&self) -> Body {
+        self.0.read().clone()
+    }
+}
+
+impl Subject {
+    /// Returns the object that the call is about. Activities and schedules are about the operator, conversions have no object with a memo.
+    pub fn object(&self) -> Option<&Object> {
+        match self {
+            Self::Change { object, .. }
+            | Self::Event { object, .. }
+            | Self::Index { object }
+            | Self::Related { object }
+            | Self::Background { object, .. }
+            | Self::Review { object, .. }
+            | Self::Reconcile { object, .. } => Some(object),
+            Self::Conversion { .. } | Self::Activity { .. } | Self::Schedule { .. } => None,
+        }
+    }
+
+    /// Returns the body of the object as it was at the start of the call.
+    pub fn body(&self) -> Option<&Body> {
+        match self {
+            Self::Conversion { body, .. } => Some(body),
+            other => other.object().map(|object| &object.body),
+        }
+    }
+
+    /// Returns the kind of the object.
+    pub fn resource(&self) -> Option<&Arc<Resource>> {
+        match self {
+            Self::Conversion { resource, .. } => Some(resource),
+            other => other.object().map(|object| &object.resource),
+        }
+    }
+
+    /// Returns the newest state of the object, for calls that outlive the event they began with.
+    pub fn live(&self) -> Option<&Arc<LiveBody>> {
+        match self {
+            Self::Background { live, .. } | Self::Reconcile { live, .. } => Some(live),
+            _ => None,
+        }
+    }
+
+    /// Returns what has changed.
+    pub fn change(&self) -> Option<&Arc<Change>> {
+        match self {
+            Self::Change { change, .. } | Self::Review { change, .. } => Some(change),
+            _ => None,
+        }
+    }
+
+    /// Returns the reason of a change.
+    pub fn reason(&self) -> Option<Reason> {
+        if let Self::Change { reason, .. } = self { Some(*reason) } else { None }
+    }
+
+    /// Returns the operator's settings.
+    pub fn settings(&self) -> Option<&Arc<Value>> {
+        match self {
+            Self::Activity { settings, .. } | Self::Schedule { settings, .. } => Some(settings),
+            _ => None,
+        }
+    }
+
+    /// Returns the subject with its change reduced to a field. Bodies of admission requests are never reduced.
+    #[must_use]
+    pub fn reduced_to(&self, field: &FieldPath) -> Self {
+        match self {
+            Self::Change { object, reason, change } => {
+                Self::Change { object: object.clone(), reason: *reason, change: Arc::new(change.reduced_to(field)) }
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Returns the name of the memo that the call sees; conversions have none.
+    pub fn memo(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Conversion { .. } => None,
+            Self::Activity { .. } | Self::Schedule { .. } => Some(Arc::from(OPERATOR)),
+            other => other.object().map(|object| Arc::clone(&object.memo)),
+        }
+    }
+
+    /// Returns the memo that ends with the call: an object that is being created is not remembered.
+    pub fn temporary_memo(&self) -> Option<&str> {
+        match self {
+            Self::Review { object, request, .. } if request.operation == CREATE => Some(&object.memo),
+            _ => None,
+        }
+    }
+
+    /// Returns what the call takes turns on. It also decides the script thread.
+    ///
+    /// Calls of an object take turns on its memo. Calls of the operator do so on the operator's memo. A conversion has no memo and
+    /// depends on its object alone, so conversions of one object share a thread, and never wait for the object's handlers.
+    pub fn turn(&self) -> Arc<str> {
+        match self {
+            Self::Conversion { body, .. } => Arc::from(format!("conversion/{}", ObjectKey::of(body).uid)),
+            other => other.memo().unwrap_or_default(),
+        }
+    }
+
+    /// Tells whether bindings of a kind are called for such a subject.
+    pub fn fits(&self, kind: BindingKind) -> bool {
+        match self {
+            Self::Change { .. } => kind == BindingKind::Change,
+            Self::Event { .. } => kind == BindingKind::Event,
+            Self::Index { .. } => kind == BindingKind::Index,
+            Self::Related { .. } => kind == BindingKind::Map,
+            Self::Background { .. } => matches!(kind, BindingKind::Timer | BindingKind::Daemon),
+            Self::Review { .. } => matches!(kind, BindingKind::Validate | BindingKind::Mutate),
+            Self::Conversion { .. } => kind == BindingKind::Convert,
+            Self::Activity { activity: Activity::Startup, .. } => kind == BindingKind::Startup,
+            Self::Activity { activity: Activity::Login, .. } => kind == BindingKind::Login,
+            Self::Activity { activity: Activity::Cleanup | Activity::Probe, .. } => kind == BindingKind::Activity,
+            Self::Schedule { .. } => kind == BindingKind::Schedule,
+            Self::Reconcile { .. } => kind == BindingKind::Reconcile,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(uid: &str) -> Object {
+        let body = Body::from(json!({"metadata": {"name": "a", "uid": uid}, "spec": {"x": 1}}));
+        Object { resource: Arc::default(), body, memo: format!("op/{uid}").into() }
+    }
+
+    #[test]
+    fn calls_of_one_object_take_turns_whatever_they_are_for() {
+        let change = Subject::Change { object: object("1"), reason: Reason::Create, change: Arc::default() };
+        let live = LiveBody::new(object("1").body);
+        let background = Subject::Background { object: object("1"), live, stopped: Stopped::default() };
+        assert_eq!(change.turn(), background.turn());
+        assert_ne!(change.turn(), Subject::Index { object: object("2") }.turn());
+    }
+
+    #[test]
+    fn calls_of_the_operator_share_its_memo_and_conversions_have_none() {
+        let startup = Subject::Activity { activity: Activity::Startup, settings: Arc::default() };
+        let schedule = Subject::Schedule { scheduled_at: Timestamp::UNIX_EPOCH, settings: Arc::default() };
+        assert_eq!(startup.turn(), schedule.turn());
+        let conversion = Subject::Conversion { resource: Arc::default(), body: object("1").body, version: "v2".into() };
+        assert_eq!(conversion.memo(), None);
+        assert_eq!(&*conversion.turn(), "conversion/1");
+    }
+
+    #[test]
+    fn only_a_creation_under_review_has_a_temporary_memo() {
+        let review = |operation: &str| {
+            let request = Arc::new(ReviewRequest { operation: operation.to_owned(), ..ReviewRequest::default() });
+            Subject::Review { object: object("1"), change: Arc::default(), request }
+        };
+        assert_eq!(review("CREATE").temporary_memo(), Some("op/1"));
+        assert_eq!(review("UPDATE").temporary_memo(), None);
+        assert_eq!(Subject::Index { object: object("1") }.temporary_memo(), None);
+    }
+}
