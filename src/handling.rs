@@ -18,6 +18,7 @@ pub mod matcher;
 pub mod plan;
 pub mod progress;
 pub mod select;
+pub mod sequence;
 pub mod spawning;
 pub mod subhandling;
 pub mod telling;

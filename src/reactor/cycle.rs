@@ -8,12 +8,13 @@ use serde_json::Value;
 
 use crate::handling::conclude::conclude;
 use crate::handling::finalizer::{self, Adjustment, adjust, is_demanded_by_deletion};
-use crate::handling::plan::{Obstacle, Situation, plan};
+use crate::handling::plan::{self, Obstacle};
 use crate::handling::progress::seconds_between;
+use crate::handling::sequence::{OwnPatch, Presence, Situation, Step, next};
 use crate::handling::telling::float;
 use crate::handling::{
-    Answers, Cause, Change, Handler, Lifecycle, On, Outcome, Plan, Policy, Reason, Record, Telling, Unsettled, Verdict, attempt, cause,
-    filter, select,
+    Answers, Cause, Change, Handler, Lifecycle, On, Outcome, Plan, Policy, Reason, Record, Telling, Unsettled, attempt, cause, filter,
+    select,
 };
 use crate::kit::Stop;
 use crate::object::{Body, Patch, Resource, Sighting, Transform};
@@ -86,8 +87,6 @@ pub struct Cycle<'a, W: World> {
     pub body: Body,
     /// What is remembered of it.
     pub memory: cause::Memory,
-    /// The functions that could not be applied in an earlier cycle.
-    pub remaining: Vec<Transform>,
     /// Until when the event of the own last patch is waited for.
     pub consistent_at: Option<Timestamp>,
     /// Where newer events wait; they interrupt sleeps.
@@ -100,77 +99,111 @@ pub struct Cycle<'a, W: World> {
     pub span: tracing::Span,
 }
 
-/// What a cycle leaves behind.
-#[derive(Debug, Default)]
+/// How a cycle has ended.
+#[derive(Debug)]
 pub struct Ended {
+    /// Whether the cause was handled to its end. That is known even if the patch fails.
+    pub handled: bool,
+    /// What the patch has led to, or why the cycle has failed.
+    pub result: Result<Sent, Error>,
+}
+
+/// What the patches of a cycle have led to.
+#[derive(Debug, Default)]
+pub struct Sent {
     /// The version that the next cycle is to wait for.
     pub version: Option<String>,
     /// The functions that could not be applied.
     pub remaining: Vec<Transform>,
 }
 
-/// What was found out about the delays before patching.
-struct Handled {
+/// What a cycle has found out and done so far.
+#[derive(Default)]
+struct State {
+    done: Option<Step>,
     patch: Patch,
+    began_with_patch: bool,
+    own_patch: OwnPatch,
+    change: Change,
+    cause: Option<Cause>,
+    is_finalizer_demanded: bool,
     delays: Vec<f64>,
-    is_matched: bool,
+    has_slept: bool,
+    handled: bool,
+    sent: Sent,
+}
+
+impl State {
+    fn delay(&self) -> Option<f64> {
+        self.delays.iter().copied().reduce(f64::min)
+    }
 }
 
 impl<W: World> Cycle<'_, W> {
-    /// Runs the cycle to its end, sleeps included. Whether the cause was handled to its end is known even if the patch fails.
-    ///
-    /// # Errors
-    /// If anything but a handler fails.
-    pub async fn run(mut self, is_handled: &mut bool) -> Result<Ended, Error> {
-        let handled = self.handle(is_handled).await?;
-        self.world.waits(&handled.delays);
-        if self.sighting == Sighting::Deleted {
-            return Ok(Ended::default());
+    /// Runs the cycle to its end, sleeps included. It begins with the functions that an earlier cycle could not apply.
+    pub async fn run(self, remaining: Vec<Transform>) -> Ended {
+        let patch = Patch { transforms: self.still_needed(remaining).await, ..Patch::default() };
+        let own_patch = if self.consistent_at.is_some() { OwnPatch::Awaited } else { OwnPatch::Seen };
+        let mut state = State { began_with_patch: !patch.is_empty(), patch, own_patch, ..State::default() };
+        loop {
+            let step = next(&self.situation(&state));
+            if step >= Step::Patch && state.done < Some(Step::Patch) {
+                self.world.waits(&state.delays);
+            }
+            if step == Step::End {
+                self.tell_end(&state);
+                return Ended { handled: state.handled, result: Ok(state.sent) };
+            }
+            let handled = state.handled;
+            match self.carry_out(step, state).await {
+                Ok(after) => state = State { done: Some(step), ..after },
+                Err(error) => return Ended { handled, result: Err(error) },
+            }
         }
-        self.finish(handled).await
     }
 
-    /// Does everything up to the patch.
-    async fn handle(&mut self, is_handled: &mut bool) -> Result<Handled, Error> {
-        if self.served.has(|handler| handler.on == On::Index) {
-            self.world.index(&self.object(), self.sighting).await?;
+    fn situation(&self, state: &State) -> Situation {
+        let finalizer = &self.served.storages.finalizer;
+        Situation {
+            done: state.done,
+            handlers: Presence {
+                indexing: self.served.has(|handler| handler.on == On::Index),
+                watching: self.served.has(|handler| handler.on == On::Event),
+                spawning: self.served.has(|handler| handler.on.is_spawning()),
+                changing: self.served.has(|handler| handler.on.is_changing()),
+            },
+            is_gone: self.sighting == Sighting::Deleted,
+            is_held: self.body.is_deleting() && self.body.has_finalizer(finalizer),
+            cause: state.cause.as_ref().map(|cause| cause.reason),
+            began_with_patch: state.began_with_patch,
+            own_patch: state.own_patch,
+            has_patch: !state.patch.is_empty(),
+            delay: state.delay(),
+            has_slept: state.has_slept,
         }
-        let mut patch = Patch { transforms: self.still_needed().await, ..Patch::default() };
-        let was_empty = patch.is_empty();
-        let changing = self.served.has(|handler| handler.on.is_changing());
-        let change = self.change(changing || self.served.has(|handler| handler.on.is_spawning()))?;
-        let cause =
-            changing.then(|| cause::detect(self.sighting, &self.body, &self.served.storages.finalizer, self.memory, change.clone()));
-        self.watch(&mut patch).await?;
-        let companions = self.accompany(&change).await?;
-        let mut cause = match cause {
-            Some(cause) => self.unless_stealthy(cause).await?,
-            None => None,
-        };
-        let adjustment = self.adjust_finalizer(cause.as_ref(), companions.demand_finalizer, &mut patch).await?;
-        if adjustment != Adjustment::None {
-            cause = None;
-        }
-        if let Some(cause) = &cause
-            && !self.is_consistent(cause.reason, was_empty, patch.is_empty()).await
-        {
-            return Ok(Handled { patch, delays: companions.delays, is_matched: false });
-        }
-        let mut delays = companions.delays;
-        if let Some(cause) = &cause {
-            *is_handled = self.handle_change(cause, &mut patch, &mut delays).await?;
-        }
-        if finalizer::is_released(self.sighting, &self.body, &self.served.storages.finalizer, !delays.is_empty()) {
-            self.world.tell(Telling::debug(finalizer::RELEASE));
-            patch.transforms.push(Transform::RemoveFinalizer(self.served.storages.finalizer.clone()));
-        }
-        Ok(Handled { patch, delays, is_matched: cause.is_some() })
     }
 
-    /// Takes the functions that are left from an earlier cycle, unless they would change nothing: their request may have been done, and
+    async fn carry_out(&self, step: Step, state: State) -> Result<State, Error> {
+        match step {
+            Step::Index => self.world.index(&self.object(), self.sighting).await.map(|()| state),
+            Step::Detect => self.detect(state),
+            Step::Watch => Ok(State { patch: self.watch(state.patch).await?, ..state }),
+            Step::Background => self.accompany(state).await,
+            Step::Concern => self.drop_unless_concerned(state).await,
+            Step::Finalizer => self.adjust_finalizer(state).await,
+            Step::Consistency => Ok(State { own_patch: self.await_own_patch().await, ..state }),
+            Step::Changes => self.handle_change(state).await,
+            Step::Release => Ok(self.release(state)),
+            Step::Patch => self.send_changes(state).await,
+            Step::Sleep => Ok(State { has_slept: self.sleep(state.delay().unwrap_or_default()).await, ..state }),
+            Step::Touch => self.touch(state).await,
+            Step::End => Ok(state),
+        }
+    }
+
+    /// Returns the functions that are left from an earlier cycle, unless they would change nothing: their request may have been done, and
     /// its answer lost. Then no patch would follow, no event after it, and the object would wait for its next change unhandled.
-    async fn still_needed(&mut self) -> Vec<Transform> {
-        let remaining = std::mem::take(&mut self.remaining);
+    async fn still_needed(&self, remaining: Vec<Transform>) -> Vec<Transform> {
         if remaining.is_empty() {
             return remaining;
         }
@@ -185,11 +218,12 @@ impl<W: World> Cycle<'_, W> {
         if changed == *self.body { Vec::new() } else { remaining }
     }
 
-    fn change(&self, is_needed: bool) -> Result<Change, Error> {
-        if !is_needed {
-            return Ok(Change::default());
-        }
-        Ok(essence::change(&self.served.storages, &self.body, &self.served.extra_fields)?)
+    fn detect(&self, state: State) -> Result<State, Error> {
+        let change = essence::change(&self.served.storages, &self.body, &self.served.extra_fields)?;
+        let is_changing = self.served.has(|handler| handler.on.is_changing());
+        let finalizer = &self.served.storages.finalizer;
+        let cause = is_changing.then(|| cause::detect(self.sighting, &self.body, finalizer, self.memory, change.clone()));
+        Ok(State { change, cause, ..state })
     }
 
     fn object(&self) -> Object {
@@ -224,44 +258,43 @@ impl<W: World> Cycle<'_, W> {
     }
 
     /// Runs the handlers of raw events. They are never awaited by anything, and their errors are only told.
-    async fn watch(&self, patch: &mut Patch) -> Result<(), Error> {
-        if !self.served.has(|handler| handler.on == On::Event) {
-            return Ok(());
-        }
+    async fn watch(&self, mut patch: Patch) -> Result<Patch, Error> {
         let view = filter::View { body: &self.body, change: None };
         let selected = self.settled(None, |answers| Ok(select::watching(self.served.all(), view, answers)?)).await?;
         for handler in selected {
-            let now = self.world.clock().now();
-            let record = Record::fresh(now, None);
+            let record = Record::fresh(self.world.clock().now(), None);
             self.world.tell(attempt::announce(handler));
-            let returned = self.call(handler, &record, self.subject(None), None, patch).await?;
-            let (outcome, telling) =
-                attempt::judge(handler, &record, returned.verdict, self.world.clock().now(), self.served.default_backoff);
+            let attempt = Attempt { handler, record: &record, subject: self.subject(None), subhandling: None };
+            let returned = self.call(attempt, patch).await?;
+            patch = returned.patch;
+            let now = self.world.clock().now();
+            let (outcome, telling) = attempt::judge(handler, &record, returned.verdict, now, self.served.default_backoff);
             self.world.tell(telling);
             if let Some(result) = outcome.result.filter(|result| !result.is_null()) {
                 patch.deliver(&handler.id, result);
             }
         }
-        Ok(())
+        Ok(patch)
     }
 
-    async fn accompany(&self, change: &Change) -> Result<crate::handling::spawning::Companions, Error> {
-        if !self.served.has(|handler| handler.on.is_spawning()) {
-            return Ok(crate::handling::spawning::Companions::default());
-        }
-        self.world.accompany(&self.object(), self.sighting, !change.diff.is_empty()).await
+    async fn accompany(&self, state: State) -> Result<State, Error> {
+        let is_reset = !state.change.diff.is_empty();
+        let companions = self.world.accompany(&self.object(), self.sighting, is_reset).await?;
+        Ok(State { is_finalizer_demanded: companions.demand_finalizer, delays: companions.delays, ..state })
     }
 
     /// Drops the cause if no handler of changes concerns the object at all.
-    async fn unless_stealthy(&self, cause: Cause) -> Result<Option<Cause>, Error> {
+    async fn drop_unless_concerned(&self, state: State) -> Result<State, Error> {
+        let Some(cause) = &state.cause else { return Ok(state) };
         let view = filter::View { body: &self.body, change: Some(&cause.change) };
-        let is_concerned = self.settled(Some(&cause), |answers| Ok(select::is_concerned(self.served.all(), view, answers)?)).await?;
-        Ok(is_concerned.then_some(cause))
+        let is_concerned = self.settled(Some(cause), |answers| Ok(select::is_concerned(self.served.all(), view, answers)?)).await?;
+        Ok(if is_concerned { state } else { State { cause: None, ..state } })
     }
 
-    async fn adjust_finalizer(&self, cause: Option<&Cause>, is_demanded: bool, patch: &mut Patch) -> Result<Adjustment, Error> {
-        let is_demanded = is_demanded
-            || match cause {
+    /// Adds or removes the finalizer, if that is due. The cause is then handled with the event of that.
+    async fn adjust_finalizer(&self, mut state: State) -> Result<State, Error> {
+        let is_demanded = state.is_finalizer_demanded
+            || match &state.cause {
                 None => false,
                 Some(cause) => {
                     let view = filter::View { body: &self.body, change: Some(&cause.change) };
@@ -273,48 +306,53 @@ impl<W: World> Cycle<'_, W> {
         if let Some(message) = adjustment.message() {
             self.world.tell(Telling::debug(message));
         }
-        match adjustment {
-            Adjustment::Add => patch.transforms.push(Transform::AddFinalizer(name.clone())),
-            Adjustment::Remove => patch.transforms.push(Transform::RemoveFinalizer(name.clone())),
-            Adjustment::None => {}
-        }
-        Ok(adjustment)
+        let transform = match adjustment {
+            Adjustment::Add => Transform::AddFinalizer(name.clone()),
+            Adjustment::Remove => Transform::RemoveFinalizer(name.clone()),
+            Adjustment::None => return Ok(state),
+        };
+        state.patch.transforms.push(transform);
+        Ok(State { cause: None, ..state })
     }
 
     /// Waits until the object shows the own last patch, or the time for that is over.
-    async fn is_consistent(&self, reason: Reason, was_empty: bool, is_empty: bool) -> bool {
-        let Some(deadline) = self.consistent_at.filter(|_| reason != Reason::Gone) else { return was_empty };
-        if !is_empty {
-            return false;
-        }
-        let left = deadline.duration_since(self.world.clock().now());
-        self.mailbox.sleep(Duration::try_from(left).unwrap_or_default()).await && was_empty
+    async fn await_own_patch(&self) -> OwnPatch {
+        let left = self.consistent_at.map(|deadline| deadline.duration_since(self.world.clock().now()));
+        let left = left.and_then(|left| Duration::try_from(left).ok()).unwrap_or_default();
+        if self.mailbox.sleep(left).await { OwnPatch::Seen } else { OwnPatch::Interrupted }
     }
 
-    /// Handles a cause of changes. Returns whether it is handled to its end.
-    async fn handle_change(&self, cause: &Cause, patch: &mut Patch, delays: &mut Vec<f64>) -> Result<bool, Error> {
+    fn release(&self, mut state: State) -> State {
+        self.world.tell(Telling::debug(finalizer::RELEASE));
+        state.patch.transforms.push(Transform::RemoveFinalizer(self.served.storages.finalizer.clone()));
+        state
+    }
+
+    /// Handles the cause, if handlers are called for it.
+    async fn handle_change(&self, state: State) -> Result<State, Error> {
+        let Some(cause) = &state.cause else { return Ok(state) };
         if !cause.reason.is_handled() {
             self.world.tell(Telling::debug(uninteresting(cause.reason)));
-            return Ok(false);
+            return Ok(state);
         }
         let now = self.world.clock().now();
         let records = Arc::new(Stored { storages: Arc::clone(&self.served.storages), body: self.body.clone(), now });
         // One function may stand here several times, for several reasons: only those that are selected are called once.
         let handlers: Vec<&Handler> = self.served.all().filter(|handler| handler.on.is_changing()).collect();
         let lifecycle = self.served.lifecycle;
-        let situation = Situation { handlers: &handlers, body: &self.body, cause, records: &*records, lifecycle, now };
-        let mut plan = self.settled(Some(cause), |answers| plan(&situation, answers, &mut |bound| self.world.chance(bound))).await?;
+        let situation = plan::Situation { handlers: &handlers, body: &self.body, cause, records: &*records, lifecycle, now };
+        let chance = |bound| self.world.chance(bound);
+        let plan = self.settled(Some(cause), |answers| plan::plan(&situation, answers, &mut { chance })).await?;
         self.tell_plan(&plan, cause);
-        let mut sub_records = Vec::new();
-        let outcomes = self.attempt_all(&plan, cause, &records, patch, &mut sub_records).await?;
-        plan.tellings.clear();
+        let attempts = self.attempt_all(&plan, cause, &records, state.patch).await?;
         let owned: Vec<&str> = handlers.iter().map(|handler| handler.id.as_str()).collect();
-        let mut decision = conclude(plan, &outcomes, &owned, &cause.change, self.world.clock().now());
-        decision.store.extend(sub_records);
-        write::write(&self.served.storages, &self.body, &decision, patch);
+        let mut decision = conclude(plan, &attempts.outcomes, &owned, &cause.change, self.world.clock().now());
+        decision.store.extend(attempts.sub_records);
+        let mut patch = attempts.patch;
+        write::write(&self.served.storages, &self.body, &decision, &mut patch);
         decision.tellings.into_iter().for_each(|telling| self.world.tell(telling));
-        delays.extend(decision.delays);
-        Ok(decision.is_handled)
+        let delays = state.delays.into_iter().chain(decision.delays).collect();
+        Ok(State { patch, delays, handled: decision.is_handled, ..state })
     }
 
     fn tell_plan(&self, plan: &Plan<'_>, cause: &Cause) {
@@ -330,15 +368,9 @@ impl<W: World> Cycle<'_, W> {
     }
 
     /// Runs the handlers that are due, one after another.
-    async fn attempt_all(
-        &self,
-        plan: &Plan<'_>,
-        cause: &Cause,
-        records: &Arc<Stored>,
-        patch: &mut Patch,
-        sub_records: &mut Vec<(String, Record)>,
-    ) -> Result<Vec<(String, Outcome)>, Error> {
-        let mut outcomes = Vec::new();
+    async fn attempt_all(&self, plan: &Plan<'_>, cause: &Cause, records: &Arc<Stored>, patch: Patch) -> Result<Attempts, Error> {
+        let mut attempts = Attempts { outcomes: Vec::new(), sub_records: Vec::new(), patch };
+        let whole = self.subject(Some(cause));
         for handler in &plan.run {
             let Some(entry) = plan.state.get(&handler.id) else { continue };
             let record = &entry.record;
@@ -346,11 +378,11 @@ impl<W: World> Cycle<'_, W> {
             let (outcome, telling) = if let Some(failed) = attempt::check_limits(handler, record, self.world.clock().now()) {
                 failed
             } else {
-                let whole = self.subject(Some(cause));
                 let subject = handler.field.as_ref().map_or_else(|| whole.clone(), |field| whole.reduced_to(field));
-                let subhandling = self.subhandling(handler, cause.reason, records);
-                let returned = self.call(handler, record, subject, Some(subhandling), patch).await?;
-                sub_records.extend(returned.records);
+                let subhandling = Some(self.subhandling(handler, cause.reason, records));
+                let returned = self.call(Attempt { handler, record, subject, subhandling }, attempts.patch).await?;
+                attempts.patch = returned.patch;
+                attempts.sub_records.extend(returned.records);
                 let now = self.world.clock().now();
                 let (mut outcome, telling) = attempt::judge(handler, record, returned.verdict, now, self.served.default_backoff);
                 outcome.subrefs = returned.subrefs;
@@ -358,9 +390,9 @@ impl<W: World> Cycle<'_, W> {
             };
             self.world.tell(telling);
             self.world.concluded(&self.body, handler, record.retries, &outcome);
-            outcomes.push((handler.id.clone(), outcome));
+            attempts.outcomes.push((handler.id.clone(), outcome));
         }
-        Ok(outcomes)
+        Ok(attempts)
     }
 
     fn subhandling(&self, handler: &Handler, purpose: Reason, records: &Arc<Stored>) -> Subhandling {
@@ -375,18 +407,13 @@ impl<W: World> Cycle<'_, W> {
         }
     }
 
-    async fn call(
-        &self,
-        handler: &Handler,
-        record: &Record,
-        subject: Subject,
-        subhandling: Option<Subhandling>,
-        patch: &mut Patch,
-    ) -> Result<Returned, Error> {
+    /// Calls a handler with the changes made so far, which come back with its own.
+    async fn call(&self, attempt: Attempt<'_>, patch: Patch) -> Result<Returned, Error> {
+        let Attempt { handler, record, subject, subhandling } = attempt;
         let call = Call {
             target: handler.target,
             subject,
-            patch: std::mem::take(patch),
+            patch,
             retry: record.retries,
             started: record.started.at,
             param: handler.param.clone(),
@@ -394,39 +421,25 @@ impl<W: World> Cycle<'_, W> {
             stop: self.stop.clone(),
             span: self.span.clone(),
         };
-        let mut returned = self.world.call(handler, call).await;
+        let returned = self.world.call(handler, call).await;
         if returned.is_cancelled {
             self.world.tell(Telling::warning(format!("{} is cancelled. Will escalate.", handler.title())));
             return Err(Error::Cancelled);
         }
-        *patch = std::mem::take(&mut returned.patch);
         Ok(returned)
     }
 
-    /// Sends the patch, and sleeps until the next attempt is due where no event of a patch will come.
-    async fn finish(&self, handled: Handled) -> Result<Ended, Error> {
-        let Handled { mut patch, delays, is_matched } = handled;
-        let delay = delays.into_iter().reduce(f64::min);
-        let has_content = !patch.is_empty();
-        let mut ended = Ended::default();
-        if has_content {
-            write::touch(&self.served.storages.progress, &self.body, None, &mut patch);
-            self.send(&patch, &mut ended).await?;
+    /// Sends what has changed.
+    async fn send_changes(&self, mut state: State) -> Result<State, Error> {
+        write::touch(&self.served.storages.progress, &self.body, None, &mut state.patch);
+        let sent = self.send(&state.patch, state.sent).await?;
+        if let Some(delay) = state.delays.iter().copied().reduce(f64::min).filter(|delay| *delay > 0.0) {
+            self.world.tell(Telling::debug(format!("Sleeping was skipped because of the patch, {} seconds left.", float(delay))));
         }
-        match delay {
-            Some(delay) if delay > 0.0 && has_content => {
-                self.world.tell(Telling::debug(format!("Sleeping was skipped because of the patch, {} seconds left.", float(delay))));
-            }
-            Some(delay) => self.sleep(delay, has_content, &mut ended).await?,
-            None if !has_content && is_matched => {
-                self.world.tell(Telling::debug("Handling cycle is finished, waiting for new changes."));
-            }
-            None => {}
-        }
-        Ok(ended)
+        Ok(State { sent, ..state })
     }
 
-    async fn send(&self, patch: &Patch, ended: &mut Ended) -> Result<(), Error> {
+    async fn send(&self, patch: &Patch, before: Sent) -> Result<Sent, Error> {
         let applied = self.world.apply(&self.served.resource, &self.body, patch).await?;
         if applied.is_gone {
             self.world.tell(Telling::debug("Patching was skipped: the object does not exist anymore."));
@@ -441,12 +454,12 @@ impl<W: World> Cycle<'_, W> {
             let items: Vec<Value> = applied.inconsistencies.iter().map(diff_item).collect();
             self.world.tell(Telling::warning(format!("Merge-patching finished with inconsistencies: {}", Value::Array(items))));
         }
-        ended.version = applied.version.or_else(|| ended.version.take());
-        ended.remaining.extend(applied.remaining);
-        Ok(())
+        let remaining = before.remaining.into_iter().chain(applied.remaining).collect();
+        Ok(Sent { version: applied.version.or(before.version), remaining })
     }
 
-    async fn sleep(&self, delay: f64, has_content: bool, ended: &mut Ended) -> Result<(), Error> {
+    /// Sleeps until the next attempt is due. Returns whether that is so, and an event is to begin it.
+    async fn sleep(&self, delay: f64) -> bool {
         let begun = self.world.clock().now();
         let limit = delay.min(SLEEP_CAP);
         if delay > 0.0 {
@@ -454,18 +467,45 @@ impl<W: World> Cycle<'_, W> {
             self.world.tell(Telling::debug(format!("Sleeping for {}{cap} seconds for the delayed handlers.", float(delay))));
         }
         let is_full = self.mailbox.sleep(Duration::try_from(SignedDuration::from_secs_f64(limit)).unwrap_or_default()).await;
-        if has_content || self.mailbox.is_closed() {
-            return Ok(());
+        if self.mailbox.is_closed() {
+            return false;
         }
         if !is_full {
             let left = limit - seconds_between(begun, self.world.clock().now());
             self.world.tell(Telling::debug(format!("Sleeping was interrupted by new changes, {} seconds left.", float(left))));
-            return Ok(());
         }
+        is_full
+    }
+
+    async fn touch(&self, state: State) -> Result<State, Error> {
         let mut dummy = Patch::default();
         write::touch(&self.served.storages.progress, &self.body, Some(self.world.clock().now()), &mut dummy);
-        self.send(&dummy, ended).await
+        let sent = self.send(&dummy, state.sent).await?;
+        Ok(State { sent, ..state })
     }
+
+    fn tell_end(&self, state: &State) {
+        let situation = self.situation(state);
+        let is_idle = !situation.has_patch && situation.delay.is_none() && !situation.is_gone;
+        if is_idle && state.cause.is_some() && !situation.is_postponed() {
+            self.world.tell(Telling::debug("Handling cycle is finished, waiting for new changes."));
+        }
+    }
+}
+
+/// One attempt of a handler.
+struct Attempt<'a> {
+    handler: &'a Handler,
+    record: &'a Record,
+    subject: Subject,
+    subhandling: Option<Subhandling>,
+}
+
+/// What the attempts of a cycle have come to.
+struct Attempts {
+    outcomes: Vec<(String, Outcome)>,
+    sub_records: Vec<(String, Record)>,
+    patch: Patch,
 }
 
 fn uninteresting(reason: Reason) -> &'static str {
@@ -478,9 +518,4 @@ fn uninteresting(reason: Reason) -> &'static str {
 
 fn diff_item(item: &crate::object::Item) -> Value {
     serde_json::json!([item.op.as_str(), item.path, item.old, item.new])
-}
-
-/// A verdict for a handler that nobody could call.
-pub fn uncallable(text: impl Into<String>) -> Verdict {
-    Verdict::Failed { text: text.into(), representation: String::new(), trace: None }
 }

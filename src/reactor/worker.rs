@@ -201,30 +201,28 @@ impl<W: World> Worker<W> {
         let seen = body.clone();
         let mut version = None;
         if rare.throttle.active_until().is_none() {
-            let mut is_handled = false;
             let cycle = Cycle {
                 world: &*self.world,
                 served: &self.served,
                 sighting,
                 body,
                 memory,
-                remaining: rare.remaining.clone(),
                 consistent_at: self.expected.until,
                 mailbox: &self.mailbox,
                 stop: self.stop.clone(),
                 memo: Arc::clone(&self.memo),
                 span: self.span.clone(),
             };
-            let result = AssertUnwindSafe(cycle.run(&mut is_handled)).catch_unwind().await;
-            if is_handled {
+            let ended = AssertUnwindSafe(cycle.run(rare.remaining.clone())).catch_unwind().await;
+            if ended.as_ref().is_ok_and(|ended| ended.handled) {
                 self.memories.mark_handled(&self.uid);
             }
-            match result {
-                Ok(Ok(ended)) => {
+            match ended.map(|ended| ended.result) {
+                Ok(Ok(sent)) => {
                     rare.throttle.succeed();
                     self.world.cycled(&self.uid, &seen, None);
-                    rare.remaining = ended.remaining;
-                    version = ended.version;
+                    rare.remaining = sent.remaining;
+                    version = sent.version;
                 }
                 Ok(Err(Error::Cancelled)) if self.stop.is_requested() => {}
                 // A script thread has failed, and the event would be lost with it.

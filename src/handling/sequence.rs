@@ -1,0 +1,263 @@
+//! The order of a cycle: which step comes next, given what is known so far.
+//!
+//! How a step is carried out belongs to the reactor; which handlers a step is about is decided in `select` and `plan`.
+
+use super::cause::Reason;
+
+/// The steps of a cycle, in their order. A step that does not apply is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// Put the object into the indexes, or take it out of them: everything else may read them.
+    Index,
+    /// Read what is stored on the object, and name the cause.
+    Detect,
+    /// Call the handlers of raw events. Nothing waits for them.
+    Watch,
+    /// Start and stop daemons and timers.
+    Background,
+    /// Find out whether any handler of changes concerns the object at all. If none does, there is no cause.
+    Concern,
+    /// Add or remove the finalizer, where that is due. The cause then waits for the event of that patch.
+    Finalizer,
+    /// Wait until the object shows the own last patch: handlers must not see an older state.
+    Consistency,
+    /// Call the handlers of changes.
+    Changes,
+    /// Remove the finalizer from an object that is being deleted, if nothing is left to wait for.
+    Release,
+    /// Send what has changed.
+    Patch,
+    /// Sleep until the next attempt is due. Newer events interrupt the sleep.
+    Sleep,
+    /// Change the object after the sleep, so that an event of it comes and begins the next attempt.
+    Touch,
+    /// There is nothing more to do.
+    End,
+}
+
+const ORDER: [Step; 12] = [
+    Step::Index,
+    Step::Detect,
+    Step::Watch,
+    Step::Background,
+    Step::Concern,
+    Step::Finalizer,
+    Step::Consistency,
+    Step::Changes,
+    Step::Release,
+    Step::Patch,
+    Step::Sleep,
+    Step::Touch,
+];
+
+/// Which handlers the kind has, whatever their filters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Presence {
+    /// Handlers of indexes.
+    pub indexing: bool,
+    /// Handlers of raw events.
+    pub watching: bool,
+    /// Daemons and timers.
+    pub spawning: bool,
+    /// Handlers of changes.
+    pub changing: bool,
+}
+
+/// How the own last patch stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OwnPatch {
+    /// The object shows it, or it is not waited for any longer.
+    #[default]
+    Seen,
+    /// Its event is yet to come.
+    Awaited,
+    /// Another event came while it was waited for. That one is handled in a cycle of its own.
+    Interrupted,
+}
+
+/// What is known in a cycle so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Situation {
+    /// The step that was carried out last.
+    pub done: Option<Step>,
+    /// Which handlers the kind has.
+    pub handlers: Presence,
+    /// The object is gone: nothing can be written to it.
+    pub is_gone: bool,
+    /// The deletion of the object was requested, and our finalizer holds it.
+    pub is_held: bool,
+    /// The cause that handlers of changes are called for: none without such handlers, and where the cause waits for the finalizer.
+    pub cause: Option<Reason>,
+    /// The cycle began with a patch that an earlier one could not send in full.
+    pub began_with_patch: bool,
+    /// How the own last patch stands.
+    pub own_patch: OwnPatch,
+    /// There is something to be sent.
+    pub has_patch: bool,
+    /// The seconds until the next attempt, if there is one.
+    pub delay: Option<f64>,
+    /// The sleep was not interrupted.
+    pub has_slept: bool,
+}
+
+impl Situation {
+    /// Tells whether the cause must wait for the event of a patch, and is handled in another cycle.
+    pub fn is_postponed(&self) -> bool {
+        let is_consistent = !self.began_with_patch
+            && match self.own_patch {
+                OwnPatch::Seen => true,
+                // There will be no event of an object that is gone.
+                OwnPatch::Awaited => self.cause == Some(Reason::Gone),
+                OwnPatch::Interrupted => false,
+            };
+        self.cause.is_some() && !is_consistent
+    }
+
+    fn applies(&self, step: Step) -> bool {
+        match step {
+            Step::Index => self.handlers.indexing,
+            Step::Detect => self.handlers.changing || self.handlers.spawning,
+            Step::Watch => self.handlers.watching,
+            Step::Background => self.handlers.spawning,
+            Step::Concern => self.cause.is_some(),
+            // Also without any handler that could demand it: what an earlier version of the operator has left is removed.
+            Step::Finalizer | Step::End => true,
+            Step::Consistency => self.awaits_own_patch(),
+            Step::Changes => self.cause.is_some() && !self.is_postponed(),
+            Step::Release => self.is_held && !self.is_gone && self.delay.is_none() && !self.is_postponed(),
+            Step::Patch => self.has_patch && !self.is_gone,
+            // The event of a patch comes by itself.
+            Step::Sleep => self.delay.is_some() && !self.has_patch && !self.is_gone,
+            Step::Touch => self.done == Some(Step::Sleep) && self.has_slept,
+        }
+    }
+
+    /// With something to be sent there is no use in waiting: that will be the patch to wait for.
+    fn awaits_own_patch(&self) -> bool {
+        self.own_patch == OwnPatch::Awaited && !self.has_patch && self.cause.is_some_and(|reason| reason != Reason::Gone)
+    }
+}
+
+/// Returns the step that comes next.
+pub fn next(situation: &Situation) -> Step {
+    let left = ORDER.into_iter().filter(|step| situation.done.is_none_or(|done| *step > done));
+    left.into_iter().find(|step| situation.applies(*step)).unwrap_or(Step::End)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Step::{Background, Changes, Concern, Consistency, Detect, End, Finalizer, Index, Patch, Release, Sleep, Touch, Watch};
+
+    const CHANGING: Presence = Presence { indexing: false, watching: false, spawning: false, changing: true };
+
+    fn created() -> Situation {
+        Situation { handlers: CHANGING, cause: Some(Reason::Create), ..Situation::default() }
+    }
+
+    /// The steps from a situation on, if nothing else changes in it.
+    fn steps(mut situation: Situation) -> Vec<Step> {
+        let mut steps = Vec::new();
+        while situation.done != Some(End) {
+            let step = next(&situation);
+            steps.push(step);
+            situation.done = Some(step);
+        }
+        steps
+    }
+
+    #[test]
+    fn every_situation_has_its_steps() {
+        let all = Presence { indexing: true, watching: true, spawning: true, changing: true };
+        let deleted = Situation { cause: Some(Reason::Delete), is_held: true, ..created() };
+        let gone = Situation { cause: Some(Reason::Gone), is_gone: true, is_held: true, ..created() };
+        let awaited = Situation { own_patch: OwnPatch::Awaited, ..created() };
+        let (sleepy, patched) = (Some(5.0), true);
+        let table: [(&str, Situation, &[Step]); 20] = [
+            ("no handlers at all", Situation::default(), &[Finalizer, End]),
+            ("a creation", created(), &[Detect, Concern, Finalizer, Changes, End]),
+            (
+                "all handlers",
+                Situation { handlers: all, ..created() },
+                &[Index, Detect, Watch, Background, Concern, Finalizer, Changes, End],
+            ),
+            (
+                "only raw events",
+                Situation { handlers: Presence { watching: true, ..Presence::default() }, ..Situation::default() },
+                &[Watch, Finalizer, End],
+            ),
+            (
+                "only daemons",
+                Situation { handlers: Presence { spawning: true, ..Presence::default() }, ..Situation::default() },
+                &[Detect, Background, Finalizer, End],
+            ),
+            ("nothing concerns the object", Situation { cause: None, ..created() }, &[Detect, Finalizer, End]),
+            ("something to send", Situation { has_patch: patched, ..created() }, &[Detect, Concern, Finalizer, Changes, Patch, End]),
+            ("a retry", Situation { delay: sleepy, ..created() }, &[Detect, Concern, Finalizer, Changes, Sleep, End]),
+            (
+                "a full sleep",
+                Situation { delay: sleepy, has_slept: true, ..created() },
+                &[Detect, Concern, Finalizer, Changes, Sleep, Touch, End],
+            ),
+            (
+                "a retry with a patch",
+                Situation { delay: sleepy, has_patch: patched, ..created() },
+                &[Detect, Concern, Finalizer, Changes, Patch, End],
+            ),
+            ("an awaited patch", awaited, &[Detect, Concern, Finalizer, Consistency, End]),
+            (
+                "an awaited patch with something to send",
+                Situation { has_patch: patched, ..awaited },
+                &[Detect, Concern, Finalizer, Patch, End],
+            ),
+            ("an awaited patch without a cause", Situation { cause: None, ..awaited }, &[Detect, Finalizer, End]),
+            (
+                "a newer event",
+                Situation { own_patch: OwnPatch::Interrupted, delay: sleepy, ..created() },
+                &[Detect, Concern, Finalizer, Sleep, End],
+            ),
+            (
+                "left over from an earlier cycle",
+                Situation { began_with_patch: true, has_patch: patched, ..created() },
+                &[Detect, Concern, Finalizer, Patch, End],
+            ),
+            ("a deletion", deleted, &[Detect, Concern, Finalizer, Changes, Release, End]),
+            ("a deletion with a retry", Situation { delay: sleepy, ..deleted }, &[Detect, Concern, Finalizer, Changes, Sleep, End]),
+            ("a deletion that must wait", Situation { own_patch: OwnPatch::Interrupted, ..deleted }, &[Detect, Concern, Finalizer, End]),
+            ("a deletion without a cause", Situation { cause: None, ..deleted }, &[Detect, Finalizer, Release, End]),
+            (
+                "gone",
+                Situation { own_patch: OwnPatch::Awaited, has_patch: patched, delay: sleepy, ..gone },
+                &[Detect, Concern, Finalizer, Changes, End],
+            ),
+        ];
+        for (what, situation, expected) in table {
+            assert_eq!(steps(situation), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_step_is_never_repeated_and_the_order_holds() {
+        let bools = [false, true];
+        let own_patches = [OwnPatch::Seen, OwnPatch::Awaited, OwnPatch::Interrupted];
+        for own_patch in own_patches {
+            for (is_gone, is_held, has_patch) in bools.into_iter().flat_map(|a| bools.map(|b| (a, b, a != b))) {
+                for cause in [None, Some(Reason::Create), Some(Reason::Gone)] {
+                    let situation = Situation { is_gone, is_held, cause, own_patch, has_patch, ..created() };
+                    let steps = steps(situation);
+                    assert!(steps.is_sorted_by(|a, b| a < b), "{situation:?}: {steps:?}");
+                    assert!(!is_gone || !steps.iter().any(|step| matches!(step, Release | Patch | Sleep | Touch)), "{situation:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_step_finds_out_changes_what_follows() {
+        let before = Situation { done: Some(Finalizer), own_patch: OwnPatch::Awaited, ..created() };
+        assert_eq!(next(&before), Consistency);
+        let after = Situation { done: Some(Consistency), ..before };
+        assert_eq!(next(&Situation { own_patch: OwnPatch::Seen, ..after }), Changes);
+        assert_eq!(next(&Situation { own_patch: OwnPatch::Interrupted, ..after }), End);
+    }
+}
