@@ -3,16 +3,18 @@
 //! What should happen is decided in `handling`; here it is waited for and carried out.
 
 pub mod account;
+pub mod change_log;
 pub mod changes;
 pub mod cycle;
 #[cfg(test)]
 pub(crate) mod defects;
-pub mod engine;
+pub mod effects;
 pub mod error;
+pub mod events;
 pub mod kind;
+pub mod live_effects;
 pub mod mailbox;
 pub mod memory;
-pub mod narrator;
 pub mod observation;
 pub mod observer;
 pub mod operator;
@@ -22,14 +24,14 @@ pub mod queues;
 pub mod script_api;
 pub mod throttle;
 pub mod worker;
-pub mod world;
 
-pub use account::{Account, Follower, Happening};
+pub use account::Account;
 pub use cycle::Served;
-pub use engine::Engine;
+pub use effects::{Background, Effects, Environment, Indexing, Patcher, Scripts};
 pub use error::Error;
+pub use events::{EngineEvent, EventSink, EventStream};
+pub use live_effects::LiveEffects;
 pub use mailbox::{Event, Mailbox};
 pub use memory::Memories;
 pub use observer::{Observer, Scope};
 pub use worker::Pace;
-pub use world::World;

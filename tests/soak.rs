@@ -16,12 +16,12 @@ use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
 use kopfd::cluster::{Applied, Client, Error, LoginError, Networking, Seen, Sink, Watcher, Watching};
 use kopfd::handling::spawning::Companions;
-use kopfd::handling::{Handler, Lifecycle, Telling};
+use kopfd::handling::{Handler, Lifecycle};
 use kopfd::kit::{Clock, Stop};
 use kopfd::object::{Body, Patch, Resource, Sighting};
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
-use kopfd::reactor::{Pace, World};
+use kopfd::reactor::{Background, Effects, Environment, Error as ReactorError, EventStream, Indexing, Pace, Patcher, Scripts};
 use kopfd::script::host::Threads;
 use kopfd::script::{Call, Evaluation, Host, Installed, Object, Options, Program, Returned, Subject};
 
@@ -65,9 +65,10 @@ struct Soaked {
     scripts: Installed,
     clock: Clock,
     patches: AtomicUsize,
+    events: EventStream,
 }
 
-impl World for Soaked {
+impl Scripts for Soaked {
     fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
         self.host.call(&self.scripts, call).boxed()
     }
@@ -76,12 +77,13 @@ impl World for Soaked {
         self.host.evaluate(&self.scripts, subject, evaluation).boxed()
     }
 
-    fn apply<'a>(
-        &'a self,
-        _resource: &'a Resource,
-        _body: &'a Body,
-        patch: &'a Patch,
-    ) -> BoxFuture<'a, Result<Applied, kopfd::reactor::Error>> {
+    fn forget(&self, memo: &Arc<str>) {
+        self.host.forget(memo);
+    }
+}
+
+impl Patcher for Soaked {
+    fn apply<'a>(&'a self, _resource: &'a Resource, _body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, ReactorError>> {
         let number = self.patches.fetch_add(1, Ordering::Relaxed);
         let applied = match number % 10 {
             0 => Err(Error::of_answer(500, None, b"").into()),
@@ -91,22 +93,26 @@ impl World for Soaked {
         };
         std::future::ready(applied).boxed()
     }
+}
 
+impl Background for Soaked {
     fn accompany<'a>(
         &'a self,
         _object: &'a Object,
         _sighting: Sighting,
         _is_reset: bool,
-    ) -> BoxFuture<'a, Result<Companions, kopfd::reactor::Error>> {
+    ) -> BoxFuture<'a, Result<Companions, ReactorError>> {
         std::future::ready(Ok(Companions::default())).boxed()
     }
+}
 
-    fn tell(&self, _telling: Telling) {}
-
-    fn is_debugging(&self) -> bool {
-        false
+impl Indexing for Soaked {
+    fn index<'a>(&'a self, _object: &'a Object, _sighting: Sighting) -> BoxFuture<'a, Result<(), ReactorError>> {
+        std::future::ready(Ok(())).boxed()
     }
+}
 
+impl Environment for Soaked {
     fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -114,9 +120,11 @@ impl World for Soaked {
     fn chance(&self, _bound: usize) -> usize {
         0
     }
+}
 
-    fn forget(&self, memo: &Arc<str>) {
-        self.host.forget(memo);
+impl Effects for Soaked {
+    fn events(&self) -> &EventStream {
+        &self.events
     }
 }
 
@@ -220,7 +228,7 @@ async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Hos
     let handlers: Vec<Arc<Handler>> = operator.handlers.into_iter().map(Arc::new).collect();
     let storages = Arc::new(operator.settings.persistence.storages);
     let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, 60.0));
-    let world = Arc::new(Soaked { host, scripts, clock: clock.clone(), patches: AtomicUsize::new(0) });
+    let world = Arc::new(Soaked { host, scripts, clock: clock.clone(), patches: AtomicUsize::new(0), events: EventStream::default() });
     let kind = Arc::new(Kind::new(Arc::clone(&world), served, Arc::new(Pace::default()), None, Arc::from("soak")));
     let login = Box::new(Memory { round: number, objects });
     let client = Client::with_login(login, Networking::default(), Watching::default(), clock.clone()).await.unwrap();

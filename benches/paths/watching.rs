@@ -13,12 +13,12 @@ use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
 use kopfd::cluster::{Applied, Client, Error, LoginError, Networking, Options, Seen, Sink, Watcher, Watching};
 use kopfd::handling::spawning::Companions;
-use kopfd::handling::{Handler, Lifecycle, Telling, Verdict};
+use kopfd::handling::{Handler, Lifecycle, Verdict};
 use kopfd::kit::{Clock, Stop};
 use kopfd::object::{Body, Patch, Resource, Sighting};
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
-use kopfd::reactor::{Pace, World};
+use kopfd::reactor::{Background, Effects, Environment, Error as ReactorError, EventStream, Indexing, Pace, Patcher, Scripts};
 use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
 
 use crate::support::objects::{self, State};
@@ -66,7 +66,7 @@ async fn follow(client: impl Future<Output = Client>) -> f64 {
     let handlers: Vec<Arc<Handler>> = operator.handlers.into_iter().map(Arc::new).collect();
     let storages = Arc::new(operator.settings.persistence.storages.clone());
     let served = Served::new(Arc::new(resource()), &handlers, storages, Lifecycle::Asap, 60.0);
-    let world = Arc::new(Nothing { clock: Clock::system() });
+    let world = Arc::new(Nothing { clock: Clock::system(), events: EventStream::default() });
     let kind = Arc::new(Kind::new(world, Arc::new(served), Arc::new(Pace::default()), None, Arc::from("bench")));
     let mut watcher = Watcher::new(client.await, resource(), None).expect("the kind can be watched");
     let stop = Stop::new();
@@ -128,9 +128,10 @@ impl Sink for Counting {
 /// A world in which every handler succeeds and every patch is swallowed.
 struct Nothing {
     clock: Clock,
+    events: EventStream,
 }
 
-impl World for Nothing {
+impl Scripts for Nothing {
     fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
         std::future::ready(Returned::new(Verdict::Returned(None), call.patch)).boxed()
     }
@@ -138,37 +139,44 @@ impl World for Nothing {
     fn evaluate<'a>(&'a self, _subject: &'a Subject, _evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
         std::future::ready(Ok(true)).boxed()
     }
+}
 
-    fn apply<'a>(
-        &'a self,
-        _resource: &'a Resource,
-        _body: &'a Body,
-        _patch: &'a Patch,
-    ) -> BoxFuture<'a, Result<Applied, kopfd::reactor::Error>> {
+impl Patcher for Nothing {
+    fn apply<'a>(&'a self, _resource: &'a Resource, _body: &'a Body, _patch: &'a Patch) -> BoxFuture<'a, Result<Applied, ReactorError>> {
         std::future::ready(Ok(Applied::default())).boxed()
     }
+}
 
+impl Background for Nothing {
     fn accompany<'a>(
         &'a self,
         _object: &'a Object,
         _sighting: Sighting,
         _is_reset: bool,
-    ) -> BoxFuture<'a, Result<Companions, kopfd::reactor::Error>> {
+    ) -> BoxFuture<'a, Result<Companions, ReactorError>> {
         std::future::ready(Ok(Companions::default())).boxed()
     }
+}
 
-    fn tell(&self, _telling: Telling) {}
-
-    fn is_debugging(&self) -> bool {
-        false
+impl Indexing for Nothing {
+    fn index<'a>(&'a self, _object: &'a Object, _sighting: Sighting) -> BoxFuture<'a, Result<(), ReactorError>> {
+        std::future::ready(Ok(())).boxed()
     }
+}
 
+impl Environment for Nothing {
     fn clock(&self) -> &Clock {
         &self.clock
     }
 
     fn chance(&self, _bound: usize) -> usize {
         0
+    }
+}
+
+impl Effects for Nothing {
+    fn events(&self) -> &EventStream {
+        &self.events
     }
 }
 

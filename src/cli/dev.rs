@@ -26,7 +26,7 @@ use crate::kit::{Clock, Stop, Tasks, duration, surplus};
 use crate::manifest::Operator;
 use crate::reactor::operator::{self, ServeError, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::reactor::{Account, Scope};
+use crate::reactor::{Account, EventStream, Scope};
 use crate::telemetry::{self, Format, Verbosity};
 
 use super::apiserver::{Webhooks, export, write_kubeconfig};
@@ -127,7 +127,15 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
     let mut server = Tasks::default();
     let (given, kubeconfig) = start_server(options, &clock, &files, &mut server, &stop).await?;
     let account = Arc::new(Account::default());
-    let shared = Shared { clock, scope: Scope::Cluster, precedence: Precedence::default(), account: Some(account), seed: None };
+    let shared = Shared {
+        clock,
+        scope: Scope::Cluster,
+        precedence: Precedence::default(),
+        account: Some(account),
+        events: EventStream::default(),
+        has_change_log: true,
+        seed: None,
+    };
     let ended = match Generation::start(operators, options, &shared).await {
         Err(problem) => Err(problem),
         Ok(generation) => {

@@ -12,9 +12,9 @@ use crate::kit::errors::chain;
 use crate::kit::{Clock, Ended, Stop, Tasks};
 use crate::manifest::Operator;
 use crate::object::namespace::Pattern;
-use crate::reactor::Scope;
 use crate::reactor::operator::{self, ServeError, Shared};
 use crate::reactor::precedence::Precedence;
+use crate::reactor::{EventStream, Scope};
 use crate::script::Problem;
 use crate::telemetry::{self, Verbosity};
 
@@ -172,7 +172,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock:
     let mut watchdog = Tasks::default();
     watchdog.spawn("signals", obey_signals(stop.clone(), ultimate));
     let precedence = Precedence::of(&operators);
-    let shared = Shared { precedence, clock, scope, account: None, seed: None };
+    let shared = Shared { precedence, clock, scope, account: None, events: EventStream::default(), has_change_log: false, seed: None };
     let mut tasks: Tasks<Result<(), ServeError>> = Tasks::default();
     let mut is_failed = false;
     for operator in operators {

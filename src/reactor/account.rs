@@ -1,7 +1,6 @@
-//! An account of what an operator does, for people who follow it step by step, and the knowledge of when it has nothing left to do.
+//! What operators have to do: whether they are ready, when they have nothing left to do, and what has failed.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -9,10 +8,10 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::handling::{Handler, Outcome, Reason};
+use crate::handling::Handler;
 use crate::object::{Body, Sighting};
-use crate::script::Returned;
 
+use super::events::{EngineEvent, EventSink};
 use super::pending::{PendingHandlers, named};
 
 /// How long nothing may happen before everything counts as settled: events of own patches are on their way.
@@ -20,65 +19,6 @@ const CALM: Duration = Duration::from_millis(300);
 
 /// The longest value that is shown in full.
 const SHOWN: usize = 80;
-
-/// Something that an operator meets or does, for those who keep an account of their own.
-pub enum Happening<'a> {
-    /// An object is taken up.
-    Sighted {
-        /// The object.
-        body: &'a Body,
-        /// How it came.
-        sighting: Sighting,
-    },
-    /// A handler is called.
-    Called {
-        /// The object, as the handler sees it.
-        body: &'a Body,
-        /// The handler.
-        handler: &'a Handler,
-        /// Why; none for handlers of raw events.
-        reason: Option<Reason>,
-        /// The attempts made before.
-        retry: u64,
-    },
-    /// A call has come back.
-    Returned {
-        /// The object.
-        body: &'a Body,
-        /// The handler.
-        handler: &'a Handler,
-        /// Why; none for handlers of raw events.
-        reason: Option<Reason>,
-        /// The attempts made before.
-        retry: u64,
-        /// What it has brought.
-        returned: &'a Returned,
-    },
-    /// It is known what an attempt means, also one that was not made because a limit is reached.
-    Concluded {
-        /// The object.
-        body: &'a Body,
-        /// The handler.
-        handler: &'a Handler,
-        /// The attempts made before.
-        retry: u64,
-        /// What it means.
-        outcome: &'a Outcome,
-    },
-    /// A cycle has ended: its patch is sent and acknowledged, or it has failed.
-    Cycled {
-        /// The object, as the cycle has begun with it.
-        body: &'a Body,
-        /// Why it has failed, if it has.
-        error: Option<&'a str>,
-    },
-}
-
-/// Somebody who keeps an account of an operator.
-pub trait Follower: Send + Sync {
-    /// Hears of something at the moment it happens.
-    fn happened(&self, happening: Happening<'_>);
-}
 
 /// A handler that has failed for good.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,8 +32,6 @@ pub struct Failure {
 /// What is known of the operators that are followed.
 #[derive(Default)]
 pub struct Account {
-    /// Who tells it; the log if nobody else does.
-    follower: Option<Arc<dyn Follower>>,
     /// Observers that have begun to watch.
     observers: AtomicUsize,
     /// Looks at the kinds of the cluster that are to come.
@@ -104,7 +42,7 @@ pub struct Account {
     unlisted: AtomicUsize,
     /// Handlers that have failed for good.
     failures: Mutex<Vec<Failure>>,
-    /// Handlers that are running or retried, where no follower is told of them.
+    /// Handlers that are running or retried.
     pub pending: PendingHandlers,
     /// Objects whose last cycles have failed, by their unique ids.
     broken: Mutex<BTreeMap<String, Broken>>,
@@ -140,16 +78,6 @@ impl std::fmt::Debug for Account {
 }
 
 impl Account {
-    /// Returns an account that somebody else tells, instead of the log.
-    pub fn told_by(follower: Arc<dyn Follower>) -> Self {
-        Self { follower: Some(follower), ..Self::default() }
-    }
-
-    /// Returns who tells it, if it is not the log.
-    pub fn follower(&self) -> Option<&Arc<dyn Follower>> {
-        self.follower.as_ref()
-    }
-
     /// Notes that an operator knows the kinds of the cluster, and has begun to watch them.
     pub fn observer_began(&self) {
         self.observers.fetch_add(1, Ordering::SeqCst);
@@ -199,7 +127,7 @@ impl Account {
     }
 
     /// Notes that a handler has failed for good.
-    pub fn failed(&self, handler: &Handler, body: &Body) {
+    fn failed(&self, handler: &Handler, body: &Body) {
         self.failures.lock().push(Failure { handler: handler.id.clone(), object: named(body) });
     }
 
@@ -234,7 +162,7 @@ impl Account {
     }
 
     /// Notes how a cycle of an object has ended.
-    pub fn cycled(&self, uid: &str, body: &Body, error: Option<&str>) {
+    fn cycled(&self, uid: &str, body: &Body, error: Option<&str>) {
         let mut broken = self.broken.lock();
         let Some(error) = error else {
             broken.remove(uid);
@@ -268,6 +196,24 @@ impl Account {
     /// Tells whether nothing is being done or waited for at this moment.
     pub fn is_calm(&self) -> bool {
         [&self.workers, &self.unlisted, &self.looks].iter().all(|count| count.load(Ordering::SeqCst) == 0)
+    }
+}
+
+impl EventSink for Account {
+    fn accept(&self, event: &EngineEvent<'_>) {
+        match event {
+            EngineEvent::ObjectSeen { body, sighting: Sighting::Deleted, .. } => self.pending.gone(body),
+            EngineEvent::HandlerCalled { body, handler, .. } => self.pending.called(handler, body),
+            EngineEvent::HandlerReturned { body, handler, .. } => self.pending.returned(handler, body),
+            EngineEvent::AttemptJudged { body, handler, outcome, .. } => {
+                if outcome.is_final && outcome.error.is_some() {
+                    self.failed(handler, body);
+                }
+                self.pending.concluded(handler, body, outcome);
+            }
+            EngineEvent::CycleEnded { uid, body, error } => self.cycled(uid, body, *error),
+            _ => {}
+        }
     }
 }
 

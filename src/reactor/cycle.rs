@@ -21,9 +21,10 @@ use crate::object::{Body, Patch, Resource, Sighting, Transform};
 use crate::persistence::{Storages, Stored, essence, write};
 use crate::script::{Call, Evaluation, Object, Returned, Subhandling, Subject};
 
+use super::effects::Effects;
 use super::error::Error;
+use super::events::EngineEvent;
 use super::mailbox::Mailbox;
-use super::world::World;
 
 /// Sleeps are cut to this many seconds and followed by a touch, so that no watch is silent for too long.
 const SLEEP_CAP: f64 = 600.0;
@@ -76,7 +77,7 @@ impl Served {
 }
 
 /// What one cycle is about.
-pub struct Cycle<'a, W: World> {
+pub struct Cycle<'a, W: Effects> {
     /// The world around it.
     pub world: &'a W,
     /// The kind.
@@ -139,7 +140,7 @@ impl State {
     }
 }
 
-impl<W: World> Cycle<'_, W> {
+impl<W: Effects> Cycle<'_, W> {
     /// Runs the cycle to its end, sleeps included. It begins with the functions that an earlier cycle could not apply.
     pub async fn run(self, remaining: Vec<Transform>) -> Ended {
         let patch = Patch { transforms: self.still_needed(remaining).await, ..Patch::default() };
@@ -148,7 +149,7 @@ impl<W: World> Cycle<'_, W> {
         loop {
             let step = next(&self.situation(&state));
             if step >= Step::Patch && state.done < Some(Step::Patch) {
-                self.world.waits(&state.delays);
+                self.world.events().emit(&EngineEvent::CycleDecided { delays: &state.delays });
             }
             if step == Step::End {
                 self.tell_end(&state);
@@ -263,13 +264,13 @@ impl<W: World> Cycle<'_, W> {
         let selected = self.settled(None, |answers| Ok(select::watching(self.served.all(), view, answers)?)).await?;
         for handler in selected {
             let record = Record::fresh(self.world.clock().now(), None);
-            self.world.tell(attempt::announce(handler));
+            self.tell(&attempt::announce(handler));
             let attempt = Attempt { handler, record: &record, subject: self.subject(None), subhandling: None };
             let returned = self.call(attempt, patch).await?;
             patch = returned.patch;
             let now = self.world.clock().now();
             let (outcome, telling) = attempt::judge(handler, &record, returned.verdict, now, self.served.default_backoff);
-            self.world.tell(telling);
+            self.tell(&telling);
             if let Some(result) = outcome.result.filter(|result| !result.is_null()) {
                 patch.deliver(&handler.id, result);
             }
@@ -304,7 +305,7 @@ impl<W: World> Cycle<'_, W> {
         let name = &self.served.storages.finalizer;
         let adjustment = adjust(is_demanded, &self.body, name);
         if let Some(message) = adjustment.message() {
-            self.world.tell(Telling::debug(message));
+            self.tell(&Telling::debug(message));
         }
         let transform = match adjustment {
             Adjustment::Add => Transform::AddFinalizer(name.clone()),
@@ -323,7 +324,7 @@ impl<W: World> Cycle<'_, W> {
     }
 
     fn release(&self, mut state: State) -> State {
-        self.world.tell(Telling::debug(finalizer::RELEASE));
+        self.tell(&Telling::debug(finalizer::RELEASE));
         state.patch.transforms.push(Transform::RemoveFinalizer(self.served.storages.finalizer.clone()));
         state
     }
@@ -332,7 +333,7 @@ impl<W: World> Cycle<'_, W> {
     async fn handle_change(&self, state: State) -> Result<State, Error> {
         let Some(cause) = &state.cause else { return Ok(state) };
         if !cause.reason.is_handled() {
-            self.world.tell(Telling::debug(uninteresting(cause.reason)));
+            self.tell(&Telling::debug(uninteresting(cause.reason)));
             return Ok(state);
         }
         let now = self.world.clock().now();
@@ -350,19 +351,23 @@ impl<W: World> Cycle<'_, W> {
         decision.store.extend(attempts.sub_records);
         let mut patch = attempts.patch;
         write::write(&self.served.storages, &self.body, &decision, &mut patch);
-        decision.tellings.into_iter().for_each(|telling| self.world.tell(telling));
+        decision.tellings.iter().for_each(|telling| self.tell(telling));
         let delays = state.delays.into_iter().chain(decision.delays).collect();
         Ok(State { patch, delays, handled: decision.is_handled, ..state })
     }
 
+    fn tell(&self, telling: &Telling) {
+        self.world.events().tell(telling);
+    }
+
     fn tell_plan(&self, plan: &Plan<'_>, cause: &Cause) {
-        plan.tellings.iter().for_each(|telling| self.world.tell(telling.clone()));
-        if self.world.is_debugging() {
+        plan.tellings.iter().for_each(|telling| self.tell(telling));
+        if self.world.events().wants_debugging() {
             let title = cause.reason.capitalised_title();
-            self.world.tell(Telling::debug(format!("{title} is in progress: {}", *self.body)));
+            self.tell(&Telling::debug(format!("{title} is in progress: {}", *self.body)));
             if !cause.change.diff.is_empty() && cause.change.old.is_some() && cause.change.new.is_some() {
                 let items: Vec<Value> = cause.change.diff.iter().map(diff_item).collect();
-                self.world.tell(Telling::debug(format!("{title} diff: {}", Value::Array(items))));
+                self.tell(&Telling::debug(format!("{title} diff: {}", Value::Array(items))));
             }
         }
     }
@@ -374,7 +379,7 @@ impl<W: World> Cycle<'_, W> {
         for handler in &plan.run {
             let Some(entry) = plan.state.get(&handler.id) else { continue };
             let record = &entry.record;
-            self.world.tell(attempt::announce(handler));
+            self.tell(&attempt::announce(handler));
             let (outcome, telling) = if let Some(failed) = attempt::check_limits(handler, record, self.world.clock().now()) {
                 failed
             } else {
@@ -388,8 +393,9 @@ impl<W: World> Cycle<'_, W> {
                 outcome.subrefs = returned.subrefs;
                 (outcome, telling)
             };
-            self.world.tell(telling);
-            self.world.concluded(&self.body, handler, record.retries, &outcome);
+            self.tell(&telling);
+            let (body, retry) = (&self.body, record.retries);
+            self.world.events().emit(&EngineEvent::AttemptJudged { body, handler, retry, outcome: &outcome });
             attempts.outcomes.push((handler.id.clone(), outcome));
         }
         Ok(attempts)
@@ -421,12 +427,24 @@ impl<W: World> Cycle<'_, W> {
             stop: self.stop.clone(),
             span: self.span.clone(),
         };
-        let returned = self.world.call(handler, call).await;
+        #[cfg(test)]
+        if super::defects::is_on(super::defects::Defect::CallsTwice) {
+            self.call_once(handler, call.clone()).await;
+        }
+        let returned = self.call_once(handler, call).await;
         if returned.is_cancelled {
-            self.world.tell(Telling::warning(format!("{} is cancelled. Will escalate.", handler.title())));
+            self.tell(&Telling::warning(format!("{} is cancelled. Will escalate.", handler.title())));
             return Err(Error::Cancelled);
         }
         Ok(returned)
+    }
+
+    async fn call_once(&self, handler: &Handler, call: Call) -> Returned {
+        let (events, body, reason, retry) = (self.world.events(), &self.body, call.subject.reason(), call.retry);
+        events.emit(&EngineEvent::HandlerCalled { body, handler, reason, retry });
+        let returned = self.world.call(handler, call).await;
+        events.emit(&EngineEvent::HandlerReturned { body, handler, reason, retry, returned: &returned });
+        returned
     }
 
     /// Sends what has changed.
@@ -434,25 +452,28 @@ impl<W: World> Cycle<'_, W> {
         write::touch(&self.served.storages.progress, &self.body, None, &mut state.patch);
         let sent = self.send(&state.patch, state.sent).await?;
         if let Some(delay) = state.delays.iter().copied().reduce(f64::min).filter(|delay| *delay > 0.0) {
-            self.world.tell(Telling::debug(format!("Sleeping was skipped because of the patch, {} seconds left.", float(delay))));
+            self.tell(&Telling::debug(format!("Sleeping was skipped because of the patch, {} seconds left.", float(delay))));
         }
         Ok(State { sent, ..state })
     }
 
     async fn send(&self, patch: &Patch, before: Sent) -> Result<Sent, Error> {
-        let applied = self.world.apply(&self.served.resource, &self.body, patch).await?;
+        let (events, body) = (self.world.events(), &self.body);
+        events.emit(&EngineEvent::PatchPrepared { body, patch });
+        let applied = self.world.apply(&self.served.resource, body, patch).await?;
+        events.emit(&EngineEvent::PatchSent { body, version: applied.version.as_deref() });
         if applied.is_gone {
-            self.world.tell(Telling::debug("Patching was skipped: the object does not exist anymore."));
+            self.tell(&Telling::debug("Patching was skipped: the object does not exist anymore."));
         }
         if !applied.remaining.is_empty() {
-            self.world.tell(
-                Telling::debug("Could not apply the patch in full due to conflicts with newer changes. Will try on the next cycle soon.")
+            self.tell(
+                &Telling::debug("Could not apply the patch in full due to conflicts with newer changes. Will try on the next cycle soon.")
                     .followed_by(format!("Remaining: {} functions.", applied.remaining.len())),
             );
         }
         if !applied.inconsistencies.is_empty() {
             let items: Vec<Value> = applied.inconsistencies.iter().map(diff_item).collect();
-            self.world.tell(Telling::warning(format!("Merge-patching finished with inconsistencies: {}", Value::Array(items))));
+            self.tell(&Telling::warning(format!("Merge-patching finished with inconsistencies: {}", Value::Array(items))));
         }
         let remaining = before.remaining.into_iter().chain(applied.remaining).collect();
         Ok(Sent { version: applied.version.or(before.version), remaining })
@@ -464,7 +485,7 @@ impl<W: World> Cycle<'_, W> {
         let limit = delay.min(SLEEP_CAP);
         if delay > 0.0 {
             let cap = if delay > SLEEP_CAP { format!(" (capped {SLEEP_CAP})") } else { String::new() };
-            self.world.tell(Telling::debug(format!("Sleeping for {}{cap} seconds for the delayed handlers.", float(delay))));
+            self.tell(&Telling::debug(format!("Sleeping for {}{cap} seconds for the delayed handlers.", float(delay))));
         }
         let is_full = self.mailbox.sleep(Duration::try_from(SignedDuration::from_secs_f64(limit)).unwrap_or_default()).await;
         if self.mailbox.is_closed() {
@@ -472,7 +493,7 @@ impl<W: World> Cycle<'_, W> {
         }
         if !is_full {
             let left = limit - seconds_between(begun, self.world.clock().now());
-            self.world.tell(Telling::debug(format!("Sleeping was interrupted by new changes, {} seconds left.", float(left))));
+            self.tell(&Telling::debug(format!("Sleeping was interrupted by new changes, {} seconds left.", float(left))));
         }
         is_full
     }
@@ -488,7 +509,7 @@ impl<W: World> Cycle<'_, W> {
         let situation = self.situation(state);
         let is_idle = !situation.has_patch && situation.delay.is_none() && !situation.is_gone;
         if is_idle && state.cause.is_some() && !situation.is_postponed() {
-            self.world.tell(Telling::debug("Handling cycle is finished, waiting for new changes."));
+            self.tell(&Telling::debug("Handling cycle is finished, waiting for new changes."));
         }
     }
 }

@@ -15,11 +15,11 @@ use crate::telemetry::object_span;
 
 use super::account::Account;
 use super::cycle::Served;
+use super::effects::Effects;
 use super::mailbox::{Event, Mailbox};
 use super::memory::Memories;
 use super::queues::{Queued, Queues};
 use super::worker::{Attempt, Expected, Pace, Read, Worker};
-use super::world::World;
 
 /// Objects that may be taken up at the same time. Each holds its parsed body, some ten times the size of its text;
 /// a longer list or burst waits in the connection, where it costs nothing.
@@ -32,7 +32,7 @@ const TAKING_UP: Duration = Duration::from_millis(200);
 const CANCELLATION: Duration = Duration::from_secs(1);
 
 /// What all the watches of one kind have in common.
-pub struct Kind<W: World> {
+pub struct Kind<W: Effects> {
     /// The world around it.
     pub world: Arc<W>,
     /// The kind and its handlers.
@@ -52,7 +52,7 @@ pub struct Kind<W: World> {
     read: Read,
 }
 
-impl<W: World + 'static> Kind<W> {
+impl<W: Effects + 'static> Kind<W> {
     /// Returns a kind of which nothing is known yet.
     pub fn new(world: Arc<W>, served: Arc<Served>, pace: Arc<Pace>, worker_limit: Option<usize>, operator: Arc<str>) -> Self {
         Self {
@@ -128,13 +128,13 @@ impl<W: World + 'static> Kind<W> {
 }
 
 /// The mailbox of an object while a worker has it. However the worker ends, the mailbox is given back.
-struct Claim<W: World> {
+struct Claim<W: Effects> {
     kind: Arc<Kind<W>>,
     uid: Arc<str>,
     mailbox: Arc<Mailbox>,
 }
 
-impl<W: World> Claim<W> {
+impl<W: Effects> Claim<W> {
     fn new(kind: Arc<Kind<W>>, uid: Arc<str>, mailbox: Arc<Mailbox>) -> Self {
         if let Some(account) = &kind.account {
             account.worker_began();
@@ -143,7 +143,7 @@ impl<W: World> Claim<W> {
     }
 }
 
-impl<W: World> Drop for Claim<W> {
+impl<W: Effects> Drop for Claim<W> {
     fn drop(&mut self) {
         self.kind.queues.give_back(&self.uid, &self.mailbox);
         if let Some(account) = &self.kind.account {
@@ -153,7 +153,7 @@ impl<W: World> Drop for Claim<W> {
 }
 
 /// Runs the worker of an object, and runs it on if an event slips in at its end.
-async fn work<W: World + 'static>(claim: Claim<W>, span: Span, mut room: Option<OwnedSemaphorePermit>) {
+async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut room: Option<OwnedSemaphorePermit>) {
     let Claim { kind, uid, mailbox } = &claim;
     let _permit = kind.queues.permit().await;
     let mut worker = Worker {
@@ -195,12 +195,12 @@ fn span(served: &Served, head: &Head<'_>, uid: &str) -> Span {
 }
 
 /// What one watch gives its events to.
-pub struct KindSink<W: World> {
+pub struct KindSink<W: Effects> {
     kind: Arc<Kind<W>>,
     is_listed: bool,
 }
 
-impl<W: World> KindSink<W> {
+impl<W: Effects> KindSink<W> {
     /// Returns the sink of a kind.
     pub fn new(kind: Arc<Kind<W>>) -> Self {
         if let Some(account) = &kind.account {
@@ -217,7 +217,7 @@ impl<W: World> KindSink<W> {
     }
 }
 
-impl<W: World> Drop for KindSink<W> {
+impl<W: Effects> Drop for KindSink<W> {
     fn drop(&mut self) {
         // A watch that ends before its first list is not waited for.
         if let Some(account) = self.kind.account.as_ref().filter(|_| !self.is_listed) {
@@ -226,7 +226,7 @@ impl<W: World> Drop for KindSink<W> {
     }
 }
 
-impl<W: World + 'static> Sink for KindSink<W> {
+impl<W: Effects + 'static> Sink for KindSink<W> {
     async fn seen(&mut self, seen: Seen<'_>) {
         let kind = &self.kind;
         let uid = match seen.head.uid() {

@@ -21,11 +21,11 @@ use crate::persistence::Storages;
 
 use super::account::Account;
 use super::cycle::Served;
+use super::effects::Effects;
 use super::kind::{Kind, KindSink};
 use super::observation::{Insights, Purposes};
 use super::precedence::{Precedence, Yielded};
 use super::worker::Pace;
-use super::world::World;
 
 /// When the kinds of a group are looked at after one of its definitions has changed: the server needs a moment to offer a new kind.
 const LOOKS: [Duration; 3] = [Duration::from_millis(50), Duration::from_secs(1), Duration::from_secs(4)];
@@ -82,7 +82,7 @@ pub struct Declared {
 }
 
 /// Watches what an operator is for.
-pub struct Observer<W: World> {
+pub struct Observer<W: Effects> {
     declared: Declared,
     world: Arc<W>,
     client: Client,
@@ -105,7 +105,7 @@ pub struct Observer<W: World> {
     looks_told: usize,
 }
 
-impl<W: World> Drop for Observer<W> {
+impl<W: Effects> Drop for Observer<W> {
     fn drop(&mut self) {
         self.lives.request("the observer is gone");
         if let Some(account) = &self.declared.account {
@@ -126,7 +126,7 @@ enum Observed {
     NamespacesForbidden,
 }
 
-impl<W: World + 'static> Observer<W> {
+impl<W: Effects + 'static> Observer<W> {
     /// Returns an observer that has seen nothing yet.
     pub fn new(declared: Declared, world: Arc<W>, client: Client, kinds: Arc<Kinds>) -> Self {
         let purposes = Purposes::of_handlers(declared.handlers.iter().map(AsRef::as_ref));

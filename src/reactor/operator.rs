@@ -11,8 +11,9 @@ use crate::script::host::{self, Threads};
 use crate::script::{Host, Problem, Program};
 
 use super::account::Account;
-use super::engine::Engine;
-use super::narrator::Narrator;
+use super::change_log::ChangeLog;
+use super::events::{EventSink, EventStream, LogSink};
+use super::live_effects::LiveEffects;
 use super::observer::{Declared, Observer, Scope};
 use super::precedence::Precedence;
 use super::script_api::ScriptApi;
@@ -27,8 +28,12 @@ pub struct Shared {
     pub scope: Scope,
     /// The operators in their order: of two that would overwrite each other's records on a kind, the first serves it.
     pub precedence: Precedence,
-    /// Where it is noted what happens, if anybody follows it.
+    /// Keeps what is left to do, if anybody asks for it.
     pub account: Option<Arc<Account>>,
+    /// Follow the engine, besides the log and the account.
+    pub events: EventStream,
+    /// Whether changes of objects are logged, too.
+    pub has_change_log: bool,
     /// What chance begins with, in simulations. There, scripts run on the current thread, which must be running a `LocalSet`.
     pub seed: Option<u64>,
 }
@@ -58,10 +63,8 @@ pub enum ServeError {
 /// If its scripts cannot be installed, or the cluster does not tell its kinds at the start.
 pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Stop) -> Result<(), ServeError> {
     let kinds = Arc::new(Kinds::new(client.clone()));
-    // Where nobody else keeps an account, the log does.
-    let is_told = shared.account.as_ref().is_some_and(|account| account.follower().is_none());
-    let narrator = is_told.then(|| Arc::new(Narrator::new(operator.settings.persistence.storages.prefix())));
-    let api = ScriptApi::new(Calls::new(client.clone(), &operator.name), Arc::clone(&kinds)).told_by(narrator.clone());
+    let log = shared.has_change_log.then(|| Arc::new(ChangeLog::new(operator.settings.persistence.storages.prefix())));
+    let api = ScriptApi::new(Calls::new(client.clone(), &operator.name), Arc::clone(&kinds)).logged_by(log.clone());
     let Operator { name, handlers, declaration, settings, defaults, .. } = operator;
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
     let program = Program::load(declaration).map_err(failed)?;
@@ -70,12 +73,19 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
     let options = host::Options { clock: shared.clock.clone(), api: Some(Arc::new(api)), seed: shared.seed, threads, ..usual };
     let host = Host::start(options).map_err(ServeError::Threads)?;
     let scripts = host.install(Arc::new(program)).await.map_err(failed)?;
-    let world = Engine::new(host, scripts, client.clone(), shared.clock).with_account(shared.account.clone(), narrator);
-    let world = Arc::new(world.with_seed(shared.seed));
+    let events = event_stream(shared.account.clone(), shared.events, log);
+    let effects = LiveEffects::new(host, scripts, client.clone(), shared.clock).with_events(events).with_seed(shared.seed);
     let earlier = shared.precedence.before(&name);
     let declared =
         Declared { earlier, sub_defaults: defaults, account: shared.account, ..declare(&name, handlers, &settings, shared.scope) };
-    Observer::new(declared, world, client, kinds).run(stop).await.map_err(ServeError::Discovery)
+    Observer::new(declared, Arc::new(effects), client, kinds).run(stop).await.map_err(ServeError::Discovery)
+}
+
+/// Returns the stream of an operator's events: first what is left to do, then who follows, at last the log.
+fn event_stream(account: Option<Arc<Account>>, followers: EventStream, log: Option<Arc<ChangeLog>>) -> EventStream {
+    let sinks = account.map(|account| account as Arc<dyn EventSink>).into_iter();
+    let sinks = sinks.chain([Arc::new(followers) as Arc<dyn EventSink>]).chain(log.map(|log| log as Arc<dyn EventSink>));
+    sinks.chain([Arc::new(LogSink) as Arc<dyn EventSink>]).fold(EventStream::default(), EventStream::with)
 }
 
 fn declare(name: &str, handlers: Vec<Handler>, settings: &settings::Settings, scope: Scope) -> Declared {

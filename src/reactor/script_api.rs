@@ -11,28 +11,28 @@ use crate::cluster::{self, Kinds};
 use crate::object::{Resource, Selector};
 use crate::script::api::{Api, ApiError, ApiRequest, Operation};
 
-use super::narrator::{Narrator, Write};
+use super::change_log::{ChangeLog, Write};
 
 /// The cluster as the scripts of one operator see it.
 pub struct ScriptApi {
     calls: Calls,
     kinds: Arc<Kinds>,
-    narrator: Option<Arc<Narrator>>,
+    log: Option<Arc<ChangeLog>>,
 }
 
 impl ScriptApi {
     /// Returns the bridge; the operator's name is in the calls.
     pub fn new(calls: Calls, kinds: Arc<Kinds>) -> Self {
-        Self { calls, kinds, narrator: None }
+        Self { calls, kinds, log: None }
     }
 
-    /// Returns the bridge with somebody who tells what is written.
-    pub fn told_by(self, narrator: Option<Arc<Narrator>>) -> Self {
-        Self { narrator, ..self }
+    /// Returns the bridge with a log of what is written.
+    pub fn logged_by(self, log: Option<Arc<ChangeLog>>) -> Self {
+        Self { log, ..self }
     }
 
     /// Sends a request, and tells what it has changed.
-    async fn answer_telling(&self, request: ApiRequest, narrator: &Narrator) -> Result<Value, cluster::Error> {
+    async fn answer_telling(&self, request: ApiRequest, log: &ChangeLog) -> Result<Value, cluster::Error> {
         let Some((write, name)) = written(&request.operation) else { return self.answer(request).await };
         let (resource, namespace) = (Arc::clone(&request.resource), request.namespace.clone().filter(|_| request.resource.namespaced));
         let is_whole = !matches!(&request.operation, Operation::Patch { subresource: Some(name), .. } if name != "status");
@@ -53,11 +53,11 @@ impl ScriptApi {
             None => format!("{} {name}", resource.kind),
         };
         match &answered {
-            Err(error) => narrator.tell_failure(&object, &error.chain()),
-            Ok(after) if write == Write::Stored && is_whole => narrator.tell_write(write, &object, before.as_ref(), Some(after)),
+            Err(error) => log.tell_failure(&object, &error.chain()),
+            Ok(after) if write == Write::Stored && is_whole => log.tell_write(write, &object, before.as_ref(), Some(after)),
             Ok(_) => {
                 let after = find(&name).await;
-                narrator.tell_write(write, &object, before.as_ref(), after.as_ref());
+                log.tell_write(write, &object, before.as_ref(), after.as_ref());
             }
         }
         answered
@@ -92,8 +92,8 @@ impl Api for ScriptApi {
 
     fn send(&self, request: ApiRequest) -> BoxFuture<'_, Result<Value, ApiError>> {
         async move {
-            match &self.narrator {
-                Some(narrator) => self.answer_telling(request, narrator).await.map_err(told),
+            match &self.log {
+                Some(log) => self.answer_telling(request, log).await.map_err(told),
                 None => self.answer(request).await.map_err(told),
             }
         }

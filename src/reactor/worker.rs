@@ -16,10 +16,11 @@ use crate::kit::{Stop, tasks};
 use crate::object::{Body, Patch, Resource, Sighting, Transform};
 
 use super::cycle::{Cycle, Served};
+use super::effects::Effects;
 use super::error::Error;
+use super::events::EngineEvent;
 use super::mailbox::{Event, Mailbox};
 use super::memory::{Memories, Rare};
-use super::world::World;
 
 /// The least time that an object is left alone after a panic, also where the settings have no delays after errors.
 const LEAST_REST: f64 = 1.0;
@@ -46,7 +47,7 @@ impl Default for Pace {
 }
 
 /// The worker of one object.
-pub struct Worker<W: World> {
+pub struct Worker<W: Effects> {
     /// The world around it.
     pub world: Arc<W>,
     /// The kind.
@@ -88,7 +89,7 @@ pub struct Expected {
     until: Option<Timestamp>,
 }
 
-impl<W: World> Worker<W> {
+impl<W: Effects> Worker<W> {
     /// Processes events until none waits, or the mailbox is closed. A worker stays only for the event of its own patch.
     ///
     /// After a panic, wherever it was raised, the object is left alone for a while, and processed again in its newest state.
@@ -118,7 +119,7 @@ impl<W: World> Worker<W> {
         let text = format!("Throttling for {} seconds due to a defect of the engine: {panic}", seconds(delay));
         let told = Telling::error(&text).followed_by("The object will be processed again in its newest state.");
         // The log itself may be what panics.
-        if std::panic::catch_unwind(AssertUnwindSafe(|| self.world.tell(told))).is_err() {
+        if std::panic::catch_unwind(AssertUnwindSafe(|| self.tell(&told))).is_err() {
             let logged = || tracing::error!(target: "kopfd::reactor", uid = &*self.uid, "{text}");
             // There is nobody left to tell.
             let _ = std::panic::catch_unwind(AssertUnwindSafe(logged));
@@ -147,7 +148,8 @@ impl<W: World> Worker<W> {
             self.expected = Expected::default();
         }
         let now = self.world.clock().now();
-        self.world.taken_up(event.sighting, &body, self.expected.until.map(|until| seconds_between(now, until)));
+        let (sighting, consistency_in) = (event.sighting, self.expected.until.map(|until| seconds_between(now, until)));
+        self.world.events().emit(&EngineEvent::ObjectSeen { body: &body, sighting, consistency_in });
         let version = self.process(event.sighting, body).await;
         if let Some(version) = version
             && self.pace.consistency_timeout > 0.0
@@ -167,19 +169,19 @@ impl<W: World> Worker<W> {
         let body = head.to_body(&self.served.resource);
         if event.sighting == Sighting::Deleted {
             self.memories.forget(&self.uid);
-            self.world.cycled(&self.uid, &body, None);
+            self.tell_cycle(&body, None);
             return self.world.forget(&self.memo);
         }
         self.memories.notice(&self.uid, event.sighting == Sighting::Listed);
         let mut rare = self.memories.rare(&self.uid);
         if !std::mem::replace(&mut rare.is_unreadable, true) {
             let told = Telling::error(format!("The object cannot be read and is not handled: {error}"));
-            self.world.tell(told.followed_by("Its next changes are not reported while that lasts. Its deletion will not be held back."));
+            self.tell(&told.followed_by("Its next changes are not reported while that lasts. Its deletion will not be held back."));
         }
-        self.world.cycled(&self.uid, &body, Some(&format!("the object cannot be read: {error}")));
+        self.tell_cycle(&body, Some(&format!("the object cannot be read: {error}")));
         let finalizer = &self.served.storages.finalizer;
         if head.is_deleting() && head.has_finalizer(finalizer) {
-            self.world.tell(Telling::warning("Removing the finalizer without calling any handlers, since the object cannot be read."));
+            self.tell(&Telling::warning("Removing the finalizer without calling any handlers, since the object cannot be read."));
             let patch = Patch { transforms: vec![Transform::RemoveFinalizer(finalizer.clone())], ..Patch::default() };
             if let Err(error) = self.world.apply(&self.served.resource, &body, &patch).await {
                 self.throttle(&mut rare, &body, &chain(&error)).await;
@@ -220,7 +222,7 @@ impl<W: World> Worker<W> {
             match ended.map(|ended| ended.result) {
                 Ok(Ok(sent)) => {
                     rare.throttle.succeed();
-                    self.world.cycled(&self.uid, &seen, None);
+                    self.tell_cycle(&seen, None);
                     rare.remaining = sent.remaining;
                     version = sent.version;
                 }
@@ -230,19 +232,27 @@ impl<W: World> Worker<W> {
                 Ok(Err(error)) => self.throttle(&mut rare, &seen, &chain(&error)).await,
                 Err(panic) => {
                     let error = format!("a defect of the engine: {}", tasks::panic_text(&*panic));
-                    self.world.cycled(&self.uid, &seen, Some(&error));
+                    self.tell_cycle(&seen, Some(&error));
                     resume_unwind(panic);
                 }
             }
         }
         if sighting == Sighting::Deleted {
             // Nothing is left of an object that is gone that could be brought to its end.
-            self.world.cycled(&self.uid, &seen, None);
+            self.tell_cycle(&seen, None);
             self.world.forget(&self.memo);
         } else {
             self.memories.keep_rare(&self.uid, rare);
         }
         version
+    }
+
+    fn tell(&self, telling: &Telling) {
+        self.world.events().tell(telling);
+    }
+
+    fn tell_cycle(&self, body: &Body, error: Option<&str>) {
+        self.world.events().emit(&EngineEvent::CycleEnded { uid: &self.uid, body, error });
     }
 
     async fn await_throttling(&self, rare: &mut Rare) {
@@ -253,10 +263,10 @@ impl<W: World> Worker<W> {
     }
 
     async fn throttle(&self, rare: &mut Rare, body: &Body, error: &str) {
-        self.world.cycled(&self.uid, body, Some(error));
+        self.tell_cycle(body, Some(error));
         let now = self.world.clock().now();
         if let Some(delay) = rare.throttle.fail(&self.pace.error_delays, now) {
-            self.world.tell(Telling::error(format!("Throttling for {} seconds due to an unexpected error: {error}", seconds(delay))));
+            self.tell(&Telling::error(format!("Throttling for {} seconds due to an unexpected error: {error}", seconds(delay))));
             self.sleep_off(rare, delay).await;
         }
     }
@@ -264,7 +274,7 @@ impl<W: World> Worker<W> {
     async fn sleep_off(&self, rare: &mut Rare, left: f64) {
         if self.mailbox.sleep(duration(left)).await {
             rare.throttle.lift();
-            self.world.tell(Telling::info("Throttling is over. Switching back to normal operations."));
+            self.tell(&Telling::info("Throttling is over. Switching back to normal operations."));
         }
     }
 }

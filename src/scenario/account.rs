@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use crate::handling::{Handler, Outcome, Reason, Verdict};
 use crate::object::Sighting;
 use crate::reactor::account::shown;
-use crate::reactor::{Follower, Happening};
+use crate::reactor::{EngineEvent, EventSink};
 
 use super::dues::Dues;
 use super::invariants::{Invariants, Process};
@@ -26,10 +26,10 @@ pub struct Accountant {
     pub dues: Arc<Mutex<Dues>>,
 }
 
-impl Follower for Accountant {
-    fn happened(&self, happening: Happening<'_>) {
-        match happening {
-            Happening::Sighted { body, sighting } => {
+impl EventSink for Accountant {
+    fn accept(&self, event: &EngineEvent<'_>) {
+        match *event {
+            EngineEvent::ObjectSeen { body, sighting, .. } => {
                 let subject = Subject::of(body);
                 self.invariants.taken_up(self.process, body);
                 if sighting == Sighting::Deleted {
@@ -38,14 +38,14 @@ impl Follower for Accountant {
                 let version = body.resource_version().unwrap_or("unknown").to_owned();
                 self.timeline.add(Event::Sighted { subject, how: how(sighting), version });
             }
-            Happening::Called { body, handler, reason, retry } => {
+            EngineEvent::HandlerCalled { body, handler, reason, retry } => {
                 let subject = Subject::of(body);
                 self.invariants.called(self.process, body, handler, reason, retry);
                 self.dues.lock().called(&subject, &handler.id, retry, self.timeline.elapsed());
                 let reason = reason.map_or("a raw event", Reason::as_str);
                 self.timeline.add(Event::Called { subject, call: call(handler, retry), reason });
             }
-            Happening::Returned { body, handler, reason, retry, returned } => {
+            EngineEvent::HandlerReturned { body, handler, reason, retry, returned } => {
                 let subject = Subject::of(body);
                 self.invariants.returned(self.process, body, returned);
                 self.dues.lock().ended(&subject, &handler.id);
@@ -62,7 +62,7 @@ impl Follower for Accountant {
                 };
                 self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome });
             }
-            Happening::Concluded { body, handler, retry, outcome } => {
+            EngineEvent::AttemptJudged { body, handler, retry, outcome } => {
                 let subject = Subject::of(body);
                 self.invariants.concluded(self.process, body, handler, retry, outcome);
                 if !outcome.is_final {
@@ -71,7 +71,8 @@ impl Follower for Accountant {
                 }
                 self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome: told(outcome) });
             }
-            Happening::Cycled { body, error } => self.invariants.cycled(self.process, body, error),
+            EngineEvent::CycleEnded { body, error, .. } => self.invariants.cycled(self.process, body, error),
+            _ => {}
         }
     }
 }

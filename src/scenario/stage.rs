@@ -23,7 +23,7 @@ use crate::manifest::tree::Spot;
 use crate::reactor::account::Broken;
 use crate::reactor::operator::{self, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::reactor::{Account, Scope};
+use crate::reactor::{Account, EventStream, Scope};
 
 use super::account::Accountant;
 use super::chaos::Chaos;
@@ -156,7 +156,15 @@ impl Stage {
         let namespaces = self.scenario.namespaces.clone();
         let scope = if namespaces.is_empty() { Scope::Cluster } else { Scope::Namespaces(namespaces) };
         let precedence = Precedence::of(&self.scenario.operators);
-        let shared = Shared { precedence, clock: self.clock.clone(), scope, account: None, seed: Some(self.seed) };
+        let shared = Shared {
+            clock: self.clock.clone(),
+            scope,
+            precedence,
+            account: None,
+            events: EventStream::default(),
+            has_change_log: false,
+            seed: Some(self.seed),
+        };
         let stop = Stop::new();
         let (mut tasks, mut accounts) = (Vec::new(), Vec::new());
         for (index, operator) in self.scenario.operators.iter().cloned().enumerate() {
@@ -165,8 +173,9 @@ impl Stage {
             let client = Client::with_login(login, networking, watching, self.clock.clone()).await.map_err(|error| error.chain())?;
             let process = Process { life: number, operator: index };
             let (timeline, invariants, dues) = (Arc::clone(&self.timeline), Arc::clone(&self.invariants), Arc::clone(&dues));
-            let account = Arc::new(Account::told_by(Arc::new(Accountant { timeline, invariants, process, dues })));
-            let shared = Shared { account: Some(Arc::clone(&account)), ..shared.clone() };
+            let events = EventStream::default().with(Arc::new(Accountant { timeline, invariants, process, dues }));
+            let account = Arc::new(Account::default());
+            let shared = Shared { account: Some(Arc::clone(&account)), events, ..shared.clone() };
             accounts.push(account);
             tasks.push(tokio::task::spawn_local(operator::serve(operator, client, shared, stop.clone())));
         }

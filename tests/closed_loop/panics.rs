@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kopfd::cluster::{Applied, Head, Seen, Sink as _};
+use kopfd::handling::Handler;
 use kopfd::handling::spawning::Companions;
-use kopfd::handling::{Handler, Outcome, Telling};
 use kopfd::kit::Clock;
 use kopfd::object::{Body, Patch, Resource, Sighting};
 use kopfd::reactor::kind::{Kind, KindSink};
-use kopfd::reactor::{Account, Error, Event, Pace, World};
+use kopfd::reactor::{
+    Account, Background, Effects, EngineEvent, Environment, Error, Event, EventSink, EventStream, Indexing, Pace, Patcher, Scripts,
+};
 use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
 use serde_json::{Value, json};
 
@@ -65,12 +67,22 @@ fn read(text: &str, resource: &Resource) -> Result<Body, serde_json::Error> {
 }
 
 /// The scripted world, in which calls may panic before they do anything.
-struct Panicking(Arc<ScriptedWorld>);
+struct Panicking {
+    world: Arc<ScriptedWorld>,
+    events: EventStream,
+}
 
-impl World for Panicking {
+impl Panicking {
+    fn new(world: &Arc<ScriptedWorld>) -> Self {
+        let events = EventStream::default().with(Arc::new(PanickingSink(Arc::clone(world))));
+        Self { world: Arc::clone(world), events }
+    }
+}
+
+impl Scripts for Panicking {
     fn call<'a>(&'a self, handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
         point("call");
-        let called = self.0.call(handler, call);
+        let called = self.world.call(handler, call);
         let is_cancelled = PANICS.get() == Panics::Cancelled;
         if is_cancelled {
             PANICS.set(Panics::Never);
@@ -80,64 +92,80 @@ impl World for Panicking {
 
     fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
         point("evaluate");
-        self.0.evaluate(subject, evaluation)
+        self.world.evaluate(subject, evaluation)
     }
 
+    fn forget(&self, _memo: &Arc<str>) {
+        point("forget");
+    }
+}
+
+impl Patcher for Panicking {
     fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>> {
         point("apply");
-        let applied = self.0.apply(resource, body, patch);
+        let applied = self.world.apply(resource, body, patch);
         Box::pin(async move {
             let applied = applied.await;
             point("applied");
             applied
         })
     }
+}
 
+impl Background for Panicking {
     fn accompany<'a>(&'a self, object: &'a Object, sighting: Sighting, is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
         point("accompany");
-        self.0.accompany(object, sighting, is_reset)
+        self.world.accompany(object, sighting, is_reset)
     }
+}
 
-    fn tell(&self, telling: Telling) {
-        point("tell");
-        self.0.tell(telling);
+impl Indexing for Panicking {
+    fn index<'a>(&'a self, object: &'a Object, sighting: Sighting) -> BoxFuture<'a, Result<(), Error>> {
+        point("index");
+        self.world.index(object, sighting)
     }
+}
 
-    fn is_debugging(&self) -> bool {
-        point("is_debugging");
-        true
-    }
-
+impl Environment for Panicking {
     fn clock(&self) -> &Clock {
         point("clock");
-        self.0.clock()
+        self.world.clock()
     }
 
     fn chance(&self, bound: usize) -> usize {
         point("chance");
-        self.0.chance(bound)
+        self.world.chance(bound)
+    }
+}
+
+impl Effects for Panicking {
+    fn events(&self) -> &EventStream {
+        &self.events
+    }
+}
+
+/// Panics before it passes an event on.
+struct PanickingSink(Arc<ScriptedWorld>);
+
+impl EventSink for PanickingSink {
+    fn accept(&self, event: &EngineEvent<'_>) {
+        point(match event {
+            EngineEvent::Message(_) => "message",
+            EngineEvent::ObjectSeen { .. } => "seen",
+            EngineEvent::HandlerCalled { .. } => "called",
+            EngineEvent::HandlerReturned { .. } => "returned",
+            EngineEvent::AttemptJudged { .. } => "judged",
+            EngineEvent::CycleDecided { .. } => "decided",
+            EngineEvent::PatchPrepared { .. } => "prepared",
+            EngineEvent::PatchSent { .. } => "sent",
+            EngineEvent::CycleEnded { .. } => "ended",
+        });
+        self.0.events().emit(event);
     }
 
-    fn taken_up(&self, sighting: Sighting, body: &Body, consistency_in: Option<f64>) {
-        point("taken_up");
-        self.0.taken_up(sighting, body, consistency_in);
-    }
-
-    fn concluded(&self, _body: &Body, _handler: &Handler, _retry: u64, _outcome: &Outcome) {
-        point("concluded");
-    }
-
-    fn cycled(&self, _uid: &str, _body: &Body, _error: Option<&str>) {
-        point("cycled");
-    }
-
-    fn waits(&self, delays: &[f64]) {
-        point("waits");
-        self.0.waits(delays);
-    }
-
-    fn forget(&self, _memo: &Arc<str>) {
-        point("forget");
+    fn wants_debugging(&self) -> bool {
+        point("wants_debugging");
+        true
     }
 }
 
@@ -169,7 +197,7 @@ async fn run(panics: Panics, heals_after: Duration) -> Run {
     RAISED.set(0);
     PANICS.set(panics);
     let account = Arc::new(Account::default());
-    let world = Arc::new(Panicking(Arc::clone(&scene.world)));
+    let world = Arc::new(Panicking::new(&scene.world));
     let kind = Kind::new(world, Arc::clone(&scene.served), Arc::new(Pace::default()), None, Arc::from("test"));
     let kind = Arc::new(kind.with_account(Some(Arc::clone(&account))).with_reader(read));
     let server = &scene.world.server;
@@ -240,9 +268,9 @@ fn a_panic_at_any_point_of_a_worker_delays_the_object_and_nothing_else() {
 
 #[test]
 fn panics_that_go_on_are_not_a_busy_loop_and_the_object_goes_on_after_them() {
-    let points =
-        ["read", "call", "apply", "applied", "tell", "is_debugging", "clock", "taken_up", "cycled", "concluded", "waits", "evaluate"];
-    for point in points {
+    let effects = ["read", "call", "apply", "applied", "clock", "evaluate"];
+    let events = ["message", "wants_debugging", "seen", "called", "returned", "judged", "decided", "prepared", "sent", "ended"];
+    for point in effects.into_iter().chain(events) {
         let run = in_virtual_time(run(Panics::Always(point), Duration::from_mins(10)));
         // In ten minutes, the delays of 1, 1, 2, 3, 5 … seconds end about thirteen times; a report may panic, too.
         assert!((2..=40).contains(&run.raised), "{point}: {} panics", run.raised);

@@ -14,13 +14,13 @@ use futures::{StreamExt as _, stream};
 use hyper_util::rt::TokioIo;
 use kopfd::cluster::{Applied, Client, Options, Watcher, apply};
 use kopfd::handling::spawning::Companions;
-use kopfd::handling::{Handler, Lifecycle, On, Telling, Verdict};
+use kopfd::handling::{Handler, Lifecycle, On, Verdict};
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::object::{Patch, Resource, Sighting};
 use kopfd::persistence::Storages;
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
-use kopfd::reactor::{Error, Pace, World};
+use kopfd::reactor::{Background, Effects, Environment, Error, EventStream, Indexing, Pace, Patcher, Scripts};
 use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -89,9 +89,10 @@ impl Server {
 struct Sending {
     client: Client,
     clock: Clock,
+    events: EventStream,
 }
 
-impl World for Sending {
+impl Scripts for Sending {
     fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
         std::future::ready(Returned::new(Verdict::Returned(None), call.patch)).boxed()
     }
@@ -99,7 +100,9 @@ impl World for Sending {
     fn evaluate<'a>(&'a self, _subject: &'a Subject, _evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
         std::future::ready(Ok(true)).boxed()
     }
+}
 
+impl Patcher for Sending {
     fn apply<'a>(
         &'a self,
         resource: &'a Resource,
@@ -108,23 +111,33 @@ impl World for Sending {
     ) -> BoxFuture<'a, Result<Applied, Error>> {
         async move { Ok(apply::apply(&self.client, resource, body, patch).await?) }.boxed()
     }
+}
 
+impl Background for Sending {
     fn accompany<'a>(&'a self, _object: &'a Object, _sighting: Sighting, _is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
         std::future::ready(Ok(Companions::default())).boxed()
     }
+}
 
-    fn tell(&self, _telling: Telling) {}
-
-    fn is_debugging(&self) -> bool {
-        false
+impl Indexing for Sending {
+    fn index<'a>(&'a self, _object: &'a Object, _sighting: Sighting) -> BoxFuture<'a, Result<(), Error>> {
+        std::future::ready(Ok(())).boxed()
     }
+}
 
+impl Environment for Sending {
     fn clock(&self) -> &Clock {
         &self.clock
     }
 
     fn chance(&self, _bound: usize) -> usize {
         0
+    }
+}
+
+impl Effects for Sending {
+    fn events(&self) -> &EventStream {
+        &self.events
     }
 }
 
@@ -155,7 +168,7 @@ async fn ten_thousand_events_of_ten_thousand_objects_open_few_connections() {
     let storages = Arc::new(Storages::default());
     let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, 60.0));
     let pace = Pace { consistency_timeout: 0.0, ..Pace::default() };
-    let world = Arc::new(Sending { client: client.clone(), clock });
+    let world = Arc::new(Sending { client: client.clone(), clock, events: EventStream::default() });
     let kind = Arc::new(Kind::new(world, served, Arc::new(pace), None, Arc::from("burst")));
     let mut watcher = Watcher::new(client, resource, None).unwrap();
     let (mut sink, stop) = (KindSink::new(Arc::clone(&kind)), Stop::new());

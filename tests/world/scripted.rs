@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use kopfd::cluster::{Applied, apply};
 use kopfd::handling::attempt::TEMPORARY_DELAY;
 use kopfd::handling::spawning::Companions;
-use kopfd::handling::{Handler, Telling, Verdict, filter, select};
+use kopfd::handling::{Handler, Verdict, filter, select};
 use kopfd::kit::Clock;
 use kopfd::object::{Body, BodyFunction, Item, Patch, Resource, Sighting, Transform};
-use kopfd::reactor::{Error, World};
+use kopfd::reactor::{Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, Indexing, Patcher, Scripts};
 use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -60,7 +60,8 @@ pub struct ScriptedWorld {
     /// The patches that were sent.
     pub patches: Mutex<Vec<Patch>>,
     /// What each cycle had to wait for.
-    pub delays: Mutex<Vec<Vec<f64>>>,
+    pub delays: Arc<Mutex<Vec<Vec<f64>>>>,
+    events: EventStream,
     daemons: Daemons,
     /// Started with the first handler that has sub-handlers.
     host: OnceCell<ScriptHost>,
@@ -71,6 +72,9 @@ impl ScriptedWorld {
     pub fn new(declared: Declared, server: Arc<Server>, timeline: Arc<Timeline>) -> Self {
         let Declared { handlers, scripts, callbacks } = declared;
         let steps = Steps { scripts, timeline: Arc::clone(&timeline), server: Arc::clone(&server), calls: Mutex::default() };
+        let delays: Arc<Mutex<Vec<Vec<f64>>>> = Arc::default();
+        let sink = TimelineSink { timeline: Arc::clone(&timeline), delays: Arc::clone(&delays) };
+        let events = EventStream::default().with(Arc::new(sink));
         Self {
             timeline,
             server,
@@ -78,7 +82,8 @@ impl ScriptedWorld {
             steps: Arc::new(steps),
             callbacks,
             patches: Mutex::default(),
-            delays: Mutex::default(),
+            delays,
+            events,
             daemons: Daemons::default(),
             host: OnceCell::new(),
         }
@@ -126,7 +131,7 @@ impl ScriptedWorld {
     }
 }
 
-impl World for ScriptedWorld {
+impl Scripts for ScriptedWorld {
     fn call<'a>(&'a self, handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
         Box::pin(self.invoke(handler, call))
     }
@@ -135,16 +140,22 @@ impl World for ScriptedWorld {
         let holds = self.callbacks.holds(evaluation.predicate, &evaluation.candidate, &Facts::of(subject));
         Box::pin(std::future::ready(Ok(holds)))
     }
+}
 
+impl Patcher for ScriptedWorld {
     fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>> {
         self.patches.lock().push(patch.clone());
         Box::pin(async move { Ok(apply::apply(&*self.server, resource, body, patch).await?) })
     }
+}
 
+impl Background for ScriptedWorld {
     fn accompany<'a>(&'a self, object: &'a Object, sighting: Sighting, _is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
         Box::pin(async move { Ok(self.daemons.accompany(self, object, sighting).await) })
     }
+}
 
+impl Indexing for ScriptedWorld {
     fn index<'a>(&'a self, object: &'a Object, sighting: Sighting) -> BoxFuture<'a, Result<(), Error>> {
         let view = filter::View { body: &object.body, change: None };
         let oracle = Oracle { callbacks: &self.callbacks, facts: Facts::of_event(&object.body, sighting) };
@@ -155,15 +166,9 @@ impl World for ScriptedWorld {
         }
         Box::pin(std::future::ready(Ok(())))
     }
+}
 
-    fn tell(&self, telling: Telling) {
-        self.timeline.tell(&telling);
-    }
-
-    fn is_debugging(&self) -> bool {
-        true
-    }
-
+impl Environment for ScriptedWorld {
     fn clock(&self) -> &Clock {
         &self.timeline.clock
     }
@@ -171,17 +176,38 @@ impl World for ScriptedWorld {
     fn chance(&self, _bound: usize) -> usize {
         0
     }
+}
 
-    fn taken_up(&self, sighting: Sighting, body: &Body, consistency_in: Option<f64>) {
-        let mut shown = json!({"event": sighting.event_type(), "rv": body.resource_version()});
-        if let Some(seconds) = consistency_in {
-            shown["consistency_in"] = json!(seconds);
+impl Effects for ScriptedWorld {
+    fn events(&self) -> &EventStream {
+        &self.events
+    }
+}
+
+/// Notes what the engine does in the timeline.
+struct TimelineSink {
+    timeline: Arc<Timeline>,
+    delays: Arc<Mutex<Vec<Vec<f64>>>>,
+}
+
+impl EventSink for TimelineSink {
+    fn accept(&self, event: &EngineEvent<'_>) {
+        match event {
+            EngineEvent::Message(telling) => self.timeline.tell(telling),
+            EngineEvent::ObjectSeen { body, sighting, consistency_in } => {
+                let mut shown = json!({"event": sighting.event_type(), "rv": body.resource_version()});
+                if let Some(seconds) = consistency_in {
+                    shown["consistency_in"] = json!(seconds);
+                }
+                self.timeline.add(Entry { shown, ..Entry::default() });
+            }
+            EngineEvent::CycleDecided { delays } => self.delays.lock().push(delays.to_vec()),
+            _ => {}
         }
-        self.timeline.add(Entry { shown, ..Entry::default() });
     }
 
-    fn waits(&self, delays: &[f64]) {
-        self.delays.lock().push(delays.to_vec());
+    fn wants_debugging(&self) -> bool {
+        true
     }
 }
 

@@ -1,4 +1,4 @@
-//! The account of one operator in the log: what has come, what the operator writes to its objects, and what its scripts write to others.
+//! Changes of objects in the log: what others have changed, what the operator writes to its objects, and what its scripts write to others.
 //!
 //! It remembers the objects that it has told of, so that a change can be told by what is different.
 
@@ -13,6 +13,7 @@ use crate::object::diff::{self, Item, Op};
 use crate::object::{Body, Patch, Scope, Sighting, Transform, path};
 
 use super::changes::{ANNOTATIONS, Form, lines};
+use super::events::{EngineEvent, EventSink};
 
 /// Lines that are shown of one change, unless debugging lines are shown.
 const MOST_LINES: usize = 12;
@@ -20,9 +21,9 @@ const MOST_LINES: usize = 12;
 /// What `kubectl apply` notes: the object once more, as a text.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Tells what happens to objects.
+/// Logs the changes of objects.
 #[derive(Debug)]
-pub struct Narrator {
+pub struct ChangeLog {
     /// What begins the names of the operator's own annotations, without the slash.
     prefix: String,
     /// The objects that were told of, by their unique ids.
@@ -47,8 +48,8 @@ pub enum Write {
     Deleted,
 }
 
-impl Narrator {
-    /// Returns the narrator of an operator whose own annotations begin with the prefix and a slash.
+impl ChangeLog {
+    /// Returns the change log of an operator whose own annotations begin with the prefix and a slash.
     pub fn new(prefix: &str) -> Self {
         Self { prefix: prefix.to_owned(), sights: Mutex::default() }
     }
@@ -156,6 +157,17 @@ impl Narrator {
     /// Returns differences with their whole values: what does not fit is cut where the width is known.
     fn lines(&self, items: &[Item]) -> Vec<String> {
         lines(items, Form { prefixes: std::slice::from_ref(&self.prefix), print: Value::to_string })
+    }
+}
+
+impl EventSink for ChangeLog {
+    fn accept(&self, event: &EngineEvent<'_>) {
+        match event {
+            EngineEvent::ObjectSeen { body, sighting, .. } => self.tell_sighting(*sighting, body),
+            EngineEvent::PatchPrepared { body, patch } => self.tell_patch(body, patch),
+            EngineEvent::PatchSent { body, version } => self.patched(body, *version),
+            _ => {}
+        }
     }
 }
 
@@ -278,11 +290,11 @@ mod tests {
     use tracing::Level;
 
     /// Returns what is told meanwhile.
-    fn told(act: impl FnOnce(&Narrator)) -> Vec<String> {
+    fn told(act: impl FnOnce(&ChangeLog)) -> Vec<String> {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let ear = Arc::clone(&heard);
         let guard = telemetry::listen(Level::INFO, Clock::system(), move |line| ear.lock().push(line.message));
-        act(&Narrator::new("kopf.zalando.org"));
+        act(&ChangeLog::new("kopf.zalando.org"));
         drop(guard);
         heard.lock().clone()
     }
@@ -314,10 +326,10 @@ mod tests {
 
     #[test]
     fn a_change_from_outside_is_told_by_what_is_different() {
-        let lines = told(|narrator| {
-            narrator.tell_sighting(Sighting::Listed, &body("1", json!({"spec": {"size": 1}})));
-            narrator.tell_sighting(Sighting::Modified, &body("2", json!({"spec": {"size": 2}, "metadata": {"managedFields": []}})));
-            narrator.tell_sighting(Sighting::Modified, &body("3", json!({"spec": {"size": 2}, "metadata": {"deletionTimestamp": "now"}})));
+        let lines = told(|log| {
+            log.tell_sighting(Sighting::Listed, &body("1", json!({"spec": {"size": 1}})));
+            log.tell_sighting(Sighting::Modified, &body("2", json!({"spec": {"size": 2}, "metadata": {"managedFields": []}})));
+            log.tell_sighting(Sighting::Modified, &body("3", json!({"spec": {"size": 2}, "metadata": {"deletionTimestamp": "now"}})));
         });
         let expected = ["┌ The Thing was there, at version 1.", "┌ The Thing has changed, at version 2.", "│ ~ spec.size: 1 -> 2"];
         assert_eq!(lines[..3], expected);
@@ -329,15 +341,15 @@ mod tests {
         let first = body("1", json!({"spec": {"size": 1}}));
         let mut patch = Patch::default();
         patch.set(&["status", "create", "port"], json!(80)).unwrap();
-        let lines = told(|narrator| {
-            narrator.tell_sighting(Sighting::Listed, &first);
-            narrator.tell_patch(&first, &patch);
-            narrator.patched(&first, Some("3"));
+        let lines = told(|log| {
+            log.tell_sighting(Sighting::Listed, &first);
+            log.tell_patch(&first, &patch);
+            log.patched(&first, Some("3"));
             // The first of two requests, then the second, with what somebody else has written in between.
-            narrator.tell_sighting(Sighting::Modified, &body("2", json!({"spec": {"size": 1}})));
+            log.tell_sighting(Sighting::Modified, &body("2", json!({"spec": {"size": 1}})));
             let status = json!({"create": {"port": 80}, "other": 1});
-            narrator.tell_sighting(Sighting::Modified, &body("4", json!({"spec": {"size": 1}, "status": status})));
-            narrator.tell_sighting(Sighting::Modified, &body("5", json!({"spec": {"size": 1}})));
+            log.tell_sighting(Sighting::Modified, &body("4", json!({"spec": {"size": 1}, "status": status})));
+            log.tell_sighting(Sighting::Modified, &body("5", json!({"spec": {"size": 1}})));
         });
         let expected = [
             "┌ The Thing was there, at version 1.",
@@ -353,12 +365,12 @@ mod tests {
     #[test]
     fn what_scripts_write_is_told_in_a_line_each() {
         let (before, after) = (json!({"data": {"a": 1}}), json!({"data": {"a": 2}}));
-        let lines = told(|narrator| {
-            narrator.tell_write(Write::Stored, "Pod x", None, Some(&after));
-            narrator.tell_write(Write::Stored, "Pod x", Some(&before), Some(&after));
-            narrator.tell_write(Write::Stored, "Pod x", Some(&after), Some(&after));
-            narrator.tell_write(Write::Deleted, "Pod x", Some(&after), None);
-            narrator.tell_failure("Pod x", "HTTP 403");
+        let lines = told(|log| {
+            log.tell_write(Write::Stored, "Pod x", None, Some(&after));
+            log.tell_write(Write::Stored, "Pod x", Some(&before), Some(&after));
+            log.tell_write(Write::Stored, "Pod x", Some(&after), Some(&after));
+            log.tell_write(Write::Deleted, "Pod x", Some(&after), None);
+            log.tell_failure("Pod x", "HTTP 403");
         });
         let expected = [
             "│ + Pod x created",

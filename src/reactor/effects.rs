@@ -1,0 +1,60 @@
+//! What a cycle needs around it, in small capabilities, and the stream of what happens in it.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use crate::cluster::Applied;
+use crate::handling::Handler;
+use crate::handling::spawning::Companions;
+use crate::kit::Clock;
+use crate::object::{Body, Patch, Resource, Sighting};
+use crate::script::{Call, Evaluation, Object, Returned, Subject};
+
+use super::Error;
+use super::events::EventStream;
+
+/// Runs scripts.
+pub trait Scripts: Send + Sync {
+    /// Calls a handler.
+    fn call<'a>(&'a self, handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned>;
+
+    /// Evaluates an expression of a filter. The error is a text.
+    fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>>;
+
+    /// Drops the memo of an object that is gone.
+    fn forget(&self, _memo: &Arc<str>) {}
+}
+
+/// Sends patches.
+pub trait Patcher: Send + Sync {
+    /// Sends a patch.
+    fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>>;
+}
+
+/// Runs daemons and timers.
+pub trait Background: Send + Sync {
+    /// Starts and stops what runs along with the object, and says what the cycle has to wait for.
+    fn accompany<'a>(&'a self, object: &'a Object, sighting: Sighting, is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>>;
+}
+
+/// Keeps indexes.
+pub trait Indexing: Send + Sync {
+    /// Puts an object into the indexes, or takes it out of them, before anything is handled. Asked only for kinds with handlers of indexes.
+    fn index<'a>(&'a self, object: &'a Object, sighting: Sighting) -> BoxFuture<'a, Result<(), Error>>;
+}
+
+/// What decisions depend on besides the object.
+pub trait Environment: Send + Sync {
+    /// The clock.
+    fn clock(&self) -> &Clock;
+
+    /// Returns a random number below the bound.
+    fn chance(&self, bound: usize) -> usize;
+}
+
+/// Everything that the cycles of one operator need around them.
+pub trait Effects: Scripts + Patcher + Background + Indexing + Environment {
+    /// Returns the stream of what happens.
+    fn events(&self) -> &EventStream;
+}

@@ -1,0 +1,284 @@
+//! What happens in the engine, as one stream of events with any number of sinks.
+//!
+//! Events are passed on at the moment they happen, in their order, so that simulations repeat themselves. A sink must not wait: one whose
+//! work takes time is given a [`buffered`] way, which loses and counts what it cannot hold.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::mpsc;
+use tracing::{debug, error, info, warn};
+
+use crate::handling::{Handler, Level, Outcome, Reason, Telling};
+use crate::object::{Body, Patch, Sighting};
+use crate::script::Returned;
+
+/// Something that the engine meets or does.
+#[derive(Debug)]
+pub enum EngineEvent<'a> {
+    /// A line about the object that is handled. The current span is that of the object.
+    Message(&'a Telling),
+    /// An event of an object is taken up.
+    ObjectSeen {
+        /// The object.
+        body: &'a Body,
+        /// How it came.
+        sighting: Sighting,
+        /// The seconds for which the event of the own last patch is still waited for.
+        consistency_in: Option<f64>,
+    },
+    /// A handler is called.
+    HandlerCalled {
+        /// The object, as the handler sees it.
+        body: &'a Body,
+        /// The handler.
+        handler: &'a Handler,
+        /// Why; none for handlers of raw events.
+        reason: Option<Reason>,
+        /// The attempts made before.
+        retry: u64,
+    },
+    /// A call has come back.
+    HandlerReturned {
+        /// The object.
+        body: &'a Body,
+        /// The handler.
+        handler: &'a Handler,
+        /// Why; none for handlers of raw events.
+        reason: Option<Reason>,
+        /// The attempts made before.
+        retry: u64,
+        /// What it has brought.
+        returned: &'a Returned,
+    },
+    /// An attempt was judged, also one that was not made because a limit is reached.
+    AttemptJudged {
+        /// The object.
+        body: &'a Body,
+        /// The handler.
+        handler: &'a Handler,
+        /// The attempts made before.
+        retry: u64,
+        /// What it means.
+        outcome: &'a Outcome,
+    },
+    /// All handlers of a cycle have run: what is left is to send what has changed, and to wait.
+    CycleDecided {
+        /// The seconds until the next attempts.
+        delays: &'a [f64],
+    },
+    /// A patch is about to be sent.
+    PatchPrepared {
+        /// The object.
+        body: &'a Body,
+        /// The patch.
+        patch: &'a Patch,
+    },
+    /// A patch was sent.
+    PatchSent {
+        /// The object before.
+        body: &'a Body,
+        /// The version that it has led to, if it has changed anything.
+        version: Option<&'a str>,
+    },
+    /// A cycle has ended; that of a deleted object always ends well.
+    CycleEnded {
+        /// The object's unique id.
+        uid: &'a str,
+        /// The object.
+        body: &'a Body,
+        /// Why it has failed, if it has.
+        error: Option<&'a str>,
+    },
+}
+
+/// Somebody who follows the engine.
+pub trait EventSink: Send + Sync {
+    /// Takes an event at the moment it happens. Must neither wait nor take long: the engine goes on afterwards.
+    fn accept(&self, event: &EngineEvent<'_>);
+
+    /// Tells whether messages for debugging are of use to the sink, so that costly ones need not be made.
+    fn wants_debugging(&self) -> bool {
+        false
+    }
+}
+
+/// The stream of what happens in one operator. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct EventStream {
+    sinks: Vec<Arc<dyn EventSink>>,
+}
+
+impl std::fmt::Debug for EventStream {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "EventStream({} sinks)", self.sinks.len())
+    }
+}
+
+impl EventStream {
+    /// Returns the stream with one more sink, which hears of each event after those before it.
+    #[must_use]
+    pub fn with(mut self, sink: Arc<dyn EventSink>) -> Self {
+        self.sinks.push(sink);
+        self
+    }
+
+    /// Passes an event on to all sinks.
+    pub fn emit(&self, event: &EngineEvent<'_>) {
+        self.sinks.iter().for_each(|sink| sink.accept(event));
+    }
+
+    /// Passes a message on.
+    pub fn tell(&self, telling: &Telling) {
+        self.emit(&EngineEvent::Message(telling));
+    }
+
+    /// Tells whether messages for debugging are of use to anybody.
+    pub fn wants_debugging(&self) -> bool {
+        self.sinks.iter().any(|sink| sink.wants_debugging())
+    }
+}
+
+/// A sink may stand for a stream, so that streams can be joined.
+impl EventSink for EventStream {
+    fn accept(&self, event: &EngineEvent<'_>) {
+        self.emit(event);
+    }
+
+    fn wants_debugging(&self) -> bool {
+        self.wants_debugging()
+    }
+}
+
+/// Logs the messages.
+#[derive(Debug, Clone, Copy)]
+pub struct LogSink;
+
+impl EventSink for LogSink {
+    fn accept(&self, event: &EngineEvent<'_>) {
+        let EngineEvent::Message(telling) = event else { return };
+        match telling.level {
+            Level::Debug => debug!(target: "kopfd::objects", "{telling}"),
+            Level::Step => debug!(target: "kopfd::objects::steps", "{telling}"),
+            Level::Info => info!(target: "kopfd::objects", "{telling}"),
+            Level::Warning => warn!(target: "kopfd::objects", "{telling}"),
+            Level::Error => error!(target: "kopfd::objects", "{telling}"),
+        }
+    }
+
+    fn wants_debugging(&self) -> bool {
+        tracing::enabled!(target: "kopfd::objects", tracing::Level::DEBUG)
+    }
+}
+
+/// A sink whose events are worked on elsewhere, at their own pace.
+pub struct BufferedSink<T, S> {
+    select: S,
+    sender: mpsc::Sender<T>,
+    lost: Arc<AtomicU64>,
+}
+
+/// The other end of a buffered sink.
+#[derive(Debug)]
+pub struct BufferedEvents<T> {
+    receiver: mpsc::Receiver<T>,
+    lost: Arc<AtomicU64>,
+}
+
+/// Returns a sink that keeps what is selected of the events, up to a number of items, and the end that takes them. What comes while
+/// the buffer is full is lost, and counted: the engine never waits.
+pub fn buffered<T: Send, S>(capacity: usize, select: S) -> (BufferedSink<T, S>, BufferedEvents<T>)
+where
+    S: Fn(&EngineEvent<'_>) -> Option<T> + Send + Sync,
+{
+    let (sender, receiver) = mpsc::channel(capacity);
+    let lost = Arc::new(AtomicU64::new(0));
+    (BufferedSink { select, sender, lost: Arc::clone(&lost) }, BufferedEvents { receiver, lost })
+}
+
+impl<T: Send, S: Fn(&EngineEvent<'_>) -> Option<T> + Send + Sync> EventSink for BufferedSink<T, S> {
+    fn accept(&self, event: &EngineEvent<'_>) {
+        if let Some(item) = (self.select)(event)
+            && self.sender.try_send(item).is_err()
+        {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<T> BufferedEvents<T> {
+    /// Waits for the next item; none once the engine has ended.
+    ///
+    /// *Cancel safety*: an item is either returned or stays.
+    pub async fn next(&mut self) -> Option<T> {
+        self.receiver.recv().await
+    }
+
+    /// Returns how many items were lost because the buffer was full.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parking_lot::Mutex;
+
+    #[derive(Default)]
+    struct Recorder(Mutex<Vec<String>>);
+
+    impl EventSink for Recorder {
+        fn accept(&self, event: &EngineEvent<'_>) {
+            if let EngineEvent::Message(telling) = event {
+                self.0.lock().push(telling.text.clone());
+            }
+        }
+
+        fn wants_debugging(&self) -> bool {
+            true
+        }
+    }
+
+    fn text(event: &EngineEvent<'_>) -> Option<String> {
+        if let EngineEvent::Message(telling) = event { Some(telling.text.clone()) } else { None }
+    }
+
+    #[test]
+    fn every_sink_gets_every_event_in_order() {
+        let (one, other) = (Arc::new(Recorder::default()), Arc::new(Recorder::default()));
+        let inner = EventStream::default().with(Arc::clone(&other) as Arc<dyn EventSink>);
+        let stream = EventStream::default().with(Arc::clone(&one) as Arc<dyn EventSink>).with(Arc::new(inner));
+        for text in ["a", "b"] {
+            stream.tell(&Telling::info(text));
+        }
+        stream.emit(&EngineEvent::CycleDecided { delays: &[1.0] });
+        assert_eq!(*one.0.lock(), ["a", "b"]);
+        assert_eq!(*other.0.lock(), ["a", "b"]);
+        assert!(stream.wants_debugging() && !EventStream::default().wants_debugging());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_sink_loses_events_and_never_delays_the_engine() {
+        let (sink, mut events) = buffered(2, text);
+        let stream = EventStream::default().with(Arc::new(sink));
+        let began = tokio::time::Instant::now();
+        (0..5).for_each(|number| stream.tell(&Telling::info(number.to_string())));
+        assert_eq!((began.elapsed().as_nanos(), events.lost()), (0, 3));
+        assert_eq!(events.next().await.as_deref(), Some("0"));
+        stream.tell(&Telling::info("later"));
+        assert_eq!(events.next().await.as_deref(), Some("1"));
+        assert_eq!(events.next().await.as_deref(), Some("later"));
+        drop(stream);
+        assert_eq!((events.next().await, events.lost()), (None, 3));
+    }
+
+    #[tokio::test]
+    async fn a_sink_whose_other_end_is_gone_only_counts() {
+        let (sink, events) = buffered(2, text);
+        let lost = Arc::clone(&events.lost);
+        drop(events);
+        EventStream::default().with(Arc::new(sink)).tell(&Telling::info("x"));
+        assert_eq!(lost.load(Ordering::Relaxed), 1);
+    }
+}
