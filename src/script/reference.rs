@@ -9,7 +9,9 @@ use super::logger::Logger;
 use super::memo::Memo;
 use super::patch_handle::PatchHandle;
 use super::receivers::Receiver;
+use super::stopped::Stopped;
 use super::view::View;
+use super::warnings::Warnings;
 
 /// The functions of the host, with the numbers of arguments that they take. A method does not count the value that it belongs to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -22,11 +24,13 @@ pub struct Reference {
 
 /// Returns all functions of the host. Operators, and conversions to text, are not among them.
 pub fn reference() -> Reference {
-    let receivers: [(TypeId, &'static str); 4] = [
+    let receivers: [(TypeId, &'static str); 6] = [
         (TypeId::of::<View>(), "object"),
         (TypeId::of::<PatchHandle>(), "patch"),
         (TypeId::of::<Memo>(), "memo"),
         (TypeId::of::<Logger>(), "logger"),
+        (TypeId::of::<Stopped>(), "stopped"),
+        (TypeId::of::<Warnings>(), "warnings"),
     ];
     let engine = engine::build(Sizes::of(&Limits::default()));
     let all = engine.collect_fn_metadata(

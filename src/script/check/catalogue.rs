@@ -10,16 +10,8 @@ use crate::script::engine::host_types;
 /// Functions that the interpreter handles itself, with the arguments that they take.
 const KEYWORDS: &[(&str, &[usize])] = &[("Fn", &[1]), ("is_def_fn", &[2, 3]), ("is_def_var", &[1]), ("is_shared", &[1]), ("type_of", &[1])];
 /// What belongs to certain kinds of bindings, whether or not this version runs them; methods count the value that they belong to.
-const ANNOUNCED: &[(&str, &[usize])] = &[
-    ("entries", &[1]),
-    ("entry", &[2]),
-    ("execute", &[0]),
-    ("is_set", &[1]),
-    ("push", &[2]),
-    ("subhandler", &[2, 3]),
-    ("transform", &[2]),
-    ("wait", &[1, 2]),
-];
+const ANNOUNCED: &[(&str, &[usize])] =
+    &[("entries", &[1]), ("entry", &[2]), ("execute", &[0]), ("subhandler", &[2, 3]), ("transform", &[2])];
 /// The same, in the module for login functions.
 const ANNOUNCED_LOGIN: &[(&str, &[usize])] = &[("kubeconfig", &[0, 1]), ("service_account", &[0])];
 /// Methods of functions, which take whatever the function takes.
