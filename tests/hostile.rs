@@ -94,7 +94,7 @@ fn a_directory_in_the_place_of_a_file_is_told() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("operator.yaml")).unwrap();
     let loaded = manifest::load(&[folder.path().join("operator.yaml")]);
-    assert_eq!(loaded.diagnostics[0].message, "no operator found");
+    assert_eq!(loaded.diagnostics[0].message, "no operator found: there are no `*.yaml` or `*.yml` files");
     let loaded = manifest::load(&[folder.path().join("nothing.yaml")]);
     assert_eq!(loaded.diagnostics[0].message, "cannot read the file: it does not exist");
 }

@@ -42,8 +42,9 @@ impl Ids {
         uid(&mut self.state)
     }
 
-    /// Gives an object that is to be created a unique id and, if it asks for one, a generated name.
-    pub fn identify(&mut self, resource: &Resource, value: &mut Value) {
+    /// Gives an object that is to be created a unique id and, if it asks for one, a generated name. A dry run creates nothing, so that
+    /// its id belongs to no object.
+    pub fn identify(&mut self, resource: &Resource, value: &mut Value, is_dry_run: bool) {
         let prefix = value["metadata"]["generateName"].as_str().map(str::to_owned);
         let is_nameless = value["metadata"]["name"].as_str().is_none_or(str::is_empty);
         if let (true, Some(prefix)) = (is_nameless, prefix) {
@@ -51,19 +52,28 @@ impl Ids {
             // No object has such a name: the prefixes are counted apart from the objects.
             let place = (resource.clone(), (namespace, format!("{prefix}*")));
             let mut source = self.source(&place);
-            if self.is_repeatable {
-                *self.counts.entry(place).or_default() += 1;
-            }
+            self.count(place);
             value["metadata"]["name"] = name(&prefix, &mut source).into();
         }
-        let mut source = self.source(&(resource.clone(), key_of(value)));
+        let (namespace, name) = key_of(value);
+        // No object has such a name either.
+        let key = if is_dry_run { (namespace, format!("{name}?")) } else { (namespace, name) };
+        let place = (resource.clone(), key);
+        let mut source = self.source(&place);
+        if is_dry_run {
+            self.count(place);
+        }
         value["metadata"]["uid"] = uid(&mut source).into();
     }
 
     /// Notes that an object was created: the next one at its place is another one.
     pub fn note_creation(&mut self, resource: &Resource, key: &Key) {
+        self.count((resource.clone(), key.clone()));
+    }
+
+    fn count(&mut self, place: (Resource, Key)) {
         if self.is_repeatable {
-            *self.counts.entry((resource.clone(), key.clone())).or_default() += 1;
+            *self.counts.entry(place).or_default() += 1;
         }
     }
 
@@ -122,7 +132,7 @@ mod tests {
 
     fn identified(ids: &mut Ids, metadata: &Value) -> (String, String) {
         let mut object = json!({"metadata": metadata});
-        ids.identify(&Resource { group: "ex.dev".into(), plural: "things".into() }, &mut object);
+        ids.identify(&Resource { group: "ex.dev".into(), plural: "things".into() }, &mut object, false);
         let text = |key: &str| object["metadata"][key].as_str().unwrap().to_owned();
         (text("name"), text("uid"))
     }

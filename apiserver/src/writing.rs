@@ -48,7 +48,7 @@ pub async fn create_received(api: &Api, writer: &Writer<'_>, gate: &Gate<'_>, va
     let mut attempts = if is_generated && value["metadata"]["generateName"].is_string() { NAMES } else { 1 };
     loop {
         let mut named = value.clone();
-        api.with(|state| state.ids.identify(&served.resource, &mut named));
+        api.with(|state| state.ids.identify(&served.resource, &mut named, writer.options.is_dry_run));
         let name = named["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         check_place(api, served, &namespace, &name)?;
         let (mut new, warnings) = admit_new(writer, gate, named, is_generated).await?;

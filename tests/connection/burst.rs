@@ -27,8 +27,9 @@ use tokio::net::TcpListener;
 
 const OBJECTS: usize = 10_000;
 
-/// The requests of one operator that are in flight at once, each on one connection, and its watch.
-const CONNECTIONS: usize = 64 + 1;
+/// The requests of one operator that are in flight at once, each on one connection, its watch, and the list before the watch, whose
+/// connection may still be open.
+const CONNECTIONS: usize = 64 + 2;
 
 /// A server whose watch tells of all objects at once.
 #[derive(Clone, Default)]
