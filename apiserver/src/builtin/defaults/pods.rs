@@ -16,8 +16,14 @@ pub fn pod(object: &mut Value) {
         json!({"key": format!("node.kubernetes.io/{state}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
     });
     put_all(spec, [("priority", json!(0)), ("preemptionPolicy", json!("PreemptLowerPriority")), ("tolerations", json!(tolerations))]);
+    let is_on_host = spec["hostNetwork"] == true;
     for list in ["containers", "initContainers"] {
         items(spec, list).for_each(request_limits);
+        // On the network of the host, a port is the same inside and outside.
+        for port in items(spec, list).filter(|_| is_on_host).flat_map(|container| items(container, "ports")) {
+            let inside = port["containerPort"].clone();
+            put(port, "hostPort", inside);
+        }
     }
     let class = quality(spec);
     put_all(&mut object["status"], [("phase", json!("Pending")), ("qosClass", json!(class))]);
@@ -49,6 +55,13 @@ fn pod_spec(spec: &mut Value) {
 const FILE_MODE: i32 = 0o644;
 
 fn volume(volume: &mut Value) {
+    if volume.as_object().is_some_and(|members| members.keys().all(|name| name == "name")) {
+        volume["emptyDir"] = json!({});
+    }
+    if let Some(image) = object_in(volume, "image") {
+        let policy = pull_policy(image["reference"].as_str().unwrap_or_default());
+        put(image, "pullPolicy", json!(policy));
+    }
     for name in ["configMap", "secret", "downwardAPI", "projected"] {
         if let Some(source) = object_in(volume, name) {
             put(source, "defaultMode", json!(FILE_MODE));
@@ -81,19 +94,20 @@ fn reference(holder: &mut Value) {
 }
 
 fn container(container: &mut Value) {
-    let image = container["image"].as_str().unwrap_or_default();
-    let tag = image.rsplit('/').next().unwrap_or_default();
-    let is_moving = !image.contains('@') && (!tag.contains(':') || tag.ends_with(":latest"));
+    let policy = pull_policy(container["image"].as_str().unwrap_or_default());
     put_all(
         container,
         [
             ("terminationMessagePath", json!("/dev/termination-log")),
             ("terminationMessagePolicy", json!("File")),
-            ("imagePullPolicy", json!(if is_moving { "Always" } else { "IfNotPresent" })),
+            ("imagePullPolicy", json!(policy)),
         ],
     );
     items(container, "ports").for_each(tcp);
     items(container, "env").filter_map(|variable| object_in(variable, "valueFrom")).for_each(reference);
+    for name in ["postStart", "preStop"] {
+        object_in(container, "lifecycle").and_then(|lifecycle| object_in(lifecycle, name)).into_iter().for_each(http_get);
+    }
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if let Some(found) = container.get_mut(name).filter(|found| found.is_object()) {
             probe(found);
@@ -101,13 +115,24 @@ fn container(container: &mut Value) {
     }
 }
 
+/// Images whose content may change under their name are pulled always.
+fn pull_policy(image: &str) -> &'static str {
+    let tag = image.rsplit('/').next().unwrap_or_default();
+    let is_moving = !image.contains('@') && (!tag.contains(':') || tag.ends_with(":latest"));
+    if is_moving { "Always" } else { "IfNotPresent" }
+}
+
 fn probe(probe: &mut Value) {
     put_all(
         probe,
         [("timeoutSeconds", json!(1)), ("periodSeconds", json!(10)), ("successThreshold", json!(1)), ("failureThreshold", json!(3))],
     );
-    if probe["httpGet"].is_object() {
-        put_all(&mut probe["httpGet"], [("path", json!("/")), ("scheme", json!("HTTP"))]);
+    http_get(probe);
+}
+
+fn http_get(holder: &mut Value) {
+    if let Some(action) = object_in(holder, "httpGet") {
+        put_all(action, [("path", json!("/")), ("scheme", json!("HTTP"))]);
     }
 }
 
