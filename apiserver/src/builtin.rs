@@ -124,7 +124,7 @@ pub fn prepare(kind: &Kind, subresource: &str, object: &mut Value, old: Option<&
     let mut causes = metadata::check(&meta, name_rule(kind));
     let (finalizer_causes, mut warnings) = metadata::check_finalizers(&meta, false);
     causes.extend(finalizer_causes);
-    warnings.extend(checks::warnings(kind, object, old.is_none()));
+    warnings.extend(checks::warnings(kind, object, old));
     match old {
         // What an event of the new group tells was looked at when it came.
         Some(_) if kind.group == "events.k8s.io" => {}

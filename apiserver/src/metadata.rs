@@ -281,6 +281,9 @@ fn check_owners(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
         if version.is_empty() || group.contains('/') {
             causes.push(causes::invalid(field("apiVersion"), &json!(text("apiVersion")), "version must not be empty"));
         }
+        if group.is_empty() && version == "v1" && text("kind") == "Event" {
+            causes.push(causes::invalid("metadata.ownerReferences", owner, "/v1, Kind=Event is disallowed from being an owner"));
+        }
         for name in ["kind", "name", "uid"] {
             if text(name).is_empty() {
                 causes.push(causes::invalid(field(name), &json!(text(name)), "must not be empty"));

@@ -1,11 +1,11 @@
 //! The embedded server answers as a real one did: the recorded answers of `tests/differ`, without a real server.
 
+use crate::differ::answers;
+use crate::differ::case::{self, Case};
 use crate::differ::compare::{Verdicts, compare};
 use crate::differ::differences::DIFFERENCES;
 use crate::differ::embedded::Embedded;
 use crate::differ::play::play;
-use crate::differ::answers;
-use crate::differ::case::{self, Case};
 
 #[test]
 fn every_reason_stands_in_the_documents() {

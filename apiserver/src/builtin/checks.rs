@@ -2,6 +2,7 @@
 
 mod containers;
 mod field;
+mod governance;
 mod jobs;
 mod labels;
 mod networking;
@@ -14,9 +15,12 @@ mod scheduling;
 mod services;
 mod storage;
 mod volumes;
+mod warnings;
 mod webhooks;
 mod workloads;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use self::field::Field;
@@ -49,18 +53,23 @@ pub(super) fn check(kind: &Kind, subresource: &str, object: &Value, old: Option<
         ("", "PersistentVolumeClaim") => storage::claim_spec(&spec, causes),
         ("", "Event") => core_event(object, causes),
         ("events.k8s.io", "Event") => {
-            if object["eventTime"].is_null() {
-                core_event(object, causes);
-            }
             new_event(object, causes);
         }
         ("apps", name @ ("Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet")) | ("", name @ "ReplicationController") => {
             workloads::check(name, &spec, before.map(|_| &spec), causes);
         }
-        // What changes in a job is checked without what the server has made of it.
-        ("batch", "Job") => jobs::check(&field, old.is_none(), causes),
+        ("batch", "Job") => jobs::check(&field, causes),
         ("batch", "CronJob") => jobs::check_cron(&field, before.as_ref(), causes),
-        ("networking.k8s.io", "Ingress") => networking::ingress(&object["spec"], causes),
+        ("networking.k8s.io", "Ingress") => networking::ingress(&spec, causes),
+        ("networking.k8s.io", "NetworkPolicy") => networking::policy(&spec, causes),
+        ("", "Endpoints") => networking::endpoints(&field, causes),
+        ("discovery.k8s.io", "EndpointSlice") => networking::slice(&field, causes),
+        ("", "Namespace") => namespace(object, causes),
+        ("", "LimitRange") => governance::limits(&spec, causes),
+        ("", "ResourceQuota") => governance::quota(&spec, causes),
+        ("", "PersistentVolume") => governance::volume(&field, causes),
+        ("storage.k8s.io", "StorageClass") => governance::storage_class(&field, causes),
+        ("scheduling.k8s.io", "PriorityClass") => governance::priority_class(&field, causes),
         ("coordination.k8s.io", "Lease") => lease(&object["spec"], causes),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => binding(object, causes),
         ("admissionregistration.k8s.io", _) => webhooks::check(object, causes),
@@ -75,16 +84,69 @@ fn check_status(kind: &Kind, object: &Field<'_, '_>, old: &Field<'_, '_>, causes
         ("", "Service") => services::check_status(object, causes),
         ("apps", name) | ("", name @ "ReplicationController") => workloads::check_status(name, &status, &before, causes),
         ("batch", "Job") => jobs::check_status(object, old, causes),
+        ("networking.k8s.io", "Ingress") => {
+            let balancer = status.at("loadBalancer");
+            services::balancer_ingress(&balancer.at("ingress"), causes);
+        }
+        ("", "PersistentVolumeClaim") => {
+            for (_, amount) in status.at("capacity").entries() {
+                resources::amount_of("storage", &amount, causes);
+            }
+        }
+        ("", "Namespace") => {
+            let is_leaving = object.value["metadata"]["deletionTimestamp"].is_string();
+            let wanted = if is_leaving { "Terminating" } else { "Active" };
+            if status.at("phase").text() != wanted {
+                causes.push(invalid("status.Phase", status.at("phase").value, format!("may only be '{wanted}'")));
+            }
+        }
         _ => {}
     }
 }
 
+/// Finalizers of namespaces have a domain, but for that of the server.
+fn namespace(object: &Value, causes: &mut Vec<Cause>) {
+    for finalizer in object["spec"]["finalizers"].as_array().into_iter().flatten() {
+        let text = finalizer.as_str().unwrap_or_default();
+        let mistakes = metadata::qualified_mistakes(text);
+        causes.extend(mistakes.into_iter().map(|why| invalid("spec.finalizers", finalizer, why)));
+        if !text.contains('/') && text != "kubernetes" {
+            causes.push(invalid("spec.finalizers", finalizer, "name is neither a standard finalizer name nor is it fully qualified"));
+        }
+    }
+}
+
 /// Returns what is to be said of an object that is not wrong.
-pub(super) fn warnings(kind: &Kind, object: &Value, is_new: bool) -> Vec<String> {
+pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
     let field = Field::root(object);
+    let spec = field.at("spec");
+    let name = |use_of_it: &str| {
+        let name = object["metadata"]["name"].as_str().filter(|_| old.is_none())?;
+        warnings::of_name(name, use_of_it)
+    };
+    // Of a template, it is said again when it changes.
+    let template = |holder: &Field<'_, '_>, pointer: &str| {
+        let is_new = old.is_none_or(|old| old.pointer(pointer) != object.pointer(pointer));
+        if is_new { warnings::of_pods(&holder.at("template")) } else { Vec::new() }
+    };
+    const OF_PODS: &str = "Pod names and hostnames";
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Service") => services::warnings(&field),
-        ("batch", "Job") if is_new => jobs::name_warning(object).into_iter().collect(),
+        ("", "Secret") if object["type"] == "kubernetes.io/tls" => {
+            let certificate = object["data"]["tls.crt"].as_str().and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
+            let has_block = String::from_utf8_lossy(&certificate).contains("-----BEGIN");
+            if has_block { Vec::new() } else { vec!["tls: failed to find any PEM data in certificate input".to_owned()] }
+        }
+        ("", "Pod") => name("the Pod's hostname").into_iter().chain(warnings::of_pods(&field)).collect(),
+        ("apps", "Deployment" | "ReplicaSet") | ("", "ReplicationController") | ("batch", "Job") => {
+            name(OF_PODS).into_iter().chain(template(&spec, "/spec/template")).collect()
+        }
+        ("networking.k8s.io", "Ingress") | ("discovery.k8s.io", "EndpointSlice") => networking::warnings(object),
+        ("apps", "StatefulSet" | "DaemonSet") => template(&spec, "/spec/template"),
+        ("batch", "CronJob") => {
+            let job = spec.at("jobTemplate");
+            name(OF_PODS).into_iter().chain(template(&job.at("spec"), "/spec/jobTemplate/spec/template")).collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -101,6 +163,7 @@ fn immutable(group: &str, kind: &str) -> &'static [&'static str] {
     match (group, kind) {
         ("apps", "Deployment" | "DaemonSet" | "ReplicaSet") => &["/spec/selector"],
         ("", "Secret") => &["/type"],
+        ("discovery.k8s.io", "EndpointSlice") => &["/addressType"],
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => &["/roleRef"],
         _ => &[],
     }
@@ -186,6 +249,12 @@ fn secret(object: &Value, causes: &mut Vec<Cause>) {
         _ => &[],
     };
     causes.extend(needed.iter().filter(|key| !has(key)).map(|key| required(format!("data[{key}]"), "")));
+    for (kind, key) in [("kubernetes.io/dockerconfigjson", ".dockerconfigjson"), ("kubernetes.io/dockercfg", ".dockercfg")] {
+        let text = object["data"][key].as_str().and_then(|text| STANDARD.decode(text).ok());
+        if object["type"] == kind && text.is_some_and(|text| serde_json::from_slice::<serde_json::Map<String, Value>>(&text).is_err()) {
+            causes.push(invalid(format!("data[{key}]"), &json!("<secret contents redacted>"), "is no JSON object"));
+        }
+    }
     let account = "kubernetes.io/service-account.name";
     if object["type"] == "kubernetes.io/service-account-token" && object["metadata"]["annotations"].get(account).is_none() {
         causes.push(required(format!("metadata.annotations[{account}]"), ""));
@@ -229,8 +298,15 @@ fn binding(object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Events of objects without a namespace live in `default`.
+/// Events of objects without a namespace are in `default`. An event with a time of its own names its reporter.
 fn core_event(object: &Value, causes: &mut Vec<Cause>) {
+    let event = Field::root(object);
+    if event.at("eventTime").is_set() {
+        for name in ["reportingComponent", "reportingInstance", "action", "reason"] {
+            event.at(name).must_be_filled(causes);
+        }
+        event.at("reportingComponent").must_be_qualified(causes);
+    }
     let own = object["metadata"]["namespace"].as_str().unwrap_or_default();
     let about = object["involvedObject"]["namespace"].as_str().unwrap_or_default();
     if about != own && !(about.is_empty() && own == "default") {
@@ -263,32 +339,49 @@ fn event_change(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
 }
 
 fn new_event(object: &Value, causes: &mut Vec<Cause>) {
-    if object["eventTime"].is_null() {
-        causes.push(required("eventTime", ""));
+    const LONGEST: usize = 128;
+    let event = Field::root(object);
+    let about = object["regarding"]["namespace"].as_str().unwrap_or_default();
+    let own = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    let is_timed = event.at("eventTime").is_set();
+    if (about.is_empty() && own != "default") || (!is_timed && !about.is_empty() && about != own) {
+        causes.push(invalid("involvedObject.namespace", &json!(about), "does not match event.namespace"));
+    }
+    if !is_timed {
+        causes.push(event.at("eventTime").required(""));
         return;
     }
-    for (field, name) in [
-        ("reportingController", "reportingController"),
-        ("reportingInstance", "reportingInstance"),
-        ("action", "action"),
-        ("reason", "reason"),
-    ] {
-        if object[field].as_str().is_none_or(str::is_empty) {
-            causes.push(required(name, ""));
+    for name in ["reportingController", "reportingInstance", "action", "reason"] {
+        let field = event.at(name);
+        field.must_be_filled(causes);
+        if name != "reportingController" && field.text().len() > LONGEST {
+            causes.push(field.invalid(format!("can have at most {LONGEST} characters")));
         }
     }
-    // The name of nobody is told three times, as the real server does.
-    let reporter = object["reportingController"].as_str().unwrap_or_default();
-    if let Some(why) = metadata::qualified_mistake(reporter) {
-        causes.push(invalid("reportingController", &json!(reporter), &why));
-        if reporter.is_empty() {
-            causes.push(invalid("reportingController", &json!(reporter), why));
-        }
-    }
+    event.at("reportingController").must_be_qualified(causes);
     if object["type"] != "Normal" && object["type"] != "Warning" {
         causes.push(invalid("type", &object["type"], "has invalid value"));
     }
     if object["note"].as_str().is_some_and(|note| note.len() > 1024) {
         causes.push(invalid("message", &json!(""), "can have at most 1024 characters"));
+    }
+    let series = event.at("series");
+    if series.is_set() {
+        if series.at("count").number() < 2 {
+            causes.push(series.at("count").invalid("should be at least 2"));
+        }
+        if !series.at("lastObservedTime").is_set() {
+            causes.push(series.at("lastObservedTime").required(""));
+        }
+    }
+    for (name, told) in [
+        ("deprecatedFirstTimestamp", "firstTimestamp"),
+        ("deprecatedLastTimestamp", "lastTimestamp"),
+        ("deprecatedCount", "count"),
+        ("deprecatedSource", "source"),
+    ] {
+        if !event.at(name).is_empty() && event.at(name).value != &json!(0) {
+            causes.push(invalid(told, event.at(name).value, "needs to be unset"));
+        }
     }
 }

@@ -28,6 +28,9 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
             }
             let spec = &mut object["spec"];
             put_all(spec, [("persistentVolumeReclaimPolicy", json!("Retain")), ("volumeMode", json!("Filesystem"))]);
+            if spec["hostPath"].is_object() {
+                put(&mut spec["hostPath"], "type", json!(""));
+            }
         }
         ("", "Endpoints") => items(object, "subsets").flat_map(|subset| items(subset, "ports")).for_each(tcp),
         ("", "PodTemplate") => template(&mut object["template"]),
@@ -39,6 +42,16 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
         }
         ("batch", "Job") => job(object, old),
         ("batch", "CronJob") => cron_job(object),
+        ("discovery.k8s.io", "EndpointSlice") => items(object, "ports").for_each(|port| {
+            put(port, "name", json!(""));
+            tcp(port);
+        }),
+        // A feature that is off: the fields are dropped.
+        ("coordination.k8s.io", "Lease") => {
+            for name in ["strategy", "preferredHolder"] {
+                object["spec"].as_object_mut().map(|spec| spec.remove(name));
+            }
+        }
         ("", "LimitRange") => items(&mut object["spec"], "limits").filter(|limit| limit["type"] == "Container").for_each(limit),
         ("scheduling.k8s.io", "PriorityClass") => put(object, "preemptionPolicy", json!("PreemptLowerPriority")),
         ("networking.k8s.io", "NetworkPolicy") => network_policy(&mut object["spec"]),
@@ -138,6 +151,10 @@ fn service(object: &mut Value, old: Option<&Value>) {
         Some(old) if spec["type"] == "ExternalName" && old["spec"]["type"] != "ExternalName" => {
             ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"].iter().for_each(|name| release(spec, &old["spec"], name));
         }
+        None if spec["type"] == "ExternalName" && spec["clusterIP"].as_str().is_some_and(|address| !address.is_empty()) => {
+            let all = json!([spec["clusterIP"]]);
+            put(spec, "clusterIPs", all);
+        }
         _ if spec["type"] != "ExternalName" => {
             addresses(spec, old.map(|old| &old["spec"]).filter(|old| old["type"] != "ExternalName"), &address);
         }
@@ -232,7 +249,21 @@ fn limit(limit: &mut Value) {
 }
 
 fn claim(object: &mut Value) {
-    put(&mut object["spec"], "volumeMode", json!("Filesystem"));
+    let spec = &mut object["spec"];
+    put(spec, "volumeMode", json!("Filesystem"));
+    // Without a group, only claims are sources. The two fields say the same.
+    let is_core = spec["dataSource"]["apiGroup"].as_str().is_none_or(str::is_empty);
+    if spec["dataSource"].is_object() && is_core && spec["dataSource"]["kind"] != "PersistentVolumeClaim" {
+        members(spec).remove("dataSource");
+    }
+    for (from, to) in [("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")] {
+        if spec[from].is_object() && spec[from]["namespace"].as_str().is_none_or(str::is_empty) {
+            let source = spec[from].clone();
+            put(spec, to, source);
+        }
+    }
+    // Looking into members leaves nulls.
+    members(spec).retain(|name, value| !(name.starts_with("dataSource") && value.is_null()));
     put(&mut object["status"], "phase", json!("Pending"));
 }
 
@@ -256,15 +287,9 @@ fn workload(kind: &str, object: &mut Value) {
             rolling(spec, "strategy", [("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))]);
         }
         "StatefulSet" => {
-            put_all(
-                spec,
-                [
-                    ("replicas", json!(1)),
-                    ("podManagementPolicy", json!("OrderedReady")),
-                    ("revisionHistoryLimit", json!(10)),
-                    ("persistentVolumeClaimRetentionPolicy", json!({"whenDeleted": "Retain", "whenScaled": "Retain"})),
-                ],
-            );
+            put_all(spec, [("replicas", json!(1)), ("podManagementPolicy", json!("OrderedReady")), ("revisionHistoryLimit", json!(10))]);
+            let retention = &mut spec["persistentVolumeClaimRetentionPolicy"];
+            put_all(retention, [("whenDeleted", json!("Retain")), ("whenScaled", json!("Retain"))]);
             // Who says that updates roll says how, too.
             if spec["updateStrategy"]["type"].is_null() {
                 rolling(spec, "updateStrategy", [("partition", json!(0))]);

@@ -180,11 +180,7 @@ fn ports(list: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn host_ports<'p, 'v>(
-    containers: impl Iterator<Item = Field<'p, 'v>>,
-    taken: &mut BTreeSet<String>,
-    causes: &mut Causes,
-) {
+fn host_ports<'p, 'v>(containers: impl Iterator<Item = Field<'p, 'v>>, taken: &mut BTreeSet<String>, causes: &mut Causes) {
     for container in containers {
         for port in container.at("ports").items() {
             let number = port.at("hostPort");
@@ -303,14 +299,8 @@ pub fn field_reference(reference: &Field<'_, '_>, fields: &[&str], causes: &mut 
 
 /// Checks a reference to an amount of a resource.
 pub fn resource_reference(reference: &Field<'_, '_>, is_in_volume: bool, causes: &mut Causes) {
-    const RESOURCES: &[&str] = &[
-        "limits.cpu",
-        "limits.ephemeral-storage",
-        "limits.memory",
-        "requests.cpu",
-        "requests.ephemeral-storage",
-        "requests.memory",
-    ];
+    const RESOURCES: &[&str] =
+        &["limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"];
     let resource = reference.at("resource");
     if is_in_volume && reference.at("containerName").is_empty() {
         causes.push(reference.at("containerName").required(""));

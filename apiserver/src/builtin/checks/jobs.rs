@@ -14,14 +14,21 @@ use crate::metadata::{NameRule, name_mistake};
 const MOST_PARALLEL: i64 = 100_000;
 
 /// Checks a job.
-pub fn check(job: &Field<'_, '_>, is_new: bool, causes: &mut Causes) {
+pub fn check(job: &Field<'_, '_>, causes: &mut Causes) {
     let spec = job.at("spec");
-    if is_new {
-        generated_selector(job, causes);
+    generated_selector(job, causes);
+    selected(&spec, causes);
+    let (name, completions) = (job.value["metadata"]["name"].as_str().unwrap_or_default(), spec.at("completions").number());
+    let last = format!("{name}-{}", completions - 1);
+    if is_indexed(&spec) && completions > 0 && name_mistake(NameRule::Label, &last, false).is_some() {
+        causes.push(job.at("metadata").at("name").invalid("will not able to create pod with invalid DNS label"));
     }
-    specification(&spec, causes);
-    let selector = spec.at("selector");
-    let template = spec.at("template");
+}
+
+/// Checks the specification of a job with its selector.
+fn selected(spec: &Field<'_, '_>, causes: &mut Causes) {
+    specification(spec, causes);
+    let (selector, template) = (spec.at("selector"), spec.at("template"));
     let metadata = template.at("metadata");
     let is_matched = if selector.is_set() {
         labels::selector(&selector, causes);
@@ -33,25 +40,6 @@ pub fn check(job: &Field<'_, '_>, is_new: bool, causes: &mut Causes) {
     if !is_matched {
         causes.push(metadata.at("labels").invalid("`selector` does not match template `labels`"));
     }
-    let (name, completions) = (job.value["metadata"]["name"].as_str().unwrap_or_default(), spec.at("completions").number());
-    let last = format!("{name}-{}", completions - 1);
-    if is_new && is_indexed(&spec) && completions > 0 && name_mistake(NameRule::Label, &last, false).is_some() {
-        causes.push(job.at("metadata").at("name").invalid("will not able to create pod with invalid DNS label"));
-    }
-}
-
-/// Returns what a job with such a name should be warned of.
-pub fn name_warning(job: &Value) -> Option<String> {
-    let name = job["metadata"]["name"].as_str()?;
-    let mut mistakes = Vec::new();
-    if name.len() > 63 {
-        mistakes.push("must be no more than 63 characters");
-    }
-    if name.contains('.') {
-        mistakes.push("must not contain dots");
-    }
-    let text = "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended";
-    (!mistakes.is_empty()).then(|| format!("{text}: [{}]", mistakes.join(" ")))
 }
 
 fn is_indexed(spec: &Field<'_, '_>) -> bool {
@@ -104,9 +92,10 @@ fn specification(spec: &Field<'_, '_>, causes: &mut Causes) {
     completion(spec, causes);
     let manager = spec.at("managedBy");
     if manager.is_set() {
-        let is_prefixed = manager.text().split_once('/').is_some_and(|(domain, path)| {
-            !path.is_empty() && name_mistake(NameRule::Subdomain, domain, false).is_none()
-        });
+        let is_prefixed = manager
+            .text()
+            .split_once('/')
+            .is_some_and(|(domain, path)| !path.is_empty() && name_mistake(NameRule::Subdomain, domain, false).is_none());
         if !is_prefixed {
             causes.push(manager.invalid("must be a domain-prefixed path (such as \"acme.io/foo\")"));
         }
@@ -272,8 +261,9 @@ fn index_count(text: &str, completions: i64) -> Option<i64> {
     Some(count)
 }
 
-/// Checks what changes in a job.
+/// Checks what changes in a job. The real server tells the mistakes of a changed specification twice.
 pub fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+    selected(now, causes);
     let completions = now.at("completions");
     if !is_indexed(now) {
         completions.must_stay(&before.at("completions"), causes);
@@ -338,7 +328,8 @@ pub fn check_status(job: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Ca
     let had = |kind: &str| is_condition(&old, kind);
     let conditions = status.at("conditions");
     let (completed_at, started_at) = (status.at("completionTime"), status.at("startTime"));
-    let together = [("Complete", "Failed"), ("Complete", "FailureTarget"), ("SuccessCriteriaMet", "Failed"), ("SuccessCriteriaMet", "FailureTarget")];
+    let together =
+        [("Complete", "Failed"), ("Complete", "FailureTarget"), ("SuccessCriteriaMet", "Failed"), ("SuccessCriteriaMet", "FailureTarget")];
     for (one, other) in together.into_iter().filter(|(one, other)| has(one) && has(other)) {
         causes.push(conditions.invalid(format!("cannot set {one}=True and {other}=true conditions")));
     }
@@ -368,7 +359,7 @@ pub fn check_status(job: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Ca
             causes.push(started_at.required("startTime is required for finished job"));
         }
     }
-    if status.at("ready").number() > status.at("active").number() {
+    if status.at("ready").is_set() && status.at("ready").number() > status.at("active").number() {
         causes.push(status.at("ready").invalid("cannot set more ready pods than active"));
     }
     for kind in ["Failed", "Complete", "FailureTarget", "SuccessCriteriaMet"].into_iter().filter(|kind| had(kind) && !has(kind)) {

@@ -40,7 +40,9 @@ pub fn check(resources: &Field<'_, '_>, causes: &mut Causes) {
         match (number(&amount), limit.is_set().then(|| number(&limit))) {
             (Some(asked), Some(Some(most))) => {
                 if asked > most || (asked < most && !is_overcommitted) {
-                    causes.push(requests.with(amount.value).invalid(format!("must be less than or equal to {name} limit of {}", limit.text())));
+                    causes.push(
+                        requests.with(amount.value).invalid(format!("must be less than or equal to {name} limit of {}", limit.text())),
+                    );
                 }
             }
             (_, None) if !is_overcommitted => causes.push(limits.required("Limit must be set for non overcommitable resources")),

@@ -187,7 +187,8 @@ fn load_balancer(spec: &Field<'_, '_>, causes: &mut Causes) {
 
 /// Requires an address with a length of its prefix.
 pub fn network(range: &Field<'_, '_>, causes: &mut Causes) {
-    let parsed = range.text().trim().split_once('/').and_then(|(ip, length)| Some((ip.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?)));
+    let parsed =
+        range.text().trim().split_once('/').and_then(|(ip, length)| Some((ip.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?)));
     let is_right = parsed.is_some_and(|(ip, length)| length <= if ip.is_ipv4() { 32 } else { 128 });
     if !is_right {
         causes.push(range.invalid("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"));
@@ -214,7 +215,8 @@ fn traffic(spec: &Field<'_, '_>, causes: &mut Causes) {
 /// Checks what changes in a service.
 pub fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     let kind = |spec: &Field<'_, '_>| spec.at("type").text().to_owned();
-    if kind(now) == "LoadBalancer" && kind(before) == "LoadBalancer" && now.value["loadBalancerClass"] != before.value["loadBalancerClass"] {
+    if kind(now) == "LoadBalancer" && kind(before) == "LoadBalancer" && now.value["loadBalancerClass"] != before.value["loadBalancerClass"]
+    {
         causes.push(now.at("loadBalancerClass").invalid("may not change once set"));
     }
     let is_named = kind(now) == "ExternalName" || kind(before) == "ExternalName";
