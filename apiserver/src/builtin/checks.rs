@@ -118,6 +118,7 @@ fn namespace(object: &Value, causes: &mut Vec<Cause>) {
 
 /// Returns what is to be said of an object that is not wrong.
 pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
+    const OF_PODS: &str = "Pod names and hostnames";
     let field = Field::root(object);
     let spec = field.at("spec");
     let name = |use_of_it: &str| {
@@ -129,7 +130,6 @@ pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<
         let is_new = old.is_none_or(|old| old.pointer(pointer) != object.pointer(pointer));
         if is_new { warnings::of_pods(&holder.at("template")) } else { Vec::new() }
     };
-    const OF_PODS: &str = "Pod names and hostnames";
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Service") => services::warnings(&field),
         ("", "Secret") if object["type"] == "kubernetes.io/tls" => {
@@ -344,11 +344,13 @@ fn new_event(object: &Value, causes: &mut Vec<Cause>) {
     let about = object["regarding"]["namespace"].as_str().unwrap_or_default();
     let own = object["metadata"]["namespace"].as_str().unwrap_or_default();
     let is_timed = event.at("eventTime").is_set();
+    if !is_timed {
+        causes.push(event.at("eventTime").required(""));
+    }
     if (about.is_empty() && own != "default") || (!is_timed && !about.is_empty() && about != own) {
         causes.push(invalid("involvedObject.namespace", &json!(about), "does not match event.namespace"));
     }
     if !is_timed {
-        causes.push(event.at("eventTime").required(""));
         return;
     }
     for name in ["reportingController", "reportingInstance", "action", "reason"] {

@@ -10,10 +10,10 @@ use super::{storage, volumes};
 
 /// Checks the limits of a namespace.
 pub fn limits(spec: &Field<'_, '_>, causes: &mut Causes) {
+    const KINDS: &[&str] = &["Container", "Pod", "PersistentVolumeClaim"];
     let mut kinds = BTreeSet::new();
     for limit in spec.at("limits").items() {
         let kind = limit.at("type");
-        const KINDS: &[&str] = &["Container", "Pod", "PersistentVolumeClaim"];
         if kind.is_empty() {
             causes.push(kind.invalid("must be a standard limit type or fully qualified"));
         }
@@ -72,6 +72,7 @@ fn limit_amounts(limit: &Field<'_, '_>, causes: &mut Causes) {
 
 /// Checks a quota.
 pub fn quota(spec: &Field<'_, '_>, causes: &mut Causes) {
+    const SCOPES: &[&str] = &["BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating"];
     for (name, amount) in spec.at("hard").entries() {
         let is_right = resource_name(name, &amount, causes);
         if !is_right && !name.contains('/') {
@@ -80,7 +81,6 @@ pub fn quota(spec: &Field<'_, '_>, causes: &mut Causes) {
         amount_of(name, &amount, causes);
     }
     let scopes = spec.at("scopes");
-    const SCOPES: &[&str] = &["BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating"];
     let has = |name: &str| scopes.list().iter().any(|scope| scope == name);
     if scopes.list().iter().any(|scope| !SCOPES.iter().any(|known| scope == known)) {
         causes.push(scopes.invalid("unsupported scope"));

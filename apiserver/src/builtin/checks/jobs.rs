@@ -119,9 +119,8 @@ fn specification(spec: &Field<'_, '_>, causes: &mut Causes) {
     let place = pod.at("restartPolicy");
     match policy {
         "" | "Always" => causes.push(place.required("valid values: \"OnFailure\", \"Never\"")),
-        "Never" => {}
         "OnFailure" if has_policy => causes.push(place.invalid("only \"Never\" is supported when podFailurePolicy is specified")),
-        "OnFailure" => {}
+        "Never" | "OnFailure" => {}
         _ => causes.push(place.not_supported(&["OnFailure", "Never"])),
     }
 }

@@ -59,7 +59,7 @@ fn range(text: &str, least: u32, most: u32, names: &[&str]) -> Result<(), String
     let ends: Vec<&str> = parts[0].split('-').collect();
     let value = |text: &str| -> Result<u32, String> {
         let named = names.iter().position(|name| *name == text.to_lowercase());
-        let number = named.map(|index| index as u32 + if names.len() == 12 { 1 } else { 0 });
+        let number = named.map(|index| index as u32 + u32::from(names.len() == 12));
         number.map_or_else(|| text.parse().map_err(|_| format!("failed to parse number: {text:?}")), Ok)
     };
     let (start, end) = match ends[..] {
