@@ -130,7 +130,7 @@ pub fn scale_of(served: &Served, value: &Value) -> Option<Value> {
     let mut status = json!({"replicas": at(value, &paths.status_replicas).and_then(Value::as_i64).unwrap_or_default()});
     // Workloads have their selector where a definition could not point to: it is an object.
     let of_workload = || at(value, ".spec.selector").filter(|_| !served.kind.is_custom());
-    let selector = paths.label_selector.as_ref().and_then(|path| at(value, path)).or_else(of_workload).and_then(selector_text);
+    let selector = paths.label_selector.as_ref().and_then(|path| at(value, path)).or_else(of_workload).map(selector_text);
     if let Some(selector) = selector {
         status["selector"] = json!(selector);
     }
@@ -140,9 +140,9 @@ pub fn scale_of(served: &Served, value: &Value) -> Option<Value> {
 }
 
 /// Returns the text of a selector, which is a text already, a map of labels, or a `LabelSelector`.
-fn selector_text(selector: &Value) -> Option<String> {
+fn selector_text(selector: &Value) -> String {
     if let Some(text) = selector.as_str() {
-        return Some(text.to_owned());
+        return text.to_owned();
     }
     let labels = selector.get("matchLabels").or_else(|| selector.get("matchExpressions").is_none().then_some(selector));
     let labels = labels.and_then(Value::as_object).into_iter().flatten();
@@ -162,7 +162,7 @@ fn selector_text(selector: &Value) -> Option<String> {
     }
     parts.sort();
     let texts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
-    Some(texts.join(","))
+    texts.join(",")
 }
 
 /// Returns what is at a path such as `.spec.replicas`.

@@ -317,7 +317,7 @@ impl Watch {
                 line("BOOKMARK", &table)
             }
             Form::Metadata | Form::MetadataList => line("BOOKMARK", &view::metadata_of(&json!({"metadata": metadata}))),
-            _ => line("BOOKMARK", &json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata})),
+            Form::Plain => line("BOOKMARK", &json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata})),
         }
     }
 

@@ -149,7 +149,9 @@ fn service(object: &mut Value, old: Option<&Value>) {
     }
     match old {
         Some(old) if spec["type"] == "ExternalName" && old["spec"]["type"] != "ExternalName" => {
-            ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"].iter().for_each(|name| release(spec, &old["spec"], name));
+            for name in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+                release(spec, &old["spec"], name);
+            }
         }
         None if spec["type"] == "ExternalName" && spec["clusterIP"].as_str().is_some_and(|address| !address.is_empty()) => {
             let all = json!([spec["clusterIP"]]);

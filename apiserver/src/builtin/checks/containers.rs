@@ -311,7 +311,7 @@ pub fn resource_reference(reference: &Field<'_, '_>, is_in_volume: bool, causes:
         }
     }
     let divisor = reference.at("divisor").text();
-    let is_cpu = resource.text().ends_with(".cpu");
+    let is_cpu = matches!(resource.text(), "limits.cpu" | "requests.cpu");
     let allowed: &[&str] =
         if is_cpu { &["1m", "1"] } else { &["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"] };
     if !(matches!(divisor, "" | "0") || allowed.contains(&divisor)) {

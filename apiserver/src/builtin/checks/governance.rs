@@ -42,7 +42,7 @@ fn limit_amounts(limit: &Field<'_, '_>, causes: &mut Causes) {
         causes.push(limit.at("limits").required("either minimum or maximum storage value is required, but neither was provided"));
     }
     let lists = [&least, &most, &default, &request];
-    let names: BTreeSet<&str> = lists.iter().flat_map(|list| list.value.as_object()).flatten().map(|(name, _)| name.as_str()).collect();
+    let names: BTreeSet<&str> = lists.iter().filter_map(|list| list.value.as_object()).flatten().map(|(name, _)| name.as_str()).collect();
     for name in names {
         let amount = |list: &Field<'_, '_>| number(&list.at(name));
         let (low, high, preset, asked) = (amount(&least), amount(&most), amount(&default), amount(&request));

@@ -38,12 +38,8 @@ pub fn check(resources: &Field<'_, '_>, causes: &mut Causes) {
         let limit = limits.at(name);
         let is_overcommitted = is_native(name) && !is_huge(name);
         match (number(&amount), limit.is_set().then(|| number(&limit))) {
-            (Some(asked), Some(Some(most))) => {
-                if asked > most || (asked < most && !is_overcommitted) {
-                    causes.push(
-                        requests.with(amount.value).invalid(format!("must be less than or equal to {name} limit of {}", limit.text())),
-                    );
-                }
+            (Some(asked), Some(Some(most))) if asked > most || (asked < most && !is_overcommitted) => {
+                causes.push(requests.with(amount.value).invalid(format!("must be less than or equal to {name} limit of {}", limit.text())));
             }
             (_, None) if !is_overcommitted => causes.push(limits.required("Limit must be set for non overcommitable resources")),
             _ => {}

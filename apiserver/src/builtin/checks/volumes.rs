@@ -189,10 +189,8 @@ fn source(volume: &Field<'_, '_>, causes: &mut Causes) {
     };
     let source = volume.at(first);
     match *first {
-        "emptyDir" => {
-            if number(&source.at("sizeLimit")).is_some_and(|limit| limit < 0.0) {
-                causes.push(source.at("sizeLimit").forbidden("SizeLimit field must be a valid resource quantity"));
-            }
+        "emptyDir" if number(&source.at("sizeLimit")).is_some_and(|limit| limit < 0.0) => {
+            causes.push(source.at("sizeLimit").forbidden("SizeLimit field must be a valid resource quantity"));
         }
         "hostPath" => host_path(&source, causes),
         "secret" => files(&source, "secretName", causes),

@@ -82,8 +82,11 @@ fn hidden_variables(list: &Field<'_, '_>, warnings: &mut Vec<String>) {
     }
 }
 
+/// A port of a container: its path, and the port and the address of the host.
+type Opening<'a> = (String, i64, &'a str);
+
 fn ports(lists: &[Field<'_, '_>], warnings: &mut Vec<String>) {
-    let mut numbers: BTreeMap<(i64, &str), Vec<(String, i64, &str)>> = BTreeMap::new();
+    let mut numbers: BTreeMap<(i64, &str), Vec<Opening<'_>>> = BTreeMap::new();
     let mut names: BTreeMap<&str, String> = BTreeMap::new();
     let mut of_names = Vec::new();
     for container in lists.iter().flat_map(Field::items) {
