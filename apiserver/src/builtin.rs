@@ -122,12 +122,13 @@ pub fn prepare(kind: &Kind, subresource: &str, object: &mut Value, old: Option<&
     defaults::fill(kind, object, old);
     let meta = object["metadata"].as_object().cloned().unwrap_or_default();
     let mut causes = metadata::check(&meta, name_rule(kind));
-    let (finalizer_causes, warnings) = metadata::check_finalizers(&meta, false);
+    let (finalizer_causes, mut warnings) = metadata::check_finalizers(&meta, false);
     causes.extend(finalizer_causes);
+    warnings.extend(checks::warnings(kind, object, old));
     match old {
         // What an event of the new group tells was looked at when it came.
         Some(_) if kind.group == "events.k8s.io" => {}
-        _ => checks::check(kind, object, &mut causes),
+        _ => checks::check(kind, subresource, object, old, &mut causes),
     }
     match old {
         Some(old) => checks::check_change(kind, subresource, object, old, &mut causes),

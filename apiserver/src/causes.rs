@@ -65,6 +65,8 @@ pub enum Place<'a> {
     Member(&'a Place<'a>, &'a str),
     /// An item of a list.
     Item(&'a Place<'a>, usize),
+    /// A member whose name is a user's, which stands in brackets.
+    Key(&'a Place<'a>, &'a str),
 }
 
 impl<'a> Place<'a> {
@@ -76,6 +78,11 @@ impl<'a> Place<'a> {
     /// Returns the place of an item.
     pub fn item(&'a self, index: usize) -> Place<'a> {
         Place::Item(self, index)
+    }
+
+    /// Returns the place of a member whose name is a user's.
+    pub fn key(&'a self, key: &'a str) -> Place<'a> {
+        Place::Key(self, key)
     }
 
     /// Returns the field of a cause. The whole object has no name, which Kubernetes prints as `<nil>`.
@@ -92,6 +99,7 @@ impl Display for Place<'_> {
             Place::Named(name) | Place::Member(Place::Root | Place::Named(""), name) => formatter.write_str(name),
             Place::Member(parent, name) => write!(formatter, "{parent}.{name}"),
             Place::Item(parent, index) => write!(formatter, "{parent}[{index}]"),
+            Place::Key(parent, key) => write!(formatter, "{parent}[{key}]"),
         }
     }
 }

@@ -98,7 +98,7 @@ pub async fn answer(api: &Api, user: Result<User, Failure>, question: &Question)
         Err(failure) => Err(failure),
     };
     match answered {
-        Ok(reply) => reply.into_response(Accept { form: Form::Plain, is_yaml: false }),
+        Ok(reply) => reply.into_response(Accept { form: Form::Plain, is_yaml: false, is_beta: false }),
         Err(failure) => reply::refuse(failure),
     }
 }

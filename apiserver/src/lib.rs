@@ -41,6 +41,7 @@ pub mod openapi;
 pub mod ownership;
 pub mod pace;
 pub mod patching;
+mod pod_classes;
 pub mod private;
 pub mod protobuf;
 pub mod reading;

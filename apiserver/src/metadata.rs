@@ -195,30 +195,38 @@ pub fn check_finalizers(metadata: &Map<String, Value>, is_custom: bool) -> (Vec<
     (causes, warnings)
 }
 
-/// Returns what is wrong with a qualified name: an optional domain, a slash, and a name.
+/// Returns the first thing that is wrong with a qualified name: an optional domain, a slash, and a name.
 pub fn qualified_mistake(name: &str) -> Option<String> {
-    let (domain, name) = name.rsplit_once('/').map_or((None, name), |(domain, name)| (Some(domain), name));
-    if let Some(domain) = domain {
-        if domain.is_empty() {
-            return Some("prefix part must be non-empty".to_owned());
+    qualified_mistakes(name).into_iter().next()
+}
+
+/// Returns everything that is wrong with a qualified name, as `IsQualifiedName` of apimachinery tells it.
+pub fn qualified_mistakes(name: &str) -> Vec<String> {
+    const RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character \
+                        (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+                        '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+    let mut mistakes = Vec::new();
+    let name = match name.split('/').collect::<Vec<_>>()[..] {
+        [name] => name,
+        ["", name] => {
+            mistakes.push("prefix part must be non-empty".to_owned());
+            name
         }
-        if let Some(why) = name_mistake(NameRule::Subdomain, domain, false) {
-            return Some(format!("prefix part {why}"));
+        [domain, name] => {
+            mistakes.extend(name_mistake(NameRule::Subdomain, domain, false).map(|why| format!("prefix part {why}")));
+            name
         }
-    }
-    let what = "name part";
+        _ => return vec![format!("a qualified name {RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")],
+    };
     if name.is_empty() {
-        return Some(format!("{what} must be non-empty"));
+        mistakes.push("name part must be non-empty".to_owned());
+    } else if name.len() > 63 {
+        mistakes.push("name part must be no more than 63 bytes".to_owned());
     }
-    if name.len() > 63 {
-        return Some(format!("{what} must be no more than 63 bytes"));
+    if !QUALIFIED.is_match(name) {
+        mistakes.push(format!("name part {RULE}"));
     }
-    (!QUALIFIED.is_match(name)).then(|| {
-        format!(
-            "{what} must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character \
-             (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-        )
-    })
+    mistakes
 }
 
 /// Returns what is wrong with the value of a label.
@@ -244,9 +252,7 @@ fn pattern(text: &str) -> Regex {
 
 fn check_labels(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
     for (key, value) in metadata.get("labels").and_then(Value::as_object).into_iter().flatten() {
-        if let Some(why) = qualified_mistake(key) {
-            causes.push(causes::invalid("metadata.labels", &json!(key), why));
-        }
+        causes.extend(qualified_mistakes(key).into_iter().map(|why| causes::invalid("metadata.labels", &json!(key), why)));
         if let Some(why) = value.as_str().and_then(label_value_mistake) {
             causes.push(causes::invalid("metadata.labels", value, why));
         }
@@ -257,9 +263,8 @@ fn check_annotations(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
     let mut size = 0;
     for (key, value) in metadata.get("annotations").and_then(Value::as_object).into_iter().flatten() {
         size += key.len() + value.as_str().unwrap_or_default().len();
-        if let Some(why) = qualified_mistake(&key.to_lowercase()) {
-            causes.push(causes::invalid("metadata.annotations", &json!(key), why));
-        }
+        let mistakes = qualified_mistakes(&key.to_lowercase());
+        causes.extend(mistakes.into_iter().map(|why| causes::invalid("metadata.annotations", &json!(key), why)));
     }
     if size > ANNOTATION_BYTES {
         causes.push(causes::too_long("metadata.annotations", ANNOTATION_BYTES as u64));
@@ -275,6 +280,9 @@ fn check_owners(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
         let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
         if version.is_empty() || group.contains('/') {
             causes.push(causes::invalid(field("apiVersion"), &json!(text("apiVersion")), "version must not be empty"));
+        }
+        if group.is_empty() && version == "v1" && text("kind") == "Event" {
+            causes.push(causes::invalid("metadata.ownerReferences", owner, "/v1, Kind=Event is disallowed from being an owner"));
         }
         for name in ["kind", "name", "uid"] {
             if text(name).is_empty() {

@@ -298,14 +298,14 @@ pub fn shape(served: &Served, call: &Call, value: Value) -> Result<Reply, Failur
         let text = format!("you requested {what}, but the requested object is {}", if is_list { "a list" } else { "not a list" });
         Err(Failure::new(406, "NotAcceptable", text))
     };
-    let shaped = match call.accept.form {
+    let mut shaped = match call.accept.form {
         Form::Plain => value,
         // Answers of writes and statuses have no rows.
         Form::Table if value["kind"] == "Status" => value,
         Form::Table => without_end(rows(served, call, &value)?),
         Form::Metadata if is_list => return not_acceptable("PartialObjectMetadata"),
         Form::Metadata => view::metadata_of(&value),
-        Form::MetadataList if !is_list => return not_acceptable("PartialObjectMetadataList"),
+        Form::MetadataList if !is_list => return Err(Failure::new(500, "", "the object is no list, whose metadata could be told")),
         Form::MetadataList => {
             let items: Vec<Value> = value["items"].as_array().into_iter().flatten().map(view::metadata_of).collect();
             let list =
@@ -313,6 +313,9 @@ pub fn shape(served: &Served, call: &Call, value: Value) -> Result<Reply, Failur
             without_end(list)
         }
     };
+    if call.accept.is_beta && shaped["apiVersion"] == "meta.k8s.io/v1" {
+        shaped["apiVersion"] = json!("meta.k8s.io/v1beta1");
+    }
     Ok(Reply::object(shaped))
 }
 

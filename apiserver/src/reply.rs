@@ -119,7 +119,7 @@ pub fn message(content: &'static [u8], media: &'static str) -> Response<Body> {
 /// Writes a failure.
 pub fn refuse(failure: Failure) -> Response<Body> {
     let retry_after = failure.details.retry_after;
-    let accept = Accept { form: super::request::Form::Plain, is_yaml: false };
+    let accept = Accept { form: super::request::Form::Plain, is_yaml: false, is_beta: false };
     let mut response = Reply::from(failure).into_response(accept);
     if let Some(seconds) = retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -280,6 +280,8 @@ pub struct Accept {
     pub form: Form,
     /// Whether it is YAML.
     pub is_yaml: bool,
+    /// Whether the form is of the version `v1beta1`.
+    pub is_beta: bool,
 }
 
 impl Accept {
@@ -288,7 +290,7 @@ impl Accept {
     /// # Errors
     /// If there is none.
     pub fn negotiate(headers: &HeaderMap) -> Result<Self, Failure> {
-        let plain = Self { form: Form::Plain, is_yaml: false };
+        let plain = Self { form: Form::Plain, is_yaml: false, is_beta: false };
         let mut offers = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
         if offers.peek().is_none() {
             return Ok(plain);
@@ -306,21 +308,23 @@ impl Accept {
     fn offered(offer: &str) -> Option<Self> {
         let mut parts = offer.split(';').map(str::trim);
         let is_yaml = match parts.next()? {
-            "application/json" | "*/*" | "application/*" => false,
+            "application/json" | "*/*" => false,
             "application/yaml" => true,
             _ => return None,
         };
         let parameter = |name: &str| offer.split(';').filter_map(|part| part.trim().split_once('=')).find(|(key, _)| *key == name);
         let is_meta = parameter("g").is_some_and(|(_, group)| group == "meta.k8s.io");
+        let version = parameter("v").map_or("v1", |(_, version)| version);
         let form = match parameter("as").map(|(_, form)| form) {
             None => Form::Plain,
+            Some(_) if version != "v1" && version != "v1beta1" => return None,
             Some("Table") if is_meta => Form::Table,
             Some("PartialObjectMetadata") if is_meta => Form::Metadata,
             Some("PartialObjectMetadataList") if is_meta => Form::MetadataList,
             // Aggregated discovery, for one: the plain form follows in the list.
             Some(_) => return None,
         };
-        Some(Self { form, is_yaml })
+        Some(Self { form, is_yaml, is_beta: version == "v1beta1" && form != Form::Plain })
     }
 }
 

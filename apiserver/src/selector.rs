@@ -22,7 +22,7 @@ struct Requirement {
 }
 
 /// The selectable fields of built-in kinds, besides the name and the namespace.
-const BUILTIN: [(&str, &str, &[&str]); 11] = [
+const BUILTIN: [(&str, &str, &[&str]); 10] = [
     (
         "",
         "pods",
@@ -77,7 +77,6 @@ const BUILTIN: [(&str, &str, &[&str]); 11] = [
     ("", "nodes", &["spec.unschedulable"]),
     ("", "services", &["spec.clusterIP", "spec.type"]),
     ("", "replicationcontrollers", &["status.replicas"]),
-    ("apps", "replicasets", &["status.replicas"]),
     ("batch", "jobs", &["status.successful"]),
     ("apiextensions.k8s.io", "customresourcedefinitions", &[]),
 ];

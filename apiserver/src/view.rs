@@ -130,7 +130,7 @@ pub fn scale_of(served: &Served, value: &Value) -> Option<Value> {
     let mut status = json!({"replicas": at(value, &paths.status_replicas).and_then(Value::as_i64).unwrap_or_default()});
     // Workloads have their selector where a definition could not point to: it is an object.
     let of_workload = || at(value, ".spec.selector").filter(|_| !served.kind.is_custom());
-    let selector = paths.label_selector.as_ref().and_then(|path| at(value, path)).or_else(of_workload).and_then(selector_text);
+    let selector = paths.label_selector.as_ref().and_then(|path| at(value, path)).or_else(of_workload).map(selector_text);
     if let Some(selector) = selector {
         status["selector"] = json!(selector);
     }
@@ -139,14 +139,30 @@ pub fn scale_of(served: &Served, value: &Value) -> Option<Value> {
     Some(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}))
 }
 
-/// A selector is a text already, or a map of labels.
-fn selector_text(selector: &Value) -> Option<String> {
+/// Returns the text of a selector, which is a text already, a map of labels, or a `LabelSelector`.
+fn selector_text(selector: &Value) -> String {
     if let Some(text) = selector.as_str() {
-        return Some(text.to_owned());
+        return text.to_owned();
     }
-    let labels = selector.get("matchLabels").unwrap_or(selector).as_object()?;
-    let pairs: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
-    Some(pairs.join(","))
+    let labels = selector.get("matchLabels").or_else(|| selector.get("matchExpressions").is_none().then_some(selector));
+    let labels = labels.and_then(Value::as_object).into_iter().flatten();
+    let mut parts: Vec<(String, String)> =
+        labels.map(|(key, value)| (key.clone(), format!("{key}={}", value.as_str().unwrap_or_default()))).collect();
+    for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
+        let key = expression["key"].as_str().unwrap_or_default();
+        let mut values: Vec<&str> = expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        values.sort_unstable();
+        let text = match expression["operator"].as_str().unwrap_or_default() {
+            "In" => format!("{key} in ({})", values.join(",")),
+            "NotIn" => format!("{key} notin ({})", values.join(",")),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.to_owned(),
+        };
+        parts.push((key.to_owned(), text));
+    }
+    parts.sort();
+    let texts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
+    texts.join(",")
 }
 
 /// Returns what is at a path such as `.spec.replicas`.

@@ -54,7 +54,7 @@ struct Watch {
 /// Answers a request to watch.
 pub async fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
     check(call)?;
-    if call.accept.is_yaml || call.accept.form == Form::MetadataList {
+    if call.accept.is_yaml {
         return Err(Failure::new(406, "NotAcceptable", "only the following media types are accepted: application/json;stream=watch"));
     }
     let interest = Interest::read(served, call)?;
@@ -291,8 +291,8 @@ impl Watch {
     /// Writes an event in the form that the watcher asks for.
     fn write(&mut self, word: &str, value: Value) -> Bytes {
         match self.call.accept.form {
-            Form::Plain | Form::MetadataList => line(word, &value),
-            Form::Metadata => line(word, &view::metadata_of(&value)),
+            Form::Plain => line(word, &value),
+            Form::Metadata | Form::MetadataList => line(word, &view::metadata_of(&value)),
             Form::Table => {
                 self.call.now = self.api.now();
                 let table = reading::rows_with(&self.served, &self.call, &value, !self.has_columns).unwrap_or_default();
@@ -316,8 +316,8 @@ impl Watch {
                 self.has_columns = true;
                 line("BOOKMARK", &table)
             }
-            Form::Metadata => line("BOOKMARK", &view::metadata_of(&json!({"metadata": metadata}))),
-            _ => line("BOOKMARK", &json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata})),
+            Form::Metadata | Form::MetadataList => line("BOOKMARK", &view::metadata_of(&json!({"metadata": metadata}))),
+            Form::Plain => line("BOOKMARK", &json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata})),
         }
     }
 

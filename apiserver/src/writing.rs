@@ -14,7 +14,7 @@ use super::registry::Served;
 use super::reply::Reply;
 use super::request::Options;
 use super::rules::{self, Decision, Draft, Writer};
-use super::{conversion, reading, view};
+use super::{conversion, pod_classes, reading, view};
 
 /// How often a write is tried anew that does not say what it is based on.
 pub const ATTEMPTS: usize = 5;
@@ -51,7 +51,11 @@ pub async fn create_received(api: &Api, writer: &Writer<'_>, gate: &Gate<'_>, va
         api.with(|state| state.ids.identify(&served.resource, &mut named, writer.options.is_dry_run));
         let name = named["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         check_place(api, served, &namespace, &name)?;
+        let priority = pod_classes::find_classes(api, served, &named)?;
         let (mut new, warnings) = admit_new(writer, gate, named, is_generated).await?;
+        if let Some(priority) = priority {
+            priority.assign(&mut new);
+        }
         let name = new["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         check_size(&new)?;
         attempts -= 1;
@@ -135,6 +139,12 @@ pub async fn update(api: &Api, served: &Arc<Served>, call: &Call, subresource: &
     place_body(served, call, &mut value, true)?;
     if api.read(&served.resource, &key(call)).is_none() && subresource.is_empty() && is_created_by_put(served) {
         let gate = Gate::new(api, served, "", call.by(&options));
+        if value["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
+            let text = "Precondition failed: the object with this uid is not there";
+            return Err(Failure::conflict(&served.kind.group, &served.kind.plural, call.place.name.as_deref().unwrap_or_default(), text));
+        }
+        // A revision that is given means nothing where nothing is.
+        value["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
         let (value, more) = create_received(api, &writer, &gate, value).await.map_err(|failure| failure.after(&warnings))?;
         return Ok(reading::shape(served, call, value)?.with_code(201).with_warnings([warnings, more].concat()));
     }
@@ -269,10 +279,14 @@ pub async fn write_scale(
         let replicas = changed["spec"]["replicas"].as_i64().unwrap_or_default();
         if replicas < 0 {
             let text = format!("Invalid value: {replicas}: should be a non-negative integer");
-            let field = if served.kind.is_custom() { &paths.spec_replicas } else { "spec.replicas" };
             let name = call.place.name.as_deref().unwrap_or_default();
-            let cause = Cause::new("FieldValueInvalid", field, text);
-            return Err(Failure::invalid(&served.kind.group, &served.kind.kind, name, vec![cause]));
+            // Of a built-in kind the scale is wrong, of others the object.
+            let (group, kind, field) = if served.kind.is_custom() {
+                (served.kind.group.as_str(), served.kind.kind.as_str(), paths.spec_replicas.as_str())
+            } else {
+                ("autoscaling", "Scale", "spec.replicas")
+            };
+            return Err(Failure::invalid(group, kind, name, vec![Cause::new("FieldValueInvalid", field, text)]));
         }
         let mut new = old.clone();
         view::set_at(&mut new, &paths.spec_replicas, json!(replicas));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kopfd::object::yaml;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 /// One case.
 #[derive(Debug, Clone, Deserialize)]
@@ -26,6 +26,15 @@ pub struct Case {
     /// Whether the managers of fields are compared.
     #[serde(default)]
     pub managers: bool,
+    /// The request of steps that have no `ask` of their own.
+    #[serde(default)]
+    pub ask: Option<String>,
+    /// The body that steps with `with` or `without` send, changed.
+    #[serde(default)]
+    pub body: Option<Value>,
+    /// The parts of answers that are compared in steps that have no `only` of their own.
+    #[serde(default)]
+    pub only: Option<Vec<String>>,
     /// What is done, in order.
     pub steps: Vec<Step>,
 }
@@ -40,6 +49,12 @@ pub struct Step {
     /// Sends this as JSON.
     #[serde(default)]
     pub body: Option<Value>,
+    /// Sends the body of the case with these values, by JSON pointers without the first slash. Parents that are missing are created.
+    #[serde(default)]
+    pub with: Option<Map<String, Value>>,
+    /// Sends the body of the case without these members.
+    #[serde(default)]
+    pub without: Option<Vec<String>>,
     /// Sends this as it is.
     #[serde(default)]
     pub text: Option<String>,
@@ -86,6 +101,54 @@ pub struct Look {
     pub lines: Option<usize>,
 }
 
+impl Case {
+    /// Completes the steps with what the case says once for all of them.
+    fn resolve(&mut self) {
+        for step in &mut self.steps {
+            if step.with.is_some() || step.without.is_some() {
+                let mut body = self.body.clone().unwrap_or_else(|| panic!("{}: a step changes a body that is not there", self.name));
+                step.without.iter().flatten().for_each(|pointer| remove(&mut body, pointer));
+                step.with.iter().flatten().for_each(|(pointer, value)| *part(&mut body, pointer) = value.clone());
+                step.body = Some(body);
+            }
+            if step.look.is_none() {
+                step.ask = step.ask.take().or_else(|| self.ask.clone());
+                step.only = step.only.take().or_else(|| self.only.clone());
+            }
+        }
+    }
+}
+
+/// Returns the part of a value at a pointer, which is made if it is missing.
+fn part<'a>(value: &'a mut Value, pointer: &str) -> &'a mut Value {
+    pointer.split('/').filter(|name| !name.is_empty()).map(|name| name.replace("~1", "/").replace("~0", "~")).fold(value, |value, name| {
+        match value {
+            Value::Array(items) => {
+                let index: usize = name.parse().unwrap_or_else(|_| panic!("{pointer}: {name} is no index"));
+                if index == items.len() {
+                    items.push(Value::Null);
+                }
+                &mut items[index]
+            }
+            value => {
+                if !value.is_object() {
+                    *value = json!({});
+                }
+                value.as_object_mut().expect("the value was just made an object").entry(name).or_insert(Value::Null)
+            }
+        }
+    })
+}
+
+fn remove(value: &mut Value, pointer: &str) {
+    let (parent, name) = pointer.rsplit_once('/').unwrap_or(("", pointer));
+    match part(value, parent) {
+        Value::Array(items) => drop(items.remove(name.parse().unwrap_or_else(|_| panic!("{pointer}: {name} is no index")))),
+        Value::Object(members) => drop(members.remove(name).unwrap_or_else(|| panic!("{pointer}: there is no {name}"))),
+        _ => panic!("{pointer}: there is nothing below {parent}"),
+    }
+}
+
 /// Returns the directory of the cases.
 pub fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differ")
@@ -105,6 +168,7 @@ pub fn all() -> BTreeMap<String, Vec<Case>> {
         });
         let cases = cases.enumerate().map(|(index, value)| {
             let mut case: Case = serde_json::from_value(value).unwrap_or_else(|error| panic!("{topic}, case {}: {error}", index + 1));
+            case.resolve();
             case.topic.clone_from(&topic);
             case.id = format!("x{index:02}-{topic}");
             case

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::case::Case;
-use super::differences::DIFFERENCES;
+use super::differences::{DIFFERENCES, Direction};
 
 /// What was found so far.
 #[derive(Default)]
@@ -36,9 +36,9 @@ impl Verdicts {
         if self.report.is_empty() { Ok(()) } else { Err(self.report) }
     }
 
-    fn excuse(&mut self, case: &Case, path: &str) -> bool {
+    fn excuse(&mut self, case: &Case, path: &str, direction: Direction) -> bool {
         let name = format!("{}: {}", case.topic, case.name);
-        let places = DIFFERENCES.iter().flat_map(|difference| difference.places);
+        let places = DIFFERENCES.iter().filter(|difference| difference.direction == direction).flat_map(|difference| difference.places);
         let fitting: Vec<_> = places.filter(|(case, at)| matches(case, &name) && matches(at, path)).copied().collect();
         self.used.extend(&fitting);
         !fitting.is_empty()
@@ -51,19 +51,31 @@ pub fn compare(verdicts: &mut Verdicts, case: &Case, real: &[Value], ours: &[Val
     for (number, step) in case.steps.iter().enumerate() {
         let nothing = Value::Null;
         let (real, ours) = (real.get(number).unwrap_or(&nothing), ours.get(number).unwrap_or(&nothing));
+        let direction = direction(real, ours);
         for (path, real, ours) in differ(&format!("{}", number + 1), real, ours) {
-            if verdicts.excuse(case, &path) {
+            if direction != Direction::RefusesValid && verdicts.excuse(case, &path, direction) {
                 excused += 1;
                 continue;
             }
             let ask = step.ask.as_deref().unwrap_or("look");
-            let _ = writeln!(found, "  {ask}\n    {path}\n      real: {}\n      ours: {}", shown(&real), shown(&ours));
+            let _ = writeln!(found, "  {ask}\n    {path} ({direction:?})\n      real: {}\n      ours: {}", shown(&real), shown(&ours));
         }
     }
     match (found.is_empty(), excused) {
         (true, 0) => verdicts.same += 1,
         (true, _) => verdicts.excused += 1,
         (false, _) => verdicts.complain(&format!("{}: {}\n{found}", case.topic, case.name)),
+    }
+}
+
+/// Tells who refuses what the other takes.
+fn direction(real: &Value, ours: &Value) -> Direction {
+    let is_refused = |answer: &Value| answer["status"].as_u64().is_some_and(|status| status >= 400);
+    match (is_refused(real), is_refused(ours)) {
+        // What is gone sooner is no refusal of what was sent.
+        (false, true) if ours["status"] != 404 => Direction::RefusesValid,
+        (true, false) => Direction::AcceptsRefused,
+        _ => Direction::AnswersOtherwise,
     }
 }
 

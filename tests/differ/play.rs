@@ -259,6 +259,7 @@ fn built_in(plural: &str) -> Option<&'static str> {
         "roles" | "rolebindings" => "rbac.authorization.k8s.io",
         "ingresses" | "networkpolicies" => "networking.k8s.io",
         "poddisruptionbudgets" => "policy",
+        "endpointslices" => "discovery.k8s.io",
         _ => return None,
     })
 }

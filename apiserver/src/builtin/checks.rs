@@ -1,21 +1,45 @@
-//! The light checks of built-in kinds: what operators get wrong most often.
+//! The checks of built-in kinds: the rules of `pkg/apis/*/validation` of Kubernetes.
 
+mod containers;
+mod field;
+mod governance;
+mod jobs;
+mod labels;
 mod networking;
+mod pod_spec;
 pub(super) mod pods;
+mod probes;
+mod resources;
+mod schedule;
+mod scheduling;
+mod services;
+mod storage;
+mod volumes;
+mod warnings;
 mod webhooks;
+mod workloads;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::causes::{forbidden, invalid, not_found, not_supported, required, too_long};
+use self::field::Field;
+use crate::causes::{forbidden, invalid, not_supported, required, too_long};
 use crate::metadata;
-use crate::selector::LabelSelector;
 use crate::{Cause, Kind};
 
 /// All values of a ConfigMap or Secret together may not be longer.
 const DATA_BYTES: usize = 1_048_576;
 
-/// Checks an object with its defaults.
-pub(super) fn check(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
+/// Checks an object with its defaults. Through `status`, only the status is looked at.
+pub(super) fn check(kind: &Kind, subresource: &str, object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    let field = Field::root(object);
+    let before = old.map(Field::root);
+    if subresource == "status" {
+        let nothing = Value::Null;
+        return check_status(kind, &field, &before.unwrap_or_else(|| Field::root(&nothing)), causes);
+    }
+    let spec = field.at("spec");
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "ConfigMap") => data(object, "[]", causes),
         ("", "Secret") => {
@@ -23,22 +47,29 @@ pub(super) fn check(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
             secret(object, causes);
         }
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => role(object, causes),
-        ("", "Service") => networking::service(&object["spec"], causes),
-        ("", "Pod") => {
-            containers(&object["spec"], "spec", causes);
-            mounts(&object["spec"], "spec", causes);
-        }
+        ("", "Service") => services::check(&field, causes),
+        ("", "Pod") => pods::check(&field, causes),
+        ("", "PodTemplate") => workloads::check_template(&field.at("template"), causes),
+        ("", "PersistentVolumeClaim") => storage::claim_spec(&spec, causes),
         ("", "Event") => core_event(object, causes),
         ("events.k8s.io", "Event") => {
-            if object["eventTime"].is_null() {
-                core_event(object, causes);
-            }
             new_event(object, causes);
         }
-        ("apps", name @ ("Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet")) => workload(name, &object["spec"], causes),
-        ("batch", "Job") => job(&object["spec"], "spec", causes),
-        ("batch", "CronJob") => cron_job(&object["spec"], causes),
-        ("networking.k8s.io", "Ingress") => networking::ingress(&object["spec"], causes),
+        ("apps", name @ ("Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet")) | ("", name @ "ReplicationController") => {
+            workloads::check(name, &spec, before.map(|_| &spec), causes);
+        }
+        ("batch", "Job") => jobs::check(&field, causes),
+        ("batch", "CronJob") => jobs::check_cron(&field, before.as_ref(), causes),
+        ("networking.k8s.io", "Ingress") => networking::ingress(&spec, causes),
+        ("networking.k8s.io", "NetworkPolicy") => networking::policy(&spec, causes),
+        ("", "Endpoints") => networking::endpoints(&field, causes),
+        ("discovery.k8s.io", "EndpointSlice") => networking::slice(&field, causes),
+        ("", "Namespace") => namespace(object, causes),
+        ("", "LimitRange") => governance::limits(&spec, causes),
+        ("", "ResourceQuota") => governance::quota(&spec, causes),
+        ("", "PersistentVolume") => governance::volume(&field, causes),
+        ("storage.k8s.io", "StorageClass") => governance::storage_class(&field, causes),
+        ("scheduling.k8s.io", "PriorityClass") => governance::priority_class(&field, causes),
         ("coordination.k8s.io", "Lease") => lease(&object["spec"], causes),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => binding(object, causes),
         ("admissionregistration.k8s.io", _) => webhooks::check(object, causes),
@@ -46,11 +77,84 @@ pub(super) fn check(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
+fn check_status(kind: &Kind, object: &Field<'_, '_>, old: &Field<'_, '_>, causes: &mut Vec<Cause>) {
+    let (status, before) = (object.at("status"), old.at("status"));
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Pod") => pods::check_status(&status, &before, causes),
+        ("", "Service") => services::check_status(object, causes),
+        ("apps", name) | ("", name @ "ReplicationController") => workloads::check_status(name, &status, &before, causes),
+        ("batch", "Job") => jobs::check_status(object, old, causes),
+        ("networking.k8s.io", "Ingress") => {
+            let balancer = status.at("loadBalancer");
+            services::balancer_ingress(&balancer.at("ingress"), causes);
+        }
+        ("", "PersistentVolumeClaim") => {
+            for (_, amount) in status.at("capacity").entries() {
+                resources::amount_of("storage", &amount, causes);
+            }
+        }
+        ("", "Namespace") => {
+            let is_leaving = object.value["metadata"]["deletionTimestamp"].is_string();
+            let wanted = if is_leaving { "Terminating" } else { "Active" };
+            if status.at("phase").text() != wanted {
+                causes.push(invalid("status.Phase", status.at("phase").value, format!("may only be '{wanted}'")));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Finalizers of namespaces have a domain, but for that of the server.
+fn namespace(object: &Value, causes: &mut Vec<Cause>) {
+    for finalizer in object["spec"]["finalizers"].as_array().into_iter().flatten() {
+        let text = finalizer.as_str().unwrap_or_default();
+        let mistakes = metadata::qualified_mistakes(text);
+        causes.extend(mistakes.into_iter().map(|why| invalid("spec.finalizers", finalizer, why)));
+        if !text.contains('/') && text != "kubernetes" {
+            causes.push(invalid("spec.finalizers", finalizer, "name is neither a standard finalizer name nor is it fully qualified"));
+        }
+    }
+}
+
+/// Returns what is to be said of an object that is not wrong.
+pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
+    const OF_PODS: &str = "Pod names and hostnames";
+    let field = Field::root(object);
+    let spec = field.at("spec");
+    let name = |use_of_it: &str| {
+        let name = object["metadata"]["name"].as_str().filter(|_| old.is_none())?;
+        warnings::of_name(name, use_of_it)
+    };
+    // Of a template, it is said again when it changes.
+    let template = |holder: &Field<'_, '_>, pointer: &str| {
+        let is_new = old.is_none_or(|old| old.pointer(pointer) != object.pointer(pointer));
+        if is_new { warnings::of_pods(&holder.at("template")) } else { Vec::new() }
+    };
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Service") => services::warnings(&field),
+        ("", "Secret") if object["type"] == "kubernetes.io/tls" => {
+            let certificate = object["data"]["tls.crt"].as_str().and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
+            let has_block = String::from_utf8_lossy(&certificate).contains("-----BEGIN");
+            if has_block { Vec::new() } else { vec!["tls: failed to find any PEM data in certificate input".to_owned()] }
+        }
+        ("", "Pod") => name("the Pod's hostname").into_iter().chain(warnings::of_pods(&field)).collect(),
+        ("apps", "Deployment" | "ReplicaSet") | ("", "ReplicationController") | ("batch", "Job") => {
+            name(OF_PODS).into_iter().chain(template(&spec, "/spec/template")).collect()
+        }
+        ("networking.k8s.io", "Ingress") | ("discovery.k8s.io", "EndpointSlice") => networking::warnings(object),
+        ("apps", "StatefulSet" | "DaemonSet") => template(&spec, "/spec/template"),
+        ("batch", "CronJob") => {
+            let job = spec.at("jobTemplate");
+            name(OF_PODS).into_iter().chain(template(&job.at("spec"), "/spec/jobTemplate/spec/template")).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// Checks what only objects that are there may have.
 pub(super) fn check_new(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
-    let is_pod = kind.group.is_empty() && kind.kind == "Pod";
-    if is_pod && object["spec"]["ephemeralContainers"].as_array().is_some_and(|containers| !containers.is_empty()) {
-        causes.push(forbidden("spec.ephemeralContainers", "cannot be set on create"));
+    if kind.group.is_empty() && kind.kind == "Pod" {
+        pods::check_new(&Field::root(object), causes);
     }
 }
 
@@ -58,16 +162,18 @@ pub(super) fn check_new(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
 fn immutable(group: &str, kind: &str) -> &'static [&'static str] {
     match (group, kind) {
         ("apps", "Deployment" | "DaemonSet" | "ReplicaSet") => &["/spec/selector"],
-        ("batch", "Job") => &["/spec/selector", "/spec/template", "/spec/completionMode"],
         ("", "Secret") => &["/type"],
+        ("discovery.k8s.io", "EndpointSlice") => &["/addressType"],
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => &["/roleRef"],
-        ("", "PersistentVolumeClaim") => &["/spec/accessModes", "/spec/storageClassName", "/spec/volumeMode", "/spec/selector"],
         _ => &[],
     }
 }
 
 /// Checks what may not change.
 pub(super) fn check_change(kind: &Kind, subresource: &str, object: &Value, old: &Value, causes: &mut Vec<Cause>) {
+    if subresource == "status" {
+        return;
+    }
     for pointer in immutable(&kind.group, &kind.kind) {
         let (now, before) = (object.pointer(pointer), old.pointer(pointer));
         if now != before && before.is_some() {
@@ -75,21 +181,18 @@ pub(super) fn check_change(kind: &Kind, subresource: &str, object: &Value, old: 
             causes.push(invalid(field, now.unwrap_or(&Value::Null), "field is immutable"));
         }
     }
+    let (now, before) = (Field::root(object), Field::root(old));
+    let (spec, old_spec) = (now.at("spec"), before.at("spec"));
     match (kind.group.as_str(), kind.kind.as_str()) {
-        ("", "Pod") if subresource == "ephemeralcontainers" => pods::ephemeral_change(&object["spec"], &old["spec"], causes),
+        ("", "Pod") if subresource == "ephemeralcontainers" => pods::check_ephemeral_change(&spec, &old_spec, causes),
         ("", "Pod") if subresource == "resize" => {}
-        ("", "Pod") => pods::change(&object["spec"], &old["spec"], causes),
+        ("", "Pod") => pods::check_change(&spec, &old_spec, causes),
+        ("", "Service") => services::check_change(&spec, &old_spec, causes),
+        ("", "PersistentVolumeClaim") => storage::check_claim_change(&now, &before, causes),
         ("events.k8s.io", "Event") => event_change(object, old, causes),
-        ("apps", "StatefulSet") => set_change(&object["spec"], &old["spec"], causes),
-        ("batch", "Job") => job_change(&object["spec"], &old["spec"], causes),
+        ("apps", "StatefulSet") => workloads::check_set_change(&spec, &old_spec, causes),
+        ("batch", "Job") => jobs::check_change(&spec, &old_spec, causes),
         _ => {}
-    }
-    if kind.kind == "Service" {
-        let (now, before) = (&object["spec"]["clusterIP"], &old["spec"]["clusterIP"]);
-        let stays = object["spec"]["type"] != "ExternalName" && old["spec"]["type"] != "ExternalName";
-        if stays && before.as_str().is_some_and(|before| !before.is_empty()) && now != before {
-            causes.push(invalid("spec.clusterIPs[0]", &json!([now]), "may not change once set"));
-        }
     }
     let is_frozen = ["ConfigMap", "Secret"].contains(&kind.kind.as_str()) && old["immutable"] == true;
     if is_frozen {
@@ -101,30 +204,18 @@ pub(super) fn check_change(kind: &Kind, subresource: &str, object: &Value, old: 
     }
 }
 
-/// Of a stateful set, what is not on this list stays.
-fn set_change(now: &Value, before: &Value, causes: &mut Vec<Cause>) {
-    const FREE: [&str; 7] = [
-        "replicas",
-        "ordinals",
-        "template",
-        "updateStrategy",
-        "revisionHistoryLimit",
-        "persistentVolumeClaimRetentionPolicy",
-        "minReadySeconds",
+/// Returns what is wrong with a key of a ConfigMap or Secret.
+fn data_key_mistakes(key: &str) -> Vec<&'static str> {
+    let rules = [
+        (key.len() > 253, "must be no more than 253 characters"),
+        (
+            key.is_empty() || !key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)),
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+        ),
+        (key == ".", "must not be '.'"),
+        (key.starts_with(".."), "must not start with '..'"),
     ];
-    let bound = |spec: &Value| spec.as_object().map(|spec| spec.iter().filter(|(name, _)| !FREE.contains(&name.as_str())).count());
-    let is_kept = |(name, value): (&String, &Value)| FREE.contains(&name.as_str()) || before[name.as_str()] == *value;
-    if bound(now) != bound(before) || !now.as_object().into_iter().flatten().all(is_kept) {
-        causes.push(forbidden("spec", format!("updates to statefulset spec for fields other than {} are forbidden", FREE.join(", "))));
-    }
-}
-
-/// Only an indexed job that completes and works in parallel by the same number may change that.
-fn job_change(now: &Value, before: &Value, causes: &mut Vec<Cause>) {
-    let is_elastic = now["completionMode"] == "Indexed" && now["completions"] == now["parallelism"] && !now["completions"].is_null();
-    if now["completions"] != before["completions"] && !is_elastic {
-        causes.push(invalid("spec.completions", &now["completions"], "field is immutable"));
-    }
+    rules.into_iter().filter(|(is_broken, _)| *is_broken).map(|(_, why)| why).collect()
 }
 
 fn data(object: &Value, field: &str, causes: &mut Vec<Cause>) {
@@ -133,15 +224,7 @@ fn data(object: &Value, field: &str, causes: &mut Vec<Cause>) {
     for (name, map) in maps {
         for (key, value) in map {
             size += value.as_str().unwrap_or_default().len();
-            let is_valid = !key.is_empty()
-                && key.len() <= 253
-                && key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-                && key != "."
-                && key != "..";
-            if !is_valid {
-                let text = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
-                causes.push(invalid(format!("{name}[{key}]"), &json!(key), text));
-            }
+            causes.extend(data_key_mistakes(key).into_iter().map(|why| invalid(format!("{name}[{key}]"), &json!(key), why)));
         }
     }
     for key in object["binaryData"].as_object().into_iter().flat_map(|map| map.keys()) {
@@ -166,6 +249,12 @@ fn secret(object: &Value, causes: &mut Vec<Cause>) {
         _ => &[],
     };
     causes.extend(needed.iter().filter(|key| !has(key)).map(|key| required(format!("data[{key}]"), "")));
+    for (kind, key) in [("kubernetes.io/dockerconfigjson", ".dockerconfigjson"), ("kubernetes.io/dockercfg", ".dockercfg")] {
+        let text = object["data"][key].as_str().and_then(|text| STANDARD.decode(text).ok());
+        if object["type"] == kind && text.is_some_and(|text| serde_json::from_slice::<serde_json::Map<String, Value>>(&text).is_err()) {
+            causes.push(invalid(format!("data[{key}]"), &json!("<secret contents redacted>"), "is no JSON object"));
+        }
+    }
     let account = "kubernetes.io/service-account.name";
     if object["type"] == "kubernetes.io/service-account-token" && object["metadata"]["annotations"].get(account).is_none() {
         causes.push(required(format!("metadata.annotations[{account}]"), ""));
@@ -178,116 +267,6 @@ fn role(object: &Value, causes: &mut Vec<Cause>) {
             causes.push(required(format!("rules[{index}].verbs"), "verbs must contain at least one value"));
         }
     }
-}
-
-fn containers(spec: &Value, at: &str, causes: &mut Vec<Cause>) {
-    let containers = spec["containers"].as_array().map_or(&[][..], Vec::as_slice);
-    if containers.is_empty() {
-        causes.push(required(format!("{at}.containers"), ""));
-    }
-    for (index, container) in containers.iter().enumerate() {
-        for field in ["name", "image"] {
-            if container[field].as_str().is_none_or(str::is_empty) {
-                causes.push(required(format!("{at}.containers[{index}].{field}"), ""));
-            }
-        }
-        for (port, value) in container["ports"].as_array().into_iter().flatten().enumerate() {
-            if value["containerPort"] == 0 {
-                causes.push(required(format!("{at}.containers[{index}].ports[{port}].containerPort"), ""));
-            }
-        }
-    }
-    let policies = ["Always", "Never", "OnFailure"];
-    if !spec["restartPolicy"].is_null() && !policies.iter().any(|policy| spec["restartPolicy"] == *policy) {
-        causes.push(not_supported(format!("{at}.restartPolicy"), &spec["restartPolicy"], policies));
-    }
-}
-
-/// What is mounted is a volume.
-fn mounts(spec: &Value, at: &str, causes: &mut Vec<Cause>) {
-    let is_volume = |name: &Value| spec["volumes"].as_array().into_iter().flatten().any(|volume| volume["name"] == *name);
-    for (index, container) in spec["containers"].as_array().into_iter().flatten().enumerate() {
-        for (mount, value) in container["volumeMounts"].as_array().into_iter().flatten().enumerate() {
-            if !is_volume(&value["name"]) {
-                causes.push(not_found(format!("{at}.containers[{index}].volumeMounts[{mount}].name"), &value["name"]));
-            }
-        }
-    }
-}
-
-fn workload(kind: &str, spec: &Value, causes: &mut Vec<Cause>) {
-    selector(spec, causes);
-    if spec["replicas"].as_i64().is_some_and(|replicas| replicas < 0) {
-        causes.push(invalid("spec.replicas", &spec["replicas"], "must be greater than or equal to 0"));
-    }
-    containers(&spec["template"]["spec"], "spec.template.spec", causes);
-    // The pods of stateful sets mount their claims, too.
-    if kind != "StatefulSet" {
-        mounts(&spec["template"]["spec"], "spec.template.spec", causes);
-    }
-    if spec["template"]["spec"].is_object() && spec["template"]["spec"]["restartPolicy"] != "Always" {
-        causes.push(not_supported("spec.template.spec.restartPolicy", &spec["template"]["spec"]["restartPolicy"], ["Always"]));
-    }
-    let strategies = ["Recreate", "RollingUpdate"];
-    if kind == "Deployment" && !strategies.iter().any(|strategy| spec["strategy"]["type"] == *strategy) {
-        causes.push(not_supported("spec.strategy", &spec["strategy"], strategies));
-    }
-}
-
-/// The selector of a workload, and the labels of its pods that it must select.
-fn selector(spec: &Value, causes: &mut Vec<Cause>) {
-    let selector = &spec["selector"];
-    let labels = &spec["template"]["metadata"]["labels"];
-    let mismatch = || invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`");
-    if selector.is_null() {
-        causes.extend([required("spec.selector", ""), mismatch()]);
-        return;
-    }
-    let operators = ["In", "NotIn", "Exists", "DoesNotExist"];
-    let mut expressions = selector["matchExpressions"].as_array().into_iter().flatten().enumerate();
-    if let Some((index, odd)) = expressions.find(|(_, one)| !operators.iter().any(|operator| one["operator"] == *operator)) {
-        let field = format!("spec.selector.matchExpressions[{index}].operator");
-        causes.push(invalid(field, &odd["operator"], "not a valid selector operator"));
-        causes.push(invalid("spec.selector", selector, "invalid label selector"));
-        return;
-    }
-    match LabelSelector::of_object(selector) {
-        Some(chosen) if chosen.is_empty() => causes.push(invalid("spec.selector", selector, "empty selector is invalid for deployment")),
-        Some(chosen) if !chosen.matches_labels(labels.as_object()) => causes.push(mismatch()),
-        _ => {}
-    }
-}
-
-fn job(spec: &Value, at: &str, causes: &mut Vec<Cause>) {
-    let pod = &spec["template"]["spec"];
-    containers(pod, &format!("{at}.template.spec"), causes);
-    mounts(pod, &format!("{at}.template.spec"), causes);
-    if pod["restartPolicy"] != "Never" && pod["restartPolicy"] != "OnFailure" {
-        let field = format!("{at}.template.spec.restartPolicy");
-        let message = format!("Required value: valid values: \"OnFailure\", \"Never\", not {}", pod["restartPolicy"]);
-        causes.push(Cause::new("FieldValueRequired", field, message));
-    }
-}
-
-fn cron_job(spec: &Value, causes: &mut Vec<Cause>) {
-    match spec["schedule"].as_str().unwrap_or_default() {
-        "" => causes.push(required("spec.schedule", "")),
-        schedule if !looks_like_a_schedule(schedule) => {
-            causes.push(invalid("spec.schedule", &spec["schedule"], "expected exactly 5 fields"));
-        }
-        _ => {}
-    }
-    let policies = ["Allow", "Forbid", "Replace"];
-    if !policies.iter().any(|policy| spec["concurrencyPolicy"] == *policy) {
-        causes.push(not_supported("spec.concurrencyPolicy", &spec["concurrencyPolicy"], policies));
-    }
-    job(&spec["jobTemplate"]["spec"], "spec.jobTemplate.spec", causes);
-}
-
-/// Five fields, or a word such as `@daily`. What the fields say is not looked at: nobody here runs by it.
-fn looks_like_a_schedule(text: &str) -> bool {
-    let is_field = |field: &str| field.chars().all(|c| c.is_ascii_alphanumeric() || "*/,-?".contains(c));
-    text.starts_with('@') || (text.split_whitespace().count() == 5 && text.split_whitespace().all(is_field))
 }
 
 fn lease(spec: &Value, causes: &mut Vec<Cause>) {
@@ -319,8 +298,15 @@ fn binding(object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Events of objects without a namespace live in `default`.
+/// Events of objects without a namespace are in `default`. An event with a time of its own names its reporter.
 fn core_event(object: &Value, causes: &mut Vec<Cause>) {
+    let event = Field::root(object);
+    if event.at("eventTime").is_set() {
+        for name in ["reportingComponent", "reportingInstance", "action", "reason"] {
+            event.at(name).must_be_filled(causes);
+        }
+        event.at("reportingComponent").must_be_qualified(causes);
+    }
     let own = object["metadata"]["namespace"].as_str().unwrap_or_default();
     let about = object["involvedObject"]["namespace"].as_str().unwrap_or_default();
     if about != own && !(about.is_empty() && own == "default") {
@@ -353,32 +339,51 @@ fn event_change(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
 }
 
 fn new_event(object: &Value, causes: &mut Vec<Cause>) {
-    if object["eventTime"].is_null() {
-        causes.push(required("eventTime", ""));
+    const LONGEST: usize = 128;
+    let event = Field::root(object);
+    let about = object["regarding"]["namespace"].as_str().unwrap_or_default();
+    let own = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    let is_timed = event.at("eventTime").is_set();
+    if !is_timed {
+        causes.push(event.at("eventTime").required(""));
+    }
+    if (about.is_empty() && own != "default") || (!is_timed && !about.is_empty() && about != own) {
+        causes.push(invalid("involvedObject.namespace", &json!(about), "does not match event.namespace"));
+    }
+    if !is_timed {
         return;
     }
-    for (field, name) in [
-        ("reportingController", "reportingController"),
-        ("reportingInstance", "reportingInstance"),
-        ("action", "action"),
-        ("reason", "reason"),
-    ] {
-        if object[field].as_str().is_none_or(str::is_empty) {
-            causes.push(required(name, ""));
+    for name in ["reportingController", "reportingInstance", "action", "reason"] {
+        let field = event.at(name);
+        field.must_be_filled(causes);
+        if name != "reportingController" && field.text().len() > LONGEST {
+            causes.push(field.invalid(format!("can have at most {LONGEST} characters")));
         }
     }
-    // The name of nobody is told three times, as the real server does.
-    let reporter = object["reportingController"].as_str().unwrap_or_default();
-    if let Some(why) = metadata::qualified_mistake(reporter) {
-        causes.push(invalid("reportingController", &json!(reporter), &why));
-        if reporter.is_empty() {
-            causes.push(invalid("reportingController", &json!(reporter), why));
-        }
-    }
+    event.at("reportingController").must_be_qualified(causes);
     if object["type"] != "Normal" && object["type"] != "Warning" {
         causes.push(invalid("type", &object["type"], "has invalid value"));
     }
     if object["note"].as_str().is_some_and(|note| note.len() > 1024) {
         causes.push(invalid("message", &json!(""), "can have at most 1024 characters"));
+    }
+    let series = event.at("series");
+    if series.is_set() {
+        if series.at("count").number() < 2 {
+            causes.push(series.at("count").invalid("should be at least 2"));
+        }
+        if !series.at("lastObservedTime").is_set() {
+            causes.push(series.at("lastObservedTime").required(""));
+        }
+    }
+    for (name, told) in [
+        ("deprecatedFirstTimestamp", "firstTimestamp"),
+        ("deprecatedLastTimestamp", "lastTimestamp"),
+        ("deprecatedCount", "count"),
+        ("deprecatedSource", "source"),
+    ] {
+        if !event.at(name).is_empty() && event.at(name).value != &json!(0) {
+            causes.push(invalid(told, event.at(name).value, "needs to be unset"));
+        }
     }
 }

@@ -21,9 +21,16 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
         ("", "Pod") => pod(object),
         ("", "ReplicationController") => controller(object),
         ("", "PersistentVolumeClaim") => claim(object),
-        ("", "PersistentVolume") if old.is_none() => {
-            let created_at = object["metadata"]["creationTimestamp"].clone();
-            put_all(&mut object["status"], [("phase", json!("Pending")), ("lastPhaseTransitionTime", created_at)]);
+        ("", "PersistentVolume") => {
+            if old.is_none() {
+                let created_at = object["metadata"]["creationTimestamp"].clone();
+                put_all(&mut object["status"], [("phase", json!("Pending")), ("lastPhaseTransitionTime", created_at)]);
+            }
+            let spec = &mut object["spec"];
+            put_all(spec, [("persistentVolumeReclaimPolicy", json!("Retain")), ("volumeMode", json!("Filesystem"))]);
+            if spec["hostPath"].is_object() {
+                put(&mut spec["hostPath"], "type", json!(""));
+            }
         }
         ("", "Endpoints") => items(object, "subsets").flat_map(|subset| items(subset, "ports")).for_each(tcp),
         ("", "PodTemplate") => template(&mut object["template"]),
@@ -35,7 +42,17 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
         }
         ("batch", "Job") => job(object, old),
         ("batch", "CronJob") => cron_job(object),
-        ("", "LimitRange") => items(&mut object["spec"], "limits").for_each(limit),
+        ("discovery.k8s.io", "EndpointSlice") => items(object, "ports").for_each(|port| {
+            put(port, "name", json!(""));
+            tcp(port);
+        }),
+        // A feature that is off: the fields are dropped.
+        ("coordination.k8s.io", "Lease") => {
+            for name in ["strategy", "preferredHolder"] {
+                object["spec"].as_object_mut().map(|spec| spec.remove(name));
+            }
+        }
+        ("", "LimitRange") => items(&mut object["spec"], "limits").filter(|limit| limit["type"] == "Container").for_each(limit),
         ("scheduling.k8s.io", "PriorityClass") => put(object, "preemptionPolicy", json!("PreemptLowerPriority")),
         ("networking.k8s.io", "NetworkPolicy") => network_policy(&mut object["spec"]),
         ("storage.k8s.io", "StorageClass") => {
@@ -123,34 +140,83 @@ fn service(object: &mut Value, old: Option<&Value>) {
     let address = cluster_address(&object["metadata"]);
     let spec = &mut object["spec"];
     put_all(spec, [("type", json!("ClusterIP")), ("sessionAffinity", json!("None"))]);
+    session(spec);
     for port in items(spec, "ports") {
         tcp(port);
         if port["targetPort"] == 0 || port["targetPort"] == "" {
             port["targetPort"] = port["port"].clone();
         }
     }
-    if spec["type"] != "ExternalName" {
-        if spec["clusterIP"].as_str().is_none_or(str::is_empty) {
-            let kept = old.map(|old| old["spec"]["clusterIP"].clone()).filter(|kept| kept.as_str().is_some_and(|kept| !kept.is_empty()));
-            members(spec).insert("clusterIP".into(), kept.unwrap_or_else(|| json!(address)));
+    match old {
+        Some(old) if spec["type"] == "ExternalName" && old["spec"]["type"] != "ExternalName" => {
+            for name in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+                release(spec, &old["spec"], name);
+            }
         }
-        let addresses = json!([spec["clusterIP"]]);
-        put_all(
-            spec,
-            [
-                ("clusterIPs", addresses),
-                ("internalTrafficPolicy", json!("Cluster")),
-                ("ipFamilies", json!(["IPv4"])),
-                ("ipFamilyPolicy", json!("SingleStack")),
-            ],
-        );
-        if spec["type"] != "ClusterIP" {
-            put(spec, "externalTrafficPolicy", json!("Cluster"));
+        None if spec["type"] == "ExternalName" && spec["clusterIP"].as_str().is_some_and(|address| !address.is_empty()) => {
+            let all = json!([spec["clusterIP"]]);
+            put(spec, "clusterIPs", all);
         }
-        if spec["type"] == "LoadBalancer" {
-            put(spec, "allocateLoadBalancerNodePorts", json!(true));
+        _ if spec["type"] != "ExternalName" => {
+            addresses(spec, old.map(|old| &old["spec"]).filter(|old| old["type"] != "ExternalName"), &address);
+        }
+        _ => {}
+    }
+    let is_external = spec["type"] == "NodePort" || spec["type"] == "LoadBalancer";
+    let has_addresses = spec["type"] == "ClusterIP" && spec["externalIPs"].as_array().is_some_and(|all| !all.is_empty());
+    if is_external || has_addresses {
+        put(spec, "externalTrafficPolicy", json!("Cluster"));
+    }
+    if ["ClusterIP", "NodePort", "LoadBalancer"].iter().any(|kind| spec["type"] == *kind) {
+        put(spec, "internalTrafficPolicy", json!("Cluster"));
+    }
+    if spec["type"] == "LoadBalancer" {
+        put(spec, "allocateLoadBalancerNodePorts", json!(true));
+        for ingress in items(&mut object["status"]["loadBalancer"], "ingress").filter(|ingress| ingress["ip"].is_string()) {
+            put(ingress, "ipMode", json!("VIP"));
         }
     }
+}
+
+/// A service whose clients stay with their pods says for how long; others say nothing of that.
+fn session(spec: &mut Value) {
+    const SECONDS: i64 = 10_800;
+    if spec["sessionAffinity"] == "None" {
+        members(spec).remove("sessionAffinityConfig");
+    } else if spec["sessionAffinity"] == "ClientIP" && !spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"].is_i64() {
+        spec["sessionAffinityConfig"] = json!({"clientIP": {"timeoutSeconds": SECONDS}});
+    }
+}
+
+/// Takes away what the old service had and the new one has unchanged.
+fn release(spec: &mut Value, old: &Value, name: &str) {
+    if spec[name] == old[name] || spec[name] == "" {
+        members(spec).remove(name);
+    }
+}
+
+/// Gives a service its addresses, or those that it had.
+fn addresses(spec: &mut Value, old: Option<&Value>, address: &str) {
+    let is_given = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
+    let had = old.map(|old| old["clusterIP"].clone()).filter(is_given);
+    // Whoever changes the one means the other, too.
+    if let Some(old) = old
+        && spec["clusterIP"] != old["clusterIP"]
+        && spec["clusterIPs"] == old["clusterIPs"]
+    {
+        members(spec).remove("clusterIPs");
+    }
+    if !is_given(&spec["clusterIP"]) && spec["clusterIPs"].as_array().is_none_or(Vec::is_empty) {
+        members(spec).insert("clusterIP".into(), had.unwrap_or_else(|| json!(address)));
+    }
+    if is_given(&spec["clusterIP"]) {
+        let all = json!([spec["clusterIP"]]);
+        put(spec, "clusterIPs", all);
+    }
+    // Without a selector nobody knows of what family the endpoints will be.
+    let is_open = spec["clusterIP"] == "None" && spec["selector"].as_object().is_none_or(Map::is_empty);
+    let (families, policy) = if is_open { (json!(["IPv4", "IPv6"]), "RequireDualStack") } else { (json!(["IPv4"]), "SingleStack") };
+    put_all(spec, [("ipFamilies", families), ("ipFamilyPolicy", json!(policy))]);
 }
 
 /// A controller of old wants one pod, and goes by the labels of its pods.
@@ -185,7 +251,21 @@ fn limit(limit: &mut Value) {
 }
 
 fn claim(object: &mut Value) {
-    put(&mut object["spec"], "volumeMode", json!("Filesystem"));
+    let spec = &mut object["spec"];
+    put(spec, "volumeMode", json!("Filesystem"));
+    // Without a group, only claims are sources. The two fields say the same.
+    let is_core = spec["dataSource"]["apiGroup"].as_str().is_none_or(str::is_empty);
+    if spec["dataSource"].is_object() && is_core && spec["dataSource"]["kind"] != "PersistentVolumeClaim" {
+        members(spec).remove("dataSource");
+    }
+    for (from, to) in [("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")] {
+        if spec[from].is_object() && spec[from]["namespace"].as_str().is_none_or(str::is_empty) {
+            let source = spec[from].clone();
+            put(spec, to, source);
+        }
+    }
+    // Looking into members leaves nulls.
+    members(spec).retain(|name, value| !(name.starts_with("dataSource") && value.is_null()));
     put(&mut object["status"], "phase", json!("Pending"));
 }
 
@@ -209,15 +289,9 @@ fn workload(kind: &str, object: &mut Value) {
             rolling(spec, "strategy", [("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))]);
         }
         "StatefulSet" => {
-            put_all(
-                spec,
-                [
-                    ("replicas", json!(1)),
-                    ("podManagementPolicy", json!("OrderedReady")),
-                    ("revisionHistoryLimit", json!(10)),
-                    ("persistentVolumeClaimRetentionPolicy", json!({"whenDeleted": "Retain", "whenScaled": "Retain"})),
-                ],
-            );
+            put_all(spec, [("replicas", json!(1)), ("podManagementPolicy", json!("OrderedReady")), ("revisionHistoryLimit", json!(10))]);
+            let retention = &mut spec["persistentVolumeClaimRetentionPolicy"];
+            put_all(retention, [("whenDeleted", json!("Retain")), ("whenScaled", json!("Retain"))]);
             // Who says that updates roll says how, too.
             if spec["updateStrategy"]["type"].is_null() {
                 rolling(spec, "updateStrategy", [("partition", json!(0))]);
@@ -254,13 +328,23 @@ fn job_spec(spec: &mut Value) {
         spec,
         [
             ("parallelism", json!(1)),
-            ("backoffLimit", json!(6)),
+            ("backoffLimit", json!(if spec["backoffLimitPerIndex"].is_null() { 6 } else { i32::MAX })),
             ("completionMode", json!("NonIndexed")),
             ("suspend", json!(false)),
             ("manualSelector", json!(false)),
-            ("podReplacementPolicy", json!("TerminatingOrFailed")),
+            ("podReplacementPolicy", json!(if spec["podFailurePolicy"].is_null() { "TerminatingOrFailed" } else { "Failed" })),
         ],
     );
+    failure_patterns(spec);
+}
+
+/// A condition of a pod that is looked for is true, unless something else is said.
+fn failure_patterns(spec: &mut Value) {
+    for rule in spec.get_mut("podFailurePolicy").into_iter().flat_map(|policy| items(policy, "rules")) {
+        for condition in items(rule, "onPodConditions").filter(|condition| condition["status"].as_str().is_none_or(str::is_empty)) {
+            condition["status"] = json!("True");
+        }
+    }
 }
 
 fn job(object: &mut Value, old: Option<&Value>) {
@@ -294,6 +378,7 @@ fn job(object: &mut Value, old: Option<&Value>) {
 fn cron_job(object: &mut Value) {
     let spec = &mut object["spec"];
     template(&mut spec["jobTemplate"]["spec"]["template"]);
+    failure_patterns(&mut spec["jobTemplate"]["spec"]);
     put_all(
         spec,
         [

@@ -112,12 +112,12 @@ impl Reading {
                 Some(text) if STANDARD.decode(text).is_err() => return Err(format!("{place}: illegal base64 data")),
                 text => text.is_some(),
             },
-            "meta.Time" => value.as_str().is_some_and(|text| text.parse::<Timestamp>().is_ok()),
+            "meta.Time" => return read_time(value, "%Y-%m-%dT%H:%M:%SZ").ok_or_else(|| wrong(value, place, of)),
             "meta.MicroTime" => match value.as_str() {
                 Some(text) if !MICRO_TIME.is_match(text) => {
                     return Err(format!("{place}: parsing time {text:?} as \"2006-01-02T15:04:05.000000Z07:00\""));
                 }
-                text => text.is_some(),
+                _ => return read_time(value, "%Y-%m-%dT%H:%M:%S.%6fZ").ok_or_else(|| wrong(value, place, of)),
             },
             "resource.Quantity" => return read_quantity(value, place),
             "util.intstr.IntOrString" => value.is_string() || value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
@@ -130,6 +130,13 @@ impl Reading {
         };
         if fits { Ok(()) } else { Err(wrong(value, place, of)) }
     }
+}
+
+/// Moments are stored as texts in universal time.
+fn read_time(value: &mut Value, form: &str) -> Option<()> {
+    let moment: Timestamp = value.as_str()?.parse().ok()?;
+    *value = Value::String(moment.strftime(form).to_string());
+    Some(())
 }
 
 /// Quantities are stored as texts in their canonical form.

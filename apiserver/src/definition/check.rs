@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{below, storage_version, text, texts, versions};
+use super::{below, text, texts, versions};
 use crate::causes;
 use crate::metadata::{self, NameRule};
 use crate::{Cause, Schema, table};
@@ -294,12 +294,6 @@ fn check_change(definition: &Value, old: &Value, causes: &mut Vec<Cause>) {
                         migration ensures no data remains persisted in it and removes it from status.storedVersions";
             causes.push(causes::invalid(format!("status.storedVersions[{index}]"), &json!(stored), text));
         }
-    }
-    if definition["status"]["storedVersions"] != old["status"]["storedVersions"]
-        && !texts(&definition["status"]["storedVersions"]).iter().any(|stored| stored == storage_version(old))
-    {
-        let text = format!("must have the storage version {}", storage_version(old));
-        causes.push(causes::invalid("status.storedVersions", &definition["status"]["storedVersions"], text));
     }
 }
 

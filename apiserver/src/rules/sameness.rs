@@ -34,6 +34,7 @@ pub fn has_generation(served: &Served) -> bool {
         "Job",
         "CronJob",
         "Ingress",
+        "EndpointSlice",
         "NetworkPolicy",
         "PodDisruptionBudget",
         "CustomResourceDefinition",
@@ -54,7 +55,10 @@ pub fn generation_grows(served: &Served, subresource: &str, old: &Value, new: &V
     if !served.kind.is_custom() {
         // Deployments hand their annotations on to their replica sets, so these count, too.
         let is_noted = served.kind.kind == "Deployment" && old["metadata"]["annotations"] != new["metadata"]["annotations"];
-        return has_generation(served) && (old["spec"] != new["spec"] || old["webhooks"] != new["webhooks"] || is_noted);
+        // A slice of endpoints has no specification: what it says and its labels count.
+        let is_slice = served.kind.kind == "EndpointSlice";
+        let is_sliced = is_slice && ["/endpoints", "/ports", "/metadata/labels"].iter().any(|at| old.pointer(at) != new.pointer(at));
+        return has_generation(served) && (old["spec"] != new["spec"] || old["webhooks"] != new["webhooks"] || is_noted || is_sliced);
     }
     let is_counted = |field: &str| field != "metadata" && !(field == "status" && served.kind.has_status);
     let counted = |value: &Value| -> Vec<(String, Value)> {

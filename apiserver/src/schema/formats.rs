@@ -26,7 +26,7 @@ pub(crate) fn fits(format: &str, text: &str) -> bool {
         "uuid5" => is_uuid(text, '5'),
         "email" => EMAIL.is_match(text),
         "uri" => is_uri(text),
-        "hostname" => text.len() <= 255 && HOST.is_match(text),
+        "hostname" => text.len() <= 255 && HOST.is_match(text) && has_top_level(text),
         "duration" => is_duration(text),
         "hexcolor" => HEX_COLOR.is_match(text),
         "rgbcolor" => RGB_COLOR.is_match(text),
@@ -81,6 +81,11 @@ fn is_cidr(text: &str) -> bool {
 
 fn is_uuid(text: &str, version: char) -> bool {
     UUID.is_match(text) && text.replace('-', "").chars().nth(12) == Some(version)
+}
+
+/// The last of several labels of a host is a word of at least two letters.
+fn has_top_level(host: &str) -> bool {
+    host.rsplit_once('.').is_none_or(|(_, last)| last.chars().count() >= 2 && last.chars().all(char::is_alphabetic))
 }
 
 /// A request URI: absolute, or a path that begins with a slash.

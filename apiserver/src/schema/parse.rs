@@ -73,7 +73,7 @@ impl Parser {
         let flag = |name: &str| schema.get(name).and_then(Value::as_bool).unwrap_or_default();
         let mut node = Node {
             is_nullable: flag("nullable"),
-            default: schema.get("default").cloned(),
+            default: schema.get("default").filter(|default| !default.is_null()).cloned(),
             is_atomic: schema.get("x-kubernetes-map-type").and_then(Value::as_str) == Some("atomic"),
             is_int_or_string: flag("x-kubernetes-int-or-string"),
             keeps_unknown: flag("x-kubernetes-preserve-unknown-fields"),
@@ -107,9 +107,6 @@ impl Parser {
             ("", _) if node.is_int_or_string || node.keeps_unknown => {}
             ("", _) => self.causes.push(causes::required(field, "must not be empty for specified object fields")),
             (_, None) => self.causes.push(causes::not_supported(field, &json!(name), Type::NAMES.map(|(name, _)| name))),
-            (_, Some(_)) if node.is_int_or_string => {
-                self.causes.push(causes::invalid(field, &json!(name), "must be empty if x-kubernetes-int-or-string is true"));
-            }
             (_, Some(kind)) if node.is_embedded && kind != Type::Object => {
                 self.causes.push(causes::invalid(field, &json!(name), "must be object if x-kubernetes-embedded-resource is true"));
             }
@@ -149,11 +146,11 @@ impl Parser {
         let field = format!("{place}.additionalProperties");
         match schema.get("additionalProperties") {
             None | Some(Value::Null) => {}
-            Some(Value::Bool(true)) => node.additional = Additional::Anything,
-            Some(Value::Bool(false)) => self.causes.push(causes::forbidden(field, "additionalProperties cannot be set to false")),
+            Some(Value::Bool(true)) if node.properties.is_empty() => node.additional = Additional::Anything,
             Some(_) if !node.properties.is_empty() => {
                 self.causes.push(causes::forbidden(field, "additionalProperties and properties are mutual exclusive"));
             }
+            Some(Value::Bool(false)) => {}
             Some(values) => node.additional = Additional::Of(Box::new(self.child(values, &field))),
         }
         match schema.get("items") {
@@ -337,8 +334,6 @@ impl Parser {
         if !Pruning::default().part(node, &mut pruned).is_empty() {
             self.causes.push(causes::invalid(&field, default, "must not have unknown fields"));
         }
-        // Defaults of deeper nodes complete this one.
-        super::defaults::fill(node, &mut pruned);
         values::check(node, &pruned, None, &Place::Named(&field), &mut self.causes);
     }
 }

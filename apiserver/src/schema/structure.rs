@@ -39,6 +39,9 @@ pub(super) fn check_embedded(node: &Node, new: &Value, old: Option<&Value>, plac
             match members.get(name) {
                 None => causes.push(causes::required(place.member(name), "must not be empty")),
                 Some(Value::String(text)) if text.is_empty() => causes.push(causes::required(place.member(name), "must not be empty")),
+                Some(Value::String(text)) if name == "apiVersion" && text.split('/').count() > 2 => {
+                    causes.push(causes::invalid(place.member(name), &Value::from(text.as_str()), "unexpected GroupVersion string"));
+                }
                 Some(Value::String(_)) => {}
                 Some(other) => causes.push(causes::invalid(place.member(name), other, "must be a string")),
             }

@@ -1,9 +1,43 @@
-//! What may change in pods, as a whole and through their subresources.
+//! The checks of pods: as a whole, what may change in them, and what their subresources write.
+
+use std::iter;
 
 use serde_json::{Value, json};
 
-use crate::Cause;
-use crate::causes::{duplicate, forbidden, required};
+use super::containers::image_text;
+use super::field::{Causes, Field};
+use super::pod_spec::{self, address};
+use super::scheduling;
+
+/// Checks a pod.
+pub fn check(pod: &Field<'_, '_>, causes: &mut Causes) {
+    let spec = pod.at("spec");
+    pod_spec::check(&spec, iter::empty(), causes);
+    for list in ["containers", "initContainers"] {
+        for container in spec.at(list).items() {
+            image_text(&container, causes);
+        }
+    }
+    let has_account = !spec.at("serviceAccountName").is_empty();
+    for volume in spec.at("volumes").items().filter(|_| !has_account) {
+        for source in volume.at("projected").at("sources").items() {
+            if source.at("serviceAccountToken").is_set() {
+                causes.push(source.at("serviceAccountToken").forbidden("must not be specified when serviceAccountName is not set"));
+            }
+        }
+    }
+}
+
+/// Checks what only objects that are there may have.
+pub fn check_new(pod: &Field<'_, '_>, causes: &mut Causes) {
+    let spec = pod.at("spec");
+    if !spec.at("ephemeralContainers").is_empty() {
+        causes.push(spec.at("ephemeralContainers").forbidden("cannot be set on create"));
+    }
+    if !spec.at("nodeName").is_empty() && !spec.at("schedulingGates").is_empty() {
+        causes.push(spec.at("nodeName").forbidden("cannot be set until all schedulingGates have been cleared"));
+    }
+}
 
 /// Returns a pod of which only that part is changed that a subresource is about; none for other subresources.
 pub fn written_part(subresource: &str, old: &Value, new: &Value) -> Option<Value> {
@@ -30,51 +64,121 @@ pub fn written_part(subresource: &str, old: &Value, new: &Value) -> Option<Value
 }
 
 /// Of a pod, only images, tolerations and deadlines may change.
-pub fn change(now: &Value, before: &Value, causes: &mut Vec<Cause>) {
-    for field in ["containers", "initContainers"] {
-        let count = |spec: &Value| spec[field].as_array().map_or(0, Vec::len);
-        if count(now) != count(before) {
-            causes.push(forbidden(format!("spec.{field}"), "pod updates may not add or remove containers"));
+pub fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+    for name in ["containers", "initContainers"] {
+        let list = now.at(name);
+        if list.list().len() != before.at(name).list().len() {
+            causes.push(list.forbidden("pod updates may not add or remove containers"));
             return;
         }
+        for container in list.items() {
+            // The real server tells this twice.
+            container.at("image").must_be_filled(causes);
+            image_text(&container, causes);
+        }
     }
-    let rest = |spec: &Value| {
-        let mut spec = spec.clone();
-        for field in ["containers", "initContainers"] {
-            for container in spec[field].as_array_mut().into_iter().flatten() {
-                container.as_object_mut().map(|container| container.remove("image"));
-            }
+    let (deadline, old) = (now.at("activeDeadlineSeconds"), before.at("activeDeadlineSeconds"));
+    if deadline.is_set() {
+        if old.is_set() && old.number() < deadline.number() {
+            causes.push(deadline.invalid("must be less than or equal to previous value"));
+            return;
         }
-        for field in ["activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds"] {
-            spec.as_object_mut().map(|spec| spec.remove(field));
+    } else if old.is_set() {
+        causes.push(deadline.invalid("must not update from a positive integer to nil value"));
+    }
+    tolerations_change(&now.at("tolerations"), &before.at("tolerations"), causes);
+    gates_change(&now.at("schedulingGates"), &before.at("schedulingGates"), causes);
+    if rest(now.value, before.value) != *before.value {
+        causes.push(now.forbidden("pod updates may not change fields other than images, tolerations and deadlines"));
+    }
+}
+
+/// Returns a specification with what may change as it was.
+fn rest(now: &Value, before: &Value) -> Value {
+    let mut rest = now.clone();
+    for list in ["containers", "initContainers"] {
+        for (index, container) in rest[list].as_array_mut().into_iter().flatten().enumerate() {
+            container["image"] = before[list][index]["image"].clone();
         }
-        spec
+    }
+    let is_gated = before["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
+    let mut free = vec!["activeDeadlineSeconds", "tolerations", "schedulingGates"];
+    if is_gated {
+        free.push("nodeSelector");
+    }
+    if before["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) && now["terminationGracePeriodSeconds"] == 1 {
+        free.push("terminationGracePeriodSeconds");
+    }
+    let Some(members) = rest.as_object_mut() else { return rest };
+    for name in free {
+        match before.get(name) {
+            Some(value) => drop(members.insert(name.to_owned(), value.clone())),
+            None => drop(members.remove(name)),
+        }
+    }
+    for list in ["containers", "initContainers"] {
+        if before.get(list).is_none() && members.get(list).is_some_and(|list| list.as_array().is_none_or(Vec::is_empty)) {
+            members.remove(list);
+        }
+    }
+    rest
+}
+
+fn tolerations_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+    let unhurried = |toleration: &Value| {
+        let mut toleration = toleration.clone();
+        toleration.as_object_mut().map(|toleration| toleration.remove("tolerationSeconds"));
+        toleration
     };
-    if rest(now) != rest(before) {
-        causes.push(forbidden("spec", "pod updates may not change fields other than images, tolerations and deadlines"));
+    let kept: Vec<Value> = now.list().iter().map(unhurried).collect();
+    if before.list().iter().all(|old| kept.contains(&unhurried(old))) {
+        scheduling::tolerations(now, causes);
+    } else {
+        causes.push(now.forbidden("existing toleration can not be modified except its tolerationSeconds"));
+    }
+}
+
+fn gates_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+    for gate in now.items() {
+        if !before.list().iter().any(|old| old["name"] == *gate.at("name").value) {
+            causes.push(gate.at("name").forbidden("only deletion is allowed, but found a new scheduling gate"));
+        }
     }
 }
 
 /// Containers for debugging come, and neither change nor go.
-pub fn ephemeral_change(now: &Value, before: &Value, causes: &mut Vec<Cause>) {
-    let containers = |spec: &Value, list: &str| spec[list].as_array().cloned().unwrap_or_default();
-    let all = containers(now, "ephemeralContainers");
-    let others: Vec<Value> = ["containers", "initContainers"].iter().flat_map(|list| containers(now, list)).collect();
-    for (index, container) in all.iter().enumerate() {
-        let field = |name: &str| format!("spec.ephemeralContainers[{index}].{name}");
-        for name in ["name", "image"] {
-            if container[name].as_str().is_none_or(str::is_empty) {
-                causes.push(required(field(name), ""));
-            }
-        }
-        if others.iter().chain(&all[..index]).any(|other| other["name"] == container["name"]) {
-            causes.push(duplicate(field("name"), &container["name"]));
+pub fn check_ephemeral_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+    let list = now.at("ephemeralContainers");
+    for old in before.at("ephemeralContainers").list() {
+        if !list.list().contains(old) {
+            let text = format!("existing ephemeral containers {} may neither be changed nor removed", json!(old["name"]));
+            causes.push(list.forbidden(text));
         }
     }
-    for old in containers(before, "ephemeralContainers") {
-        if !all.contains(&old) {
-            let text = format!("existing ephemeral containers {} may neither be changed nor removed", json!(old["name"]));
-            causes.push(forbidden("spec.ephemeralContainers", text));
+}
+
+/// Checks the status of a pod.
+pub fn check_status(status: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+    const OF_THE_SYSTEM: &[&str] = &["PodScheduled", "Ready", "Initialized"];
+    for condition in status.at("conditions").items() {
+        let kind = condition.at("type");
+        if !OF_THE_SYSTEM.contains(&kind.text()) {
+            condition.at("Type").with(kind.value).must_be_qualified(causes);
+        }
+    }
+    status.at("observedGeneration").must_not_be_negative(causes);
+    let quality = status.at("qosClass");
+    if quality.value != before.at("qosClass").value {
+        causes.push(quality.invalid("field is immutable"));
+    }
+    let hosts = status.at("hostIPs");
+    if !hosts.is_empty() && hosts.item(0).at("ip").value != status.at("hostIP").value {
+        causes.push(hosts.item(0).at("ip").invalid("must be equal to `hostIP`"));
+    }
+    for list in ["podIPs", "hostIPs"] {
+        for one in status.at(list).items() {
+            let ip = one.at("ip");
+            address(&one.with(ip.value), causes);
         }
     }
 }

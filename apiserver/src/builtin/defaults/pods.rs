@@ -12,15 +12,38 @@ pub fn pod(object: &mut Value) {
     put(spec, "serviceAccountName", json!("default"));
     let account = spec["serviceAccountName"].clone();
     put(spec, "serviceAccount", account);
-    let tolerations = ["not-ready", "unreachable"].map(|state| {
-        json!({"key": format!("node.kubernetes.io/{state}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
-    });
-    put_all(spec, [("priority", json!(0)), ("preemptionPolicy", json!("PreemptLowerPriority")), ("tolerations", json!(tolerations))]);
+    tolerate(spec);
+    put_all(spec, [("priority", json!(0)), ("preemptionPolicy", json!("PreemptLowerPriority"))]);
+    let is_on_host = spec["hostNetwork"] == true;
     for list in ["containers", "initContainers"] {
         items(spec, list).for_each(request_limits);
+        // On the network of the host, a port is the same inside and outside.
+        for port in items(spec, list).filter(|_| is_on_host).flat_map(|container| items(container, "ports")) {
+            let inside = port["containerPort"].clone();
+            put(port, "hostPort", inside);
+        }
     }
     let class = quality(spec);
     put_all(&mut object["status"], [("phase", json!("Pending")), ("qosClass", json!(class))]);
+}
+
+/// Pods stay for a while on nodes that are not well, unless they say something else of that.
+fn tolerate(spec: &mut Value) {
+    for state in ["not-ready", "unreachable"] {
+        let key = format!("node.kubernetes.io/{state}");
+        let is_about = |toleration: &Value| {
+            let (own, effect) = (toleration["key"].as_str().unwrap_or_default(), toleration["effect"].as_str().unwrap_or_default());
+            (own.is_empty() || own == key) && (effect.is_empty() || effect == "NoExecute")
+        };
+        if spec["tolerations"].as_array().into_iter().flatten().any(is_about) {
+            continue;
+        }
+        let toleration = json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
+        match spec["tolerations"].as_array_mut() {
+            Some(tolerations) => tolerations.push(toleration),
+            None => spec["tolerations"] = json!([toleration]),
+        }
+    }
 }
 
 fn pod_spec(spec: &mut Value) {
@@ -34,6 +57,9 @@ fn pod_spec(spec: &mut Value) {
             ("schedulerName", json!("default-scheduler")),
         ],
     );
+    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+        spec["terminationGracePeriodSeconds"] = json!(1);
+    }
     // The old name of the field goes with the new one.
     let account = spec["serviceAccountName"].clone();
     if account.is_string() {
@@ -49,6 +75,13 @@ fn pod_spec(spec: &mut Value) {
 const FILE_MODE: i32 = 0o644;
 
 fn volume(volume: &mut Value) {
+    if volume.as_object().is_some_and(|members| members.keys().all(|name| name == "name")) {
+        volume["emptyDir"] = json!({});
+    }
+    if let Some(image) = object_in(volume, "image") {
+        let policy = pull_policy(image["reference"].as_str().unwrap_or_default());
+        put(image, "pullPolicy", json!(policy));
+    }
     for name in ["configMap", "secret", "downwardAPI", "projected"] {
         if let Some(source) = object_in(volume, name) {
             put(source, "defaultMode", json!(FILE_MODE));
@@ -81,19 +114,20 @@ fn reference(holder: &mut Value) {
 }
 
 fn container(container: &mut Value) {
-    let image = container["image"].as_str().unwrap_or_default();
-    let tag = image.rsplit('/').next().unwrap_or_default();
-    let is_moving = !image.contains('@') && (!tag.contains(':') || tag.ends_with(":latest"));
+    let policy = pull_policy(container["image"].as_str().unwrap_or_default());
     put_all(
         container,
         [
             ("terminationMessagePath", json!("/dev/termination-log")),
             ("terminationMessagePolicy", json!("File")),
-            ("imagePullPolicy", json!(if is_moving { "Always" } else { "IfNotPresent" })),
+            ("imagePullPolicy", json!(policy)),
         ],
     );
     items(container, "ports").for_each(tcp);
     items(container, "env").filter_map(|variable| object_in(variable, "valueFrom")).for_each(reference);
+    for name in ["postStart", "preStop"] {
+        object_in(container, "lifecycle").and_then(|lifecycle| object_in(lifecycle, name)).into_iter().for_each(http_get);
+    }
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if let Some(found) = container.get_mut(name).filter(|found| found.is_object()) {
             probe(found);
@@ -101,13 +135,27 @@ fn container(container: &mut Value) {
     }
 }
 
+/// Images whose content may change under their name are pulled always.
+fn pull_policy(image: &str) -> &'static str {
+    let tag = image.rsplit('/').next().unwrap_or_default();
+    let is_moving = !image.contains('@') && (!tag.contains(':') || tag.ends_with(":latest"));
+    if is_moving { "Always" } else { "IfNotPresent" }
+}
+
 fn probe(probe: &mut Value) {
     put_all(
         probe,
         [("timeoutSeconds", json!(1)), ("periodSeconds", json!(10)), ("successThreshold", json!(1)), ("failureThreshold", json!(3))],
     );
-    if probe["httpGet"].is_object() {
-        put_all(&mut probe["httpGet"], [("path", json!("/")), ("scheme", json!("HTTP"))]);
+    http_get(probe);
+    if let Some(action) = object_in(probe, "grpc") {
+        put(action, "service", json!(""));
+    }
+}
+
+fn http_get(holder: &mut Value) {
+    if let Some(action) = object_in(holder, "httpGet") {
+        put_all(action, [("path", json!("/")), ("scheme", json!("HTTP"))]);
     }
 }
 
@@ -119,16 +167,19 @@ fn request_limits(container: &mut Value) {
     }
 }
 
-/// The class that tells who is evicted first.
+/// The class that tells who is evicted first. Only amounts of processors and memory count.
 fn quality(spec: &Value) -> &'static str {
+    const COUNTED: [&str; 2] = ["cpu", "memory"];
     let containers: Vec<&Value> = ["containers", "initContainers"].iter().filter_map(|list| spec[*list].as_array()).flatten().collect();
-    let has_any = containers
-        .iter()
-        .any(|one| ["requests", "limits"].iter().any(|part| one["resources"][*part].as_object().is_some_and(|map| !map.is_empty())));
+    let is_some = |amount: &Value| amount.as_str().is_some_and(|amount| amount != "0");
+    let has_any = containers.iter().any(|one| {
+        let lists = ["requests", "limits"].map(|list| &one["resources"][list]);
+        lists.iter().any(|list| COUNTED.iter().any(|resource| is_some(&list[*resource])))
+    });
     let is_full = |one: &&Value| {
-        ["cpu", "memory"].iter().all(|resource| {
+        COUNTED.iter().all(|resource| {
             let (limit, request) = (&one["resources"]["limits"][*resource], &one["resources"]["requests"][*resource]);
-            !limit.is_null() && (request.is_null() || request == limit)
+            is_some(limit) && (request.is_null() || request == limit)
         })
     };
     match (has_any, containers.iter().all(is_full)) {
