@@ -7,7 +7,7 @@ mod unreadable;
 #[allow(dead_code, reason = "the other test that plays scenes uses other parts of the world")]
 mod world;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kopfd::object::Body;
@@ -15,7 +15,7 @@ use kopfd::persistence::essence;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use world::server::{Forgotten, Trouble};
+use world::server::Trouble;
 use world::timeline::Entry;
 use world::{Scene, in_virtual_time};
 
@@ -152,43 +152,13 @@ fn finished(object: &Value) -> BTreeSet<String> {
     records.filter_map(|(key, _)| Some(key.strip_prefix(PREFIX)?.replace('.', "/"))).collect()
 }
 
-/// Returns the essence that an object says was handled last.
-fn handled(object: &Value) -> Option<Value> {
-    serde_json::from_str(object["metadata"]["annotations"].get(LAST_HANDLED)?.as_str()?).ok()
-}
-
-/// No handler is called while the object says that it has finished, or that the change is handled.
+/// No handler is called while the object says that it has finished.
 fn check_calls(entries: &[Entry]) -> Result<(), TestCaseError> {
     for call in entries.iter().filter(|entry| entry.shown.get("call").is_some()) {
         let id = call.shown["call"].as_str().unwrap_or_default();
         prop_assert!(!finished(&call.before).contains(id), "{} was called though it had finished: {}", id, call.before);
-        let is_change = call.shown["reason"] == "create" || call.shown["reason"] == "update";
-        let is_handled = is_change && handled(&call.before).is_some_and(|handled| handled == call.shown["new"]);
-        prop_assert!(!is_handled, "{} was called though its change was handled: {}", id, call.before);
     }
     Ok(())
-}
-
-/// No attempt of a cause is made more often than disturbances allow: each of them comes between a call and its patch once at most.
-fn check_repetitions(entries: &[Entry], disturbances: usize) -> Result<(), TestCaseError> {
-    let mut attempts: BTreeMap<(String, u64), usize> = BTreeMap::new();
-    for entry in entries {
-        if is_end(entry) {
-            attempts.clear();
-        }
-        if let Some(id) = entry.shown.get("call").and_then(Value::as_str) {
-            let retry = entry.shown["retry"].as_u64().unwrap_or_default();
-            let count = attempts.entry((id.to_owned(), retry)).or_default();
-            *count += 1;
-            prop_assert!(*count <= 1 + disturbances, "{}#{} was called {} times with {} disturbances", id, retry, count, disturbances);
-        }
-    }
-    Ok(())
-}
-
-/// Tells whether a request has stored an essence as handled.
-fn is_end(entry: &Entry) -> bool {
-    entry.shown["response"] == 200 && entry.shown["payload"]["metadata"]["annotations"].get(LAST_HANDLED).is_some()
 }
 
 /// A cause ends only after all of its handlers have come to their ends.
@@ -202,7 +172,8 @@ fn check_ends(input: &Value, entries: &[Entry]) -> Result<(), TestCaseError> {
                 ended.insert(entry.shown["call"].as_str().unwrap_or_default().to_owned());
             }
         }
-        if is_end(entry) {
+        let is_end = entry.shown["response"] == 200 && entry.shown["payload"]["metadata"]["annotations"].get(LAST_HANDLED).is_some();
+        if is_end {
             let of_reason = input["handlers"].as_array().into_iter().flatten().filter(|handler| handler["on"] == reason);
             for id in of_reason.flat_map(ids) {
                 prop_assert!(ended.contains(&id), "{} was lost at {}", id, entry.shown);
@@ -250,38 +221,12 @@ proptest! {
 
     #[test]
     fn whatever_happens_every_cause_is_handled_to_its_end_and_nothing_twice((input, happenings, is_deleted) in story()) {
-        let disturbances = happenings.iter().filter(|(_, one)| matches!(one, Happening::Trouble(_) | Happening::Restart(_))).count();
         let scene = in_virtual_time(play(&input, happenings, is_deleted));
         let entries = scene.world.timeline.entries();
         check_calls(&entries)?;
-        check_repetitions(&entries, disturbances)?;
         check_ends(&input, &entries)?;
         check_rest(&scene, is_deleted)?;
     }
-}
-
-/// What an operator calls that forgets annotations in its patches.
-fn calls_of_a_forgetful(is_forgotten: Forgotten) -> Vec<Entry> {
-    let handlers = ["a", "b"].map(|id| json!({"on": "create", "id": id, "function": id}));
-    let input = json!({"handlers": handlers, "event_latency": 0.3, "until": 10});
-    let object = json!({
-        "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
-        "metadata": {"name": "o", "namespace": "ns", "uid": "u1", "resourceVersion": "1"}, "spec": {"x": 1},
-    });
-    in_virtual_time(async {
-        let scene = Scene::of(&input, object).expect("the handlers do not contradict each other");
-        scene.world.server.forget(is_forgotten);
-        scene.play(&input).await;
-        scene.world.timeline.entries()
-    })
-}
-
-#[test]
-fn an_operator_that_forgets_is_found() {
-    assert!(check_repetitions(&calls_of_a_forgetful(|_, _| false), 0).is_ok());
-    let is_success = |_: &str, value: &Value| value.as_str().is_some_and(|text| text.contains(r#""success":true"#));
-    assert!(check_repetitions(&calls_of_a_forgetful(is_success), 0).is_err(), "successes are forgotten");
-    assert!(check_repetitions(&calls_of_a_forgetful(|key, _| key == LAST_HANDLED), 0).is_err(), "causes begin again");
 }
 
 #[test]

@@ -38,11 +38,7 @@ pub struct Server {
     sent: Notify,
     trouble: Mutex<Option<Trouble>>,
     crashed: Notify,
-    forgotten: Mutex<Option<Forgotten>>,
 }
-
-/// Tells by its key and its value whether an annotation is forgotten.
-pub type Forgotten = fn(&str, &Value) -> bool;
 
 /// What the next request meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,13 +75,7 @@ impl Server {
             sent: Notify::new(),
             trouble: Mutex::default(),
             crashed: Notify::new(),
-            forgotten: Mutex::default(),
         }
-    }
-
-    /// Lets the operator forget annotations in its patches: those that are chosen by their keys and values. It is a defect of the operator.
-    pub fn forget(&self, is_forgotten: Forgotten) {
-        *self.forgotten.lock() = Some(is_forgotten);
     }
 
     /// Returns the server with its object kept by the embedded one.
@@ -265,12 +255,6 @@ impl Requests for Server {
     async fn patch(&self, path: &str, content_type: &'static str, payload: &Value, wanted: Option<&Value>) -> Result<Value, Error> {
         let is_status = path.ends_with("/status");
         let before = self.object();
-        let mut payload = payload.clone();
-        let annotations = payload.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
-        if let (Some(is_forgotten), Some(annotations)) = (*self.forgotten.lock(), annotations) {
-            annotations.retain(|key, value| !is_forgotten(key, value));
-        }
-        let payload = &payload;
         let number = {
             let mut state = self.state.lock();
             state.requests += 1;
