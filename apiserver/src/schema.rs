@@ -148,6 +148,7 @@ impl Schema {
         node.is_some_and(|node| matches!(node.kind, Some(Type::String | Type::Integer | Type::Boolean)))
     }
 
+    #[cfg_attr(not(feature = "cel"), expect(clippy::unused_self, reason = "rules are evaluated by the feature `cel` only"))]
     fn check_rules(&self, new: &Value, old: Option<&Value>, verdict: &mut Verdict) {
         if verdict.causes.iter().any(|cause| BLOCKING.contains(&cause.reason.as_str())) {
             let text = "some validation rules were not checked because the object was invalid; \

@@ -69,7 +69,7 @@ impl Sizes {
 }
 
 /// Returns the types of the host's own values. A function whose first parameter is one of them is a method.
-pub fn host_types() -> [TypeId; 7] {
+pub fn host_types() -> [TypeId; 10] {
     [
         TypeId::of::<View>(),
         TypeId::of::<PatchHandle>(),
@@ -78,6 +78,9 @@ pub fn host_types() -> [TypeId; 7] {
         TypeId::of::<Receiver>(),
         TypeId::of::<Failure>(),
         TypeId::of::<Time>(),
+        TypeId::of::<Stopped>(),
+        TypeId::of::<SettingsHandle>(),
+        TypeId::of::<Warnings>(),
     ]
 }
 

@@ -465,7 +465,7 @@ struct Socket {
 impl Socket {
     async fn open() -> Self {
         // Only the first test to come sets it.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        kopfd::http::install_crypto_provider();
         let administrator = User::new("admin", &[MASTERS]);
         let authentication = Authentication::Tokens(BTreeMap::from([("token".to_owned(), administrator)]));
         let api = Api::new(Settings { authentication, requests: 100, ..Settings::default() }, Clock::system());

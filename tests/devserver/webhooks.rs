@@ -555,7 +555,7 @@ async fn a_conversion_webhook_sees_the_defaults_of_the_stored_version() {
 #[tokio::test]
 async fn a_webhook_is_called_over_tls() {
     // Only the first test to come sets it.
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    kopfd::http::install_crypto_provider();
     let made = rcgen::generate_simple_self_signed(vec!["hook.default.svc".to_owned()]).unwrap();
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
     let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap();

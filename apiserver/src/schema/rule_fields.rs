@@ -44,7 +44,8 @@ fn read_one(written: &Value, node: &Node, place: &str, causes: &mut Vec<Cause>) 
         reason: reason.to_owned(),
         field_path: text("fieldPath").map(|path| field_path(path, node, &at("fieldPath"), causes)).unwrap_or_default(),
         is_old_self_optional: written.get("optionalOldSelf").and_then(Value::as_bool),
-        ..Rule::default()
+        #[cfg(feature = "cel")]
+        compiled: None,
     }
 }
 
