@@ -15,15 +15,14 @@ use futures::stream::{self, StreamExt as _};
 use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
 use kopfd::cluster::{Applied, Client, Error, LoginError, Networking, Seen, Sink, Watcher, Watching};
-use kopfd::handling::spawning::Companions;
 use kopfd::handling::{Handler, Lifecycle};
 use kopfd::kit::{Clock, Stop};
-use kopfd::object::{Body, Patch, Resource, Sighting};
+use kopfd::object::{Body, Patch, Resource};
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{Background, Effects, Environment, Error as ReactorError, EventStream, Indexing, Pace, Patcher, Scripts};
 use kopfd::script::host::Threads;
-use kopfd::script::{Call, Evaluation, Host, Installed, Object, Options, Program, Returned, Subject};
+use kopfd::script::{Call, Evaluation, Host, Installed, Options, Program, Returned, Subject};
 
 /// The allocator of the binary.
 #[global_allocator]
@@ -95,30 +94,13 @@ impl Patcher for Soaked {
     }
 }
 
-impl Background for Soaked {
-    fn accompany<'a>(
-        &'a self,
-        _object: &'a Object,
-        _sighting: Sighting,
-        _is_reset: bool,
-    ) -> BoxFuture<'a, Result<Companions, ReactorError>> {
-        std::future::ready(Ok(Companions::default())).boxed()
-    }
-}
+impl Background for Soaked {}
 
-impl Indexing for Soaked {
-    fn index<'a>(&'a self, _object: &'a Object, _sighting: Sighting) -> BoxFuture<'a, Result<(), ReactorError>> {
-        std::future::ready(Ok(())).boxed()
-    }
-}
+impl Indexing for Soaked {}
 
 impl Environment for Soaked {
     fn clock(&self) -> &Clock {
         &self.clock
-    }
-
-    fn chance(&self, _bound: usize) -> usize {
-        0
     }
 }
 

@@ -172,10 +172,6 @@ impl Environment for ScriptedWorld {
     fn clock(&self) -> &Clock {
         &self.timeline.clock
     }
-
-    fn chance(&self, _bound: usize) -> usize {
-        0
-    }
 }
 
 impl Effects for ScriptedWorld {
