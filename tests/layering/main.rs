@@ -58,6 +58,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("clap", &["cli"]),
     ("annotate_snippets", &["cli"]),
     ("anstream", &["cli"]),
+    ("quick_junit", &["cli"]),
     ("tracing_subscriber", &["telemetry"]),
     ("terminal_size", &["telemetry"]),
     ("strsim", &["kit"]),
@@ -197,7 +198,7 @@ fn rings_are_seen_through_facades() {
 }
 
 /// Layers whose rings of imports are still to be resolved.
-const RINGS: &[&str] = &["cli", "handling", "manifest", "scenario", "script", "telemetry"];
+const RINGS: &[&str] = &["handling", "manifest", "script"];
 
 /// Returns what is wrong with a reference, if anything is.
 fn offence(reference: &Reference) -> Option<String> {

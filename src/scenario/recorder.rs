@@ -1,6 +1,7 @@
-//! The account of what the operators do: from the reactor into the timeline, and to whoever checks the invariants.
+//! Records the events of the reactor in the timeline, and passes them to the invariants.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -9,69 +10,67 @@ use crate::object::Sighting;
 use crate::reactor::account::shown;
 use crate::reactor::{EngineEvent, EventSink};
 
-use super::dues::Dues;
 use super::invariants::{Invariants, Process};
-use super::story::Call;
+use super::model::Call;
+use super::pending::PendingCalls;
 use super::timeline::{Event, Subject, Timeline};
 
-/// Keeps the account of one operator in one of its lives.
-pub struct Accountant {
-    /// Where it goes.
+/// Records the events of one operator during one run of it.
+pub struct TimelineRecorder {
     pub timeline: Arc<Timeline>,
-    /// Who checks the invariants.
     pub invariants: Arc<Invariants>,
-    /// The operator, and the number of its life.
     pub process: Process,
-    /// What is due in this life.
-    pub dues: Arc<Mutex<Dues>>,
+    /// Running and scheduled calls of this run.
+    pub pending_calls: Arc<Mutex<PendingCalls>>,
 }
 
-impl EventSink for Accountant {
+impl EventSink for TimelineRecorder {
     fn accept(&self, event: &EngineEvent<'_>) {
         match *event {
             EngineEvent::ObjectSeen { body, sighting, .. } => {
                 let subject = Subject::of(body);
-                self.invariants.taken_up(self.process, body);
+                self.invariants.object_seen(self.process, body);
                 if sighting == Sighting::Deleted {
-                    self.dues.lock().gone(&subject);
+                    self.pending_calls.lock().object_deleted(&subject);
                 }
                 let version = body.resource_version().unwrap_or("unknown").to_owned();
-                self.timeline.add(Event::Sighted { subject, how: how(sighting), version });
+                self.timeline.add(Event::ObjectSeen { subject, arrival: arrival(sighting), version });
             }
             EngineEvent::HandlerCalled { body, handler, reason, retry } => {
                 let subject = Subject::of(body);
                 self.invariants.called(self.process, body, handler, reason, retry);
-                self.dues.lock().called(&subject, &handler.id, retry, self.timeline.elapsed());
+                self.pending_calls.lock().called(&subject, &handler.id, retry, self.timeline.elapsed());
                 let reason = reason.map_or("a raw event", Reason::as_str);
                 self.timeline.add(Event::Called { subject, call: call(handler, retry), reason });
             }
             EngineEvent::HandlerReturned { body, handler, reason, retry, returned } => {
                 let subject = Subject::of(body);
                 self.invariants.returned(self.process, body, returned);
-                self.dues.lock().ended(&subject, &handler.id);
+                self.pending_calls.lock().ended(&subject, &handler.id);
                 for attempt in &returned.attempts {
                     let call = Call { handler: attempt.id.clone(), retry: Some(attempt.retry) };
                     self.timeline.add(Event::Called { subject: subject.clone(), call: call.clone(), reason: "a sub-handler" });
-                    self.timeline.add(Event::Ended { subject: subject.clone(), call, outcome: told(&attempt.outcome) });
+                    self.timeline.add(Event::Ended { subject: subject.clone(), call, outcome: describe_outcome(&attempt.outcome) });
                 }
-                // What it means is concluded for handlers of changes; what other calls bring is final.
+                // Attempts of change handlers are judged later; the verdict of any other call is final.
                 let outcome = match (&returned.verdict, returned.is_cancelled) {
                     (_, true) => "cancelled".to_owned(),
                     _ if reason.is_some() => return,
-                    (verdict, false) => raw(verdict),
+                    (verdict, false) => describe_verdict(verdict),
                 };
                 self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome });
             }
             EngineEvent::AttemptJudged { body, handler, retry, outcome } => {
                 let subject = Subject::of(body);
-                self.invariants.concluded(self.process, body, handler, retry, outcome);
+                self.invariants.attempt_judged(self.process, body, handler, retry, outcome);
                 if !outcome.is_final {
-                    let at = self.timeline.elapsed() + outcome.delay.unwrap_or_default();
-                    self.dues.lock().waits(&subject, &handler.id, at, outcome.error.clone());
+                    let delay = Duration::try_from_secs_f64(outcome.delay.unwrap_or_default()).unwrap_or(Duration::MAX);
+                    let at = self.timeline.elapsed().saturating_add(delay);
+                    self.pending_calls.lock().scheduled(&subject, &handler.id, at, outcome.error.clone());
                 }
-                self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome: told(outcome) });
+                self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome: describe_outcome(outcome) });
             }
-            EngineEvent::CycleEnded { body, error, .. } => self.invariants.cycled(self.process, body, error),
+            EngineEvent::CycleEnded { body, error, .. } => self.invariants.cycle_ended(self.process, body, error),
             _ => {}
         }
     }
@@ -81,20 +80,20 @@ fn call(handler: &Handler, retry: u64) -> Call {
     Call { handler: handler.id.clone(), retry: Some(retry) }
 }
 
-fn how(sighting: Sighting) -> &'static str {
+fn arrival(sighting: Sighting) -> &'static str {
     match sighting {
-        Sighting::Listed => "was there",
-        Sighting::Added => "was added",
-        Sighting::Modified => "has changed",
-        Sighting::Deleted => "is gone",
+        Sighting::Listed => "listed",
+        Sighting::Added => "added",
+        Sighting::Modified => "modified",
+        Sighting::Deleted => "deleted",
     }
 }
 
-fn told(outcome: &Outcome) -> String {
+fn describe_outcome(outcome: &Outcome) -> String {
     match (&outcome.error, outcome.is_final, outcome.delay) {
-        (Some(error), true, _) => format!("failed for good: {error}"),
-        (Some(error), false, Some(delay)) => format!("failed, again in {delay}s: {error}"),
-        (Some(error), false, None) => format!("failed, again at once: {error}"),
+        (Some(error), true, _) => format!("failed permanently: {error}"),
+        (Some(error), false, Some(delay)) => format!("failed, retried in {delay}s: {error}"),
+        (Some(error), false, None) => format!("failed, retried at once: {error}"),
         (None, true, _) => match &outcome.result {
             Some(result) if !result.is_null() => format!("succeeded with {}", shown(result)),
             _ => "succeeded".to_owned(),
@@ -103,7 +102,7 @@ fn told(outcome: &Outcome) -> String {
     }
 }
 
-fn raw(verdict: &Verdict) -> String {
+fn describe_verdict(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Returned(Some(result)) if !result.is_null() => format!("succeeded with {}", shown(result)),
         Verdict::Returned(_) => "succeeded".to_owned(),

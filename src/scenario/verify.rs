@@ -1,4 +1,4 @@
-//! Judging expectations: what is expected against what is there and what has happened.
+//! Verifies expectations against objects, events and the timeline.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,61 +10,60 @@ use crate::manifest::tree::Spot;
 use crate::reactor::account::shown;
 
 use super::expressions::{Answers, Question};
-use super::pattern::{Mismatch, Pattern, Says};
-use super::run::DEBUG;
-use super::story::{Call, Calls, Events, Expectation, Line, Logs, Requests, Sight, Target};
-use super::timeline::{Event, Subject, Timeline};
-use super::update::{Fix, Listed};
+use super::model::{Call, Calls, Events, Expectation, LogPattern, Logs, ObjectExpectation, Requests, Target};
+use super::pattern::{Mismatch, Pattern, PatternKind};
+use super::timeline::{DEBUG, Event, Subject, Timeline};
+use super::update::{Fix, ListItem};
 
-/// What a story is judged by: the objects of a cluster, and what has happened. The embedded server is one; a real cluster may be another.
-pub trait Witness {
+/// What expectations are verified against: the embedded server, or a real cluster.
+pub trait Observations {
     /// Finds an object by its name.
     ///
     /// # Errors
-    /// If it is not clear which is meant.
-    fn seen(&self, target: &Target) -> Result<Seen, String>;
+    /// If the name is ambiguous or the resource unknown.
+    fn object(&self, target: &Target) -> Result<ObservedObject, String>;
 
-    /// Returns what has happened.
+    /// Returns the timeline so far.
     fn timeline(&self) -> &Timeline;
 
-    /// Returns Kubernetes' events.
+    /// Returns all Kubernetes events.
     fn events(&self) -> Vec<Arc<Value>>;
 
-    /// Tells whether an object was ever there, as far as that is known.
-    fn has_existed(&self, _seen: &Seen, _namespace: Option<&str>) -> bool {
+    /// Tells whether an object ever existed, as far as known.
+    fn has_existed(&self, _seen: &ObservedObject, _namespace: Option<&str>) -> bool {
         true
     }
 
-    /// Returns the names of objects of a kind that were ever there, as far as they are known.
+    /// Returns the names of all objects of a kind that ever existed, as far as known.
     fn names(&self, _subject: &Subject) -> Vec<String> {
         Vec::new()
     }
 
-    /// Tells whether an expression of the scenario holds; its errors are the texts of failures.
+    /// Evaluates an expression of the scenario. Its error is the text of the failure.
     fn answer(&self, question: &Question) -> impl Future<Output = Result<bool, String>>;
 }
 
-/// An object that is meant, whether it is there or not.
+/// An object that was looked up, whether it exists or not.
 #[derive(Debug, Clone)]
-pub struct Seen {
-    /// Its group, kind, namespace, and name. If it is nowhere, the namespace is that where it would be.
+pub struct ObservedObject {
+    /// If the object does not exist, the namespace is that in which it was looked up.
     pub subject: Subject,
-    /// The plural name of its kind.
+    /// Plural name of its kind.
     pub plural: String,
-    /// The object, if it is there.
+    /// `None` if it does not exist.
     pub value: Option<Arc<Value>>,
 }
 
-/// Something that is not as expected.
+/// A difference from an expectation.
 #[derive(Debug, Clone)]
 pub struct Difference {
-    /// Where the expectation is written.
+    /// Position of the expectation.
     pub spot: Spot,
-    /// The difference, in one line or several.
+    /// The difference, in one or several lines.
     pub text: String,
-    /// How the file would say what is there, if that is possible.
+    /// How `--update` can change the file to match.
     pub fix: Option<Fix>,
-    /// The lines that were logged which it is about.
+    /// Log lines that the difference refers to.
     pub lines: Vec<String>,
 }
 
@@ -82,56 +81,56 @@ impl Difference {
     }
 }
 
-/// Returns everything that is not as expected.
-pub async fn judge(witness: &impl Witness, spot: Spot, expectation: &Expectation) -> Vec<Difference> {
+/// Returns all differences.
+pub async fn verify(observations: &impl Observations, spot: Spot, expectation: &Expectation) -> Vec<Difference> {
     let mut answers = Answers::default();
     let mut failed = Vec::new();
     loop {
-        let found = compare(witness, expectation, &mut answers);
+        let found = compare(observations, expectation, &mut answers);
         let questions = answers.questions();
         if questions.is_empty() {
             return found.into_iter().chain(failed).collect();
         }
         for question in questions {
-            let holds = witness.answer(&question).await;
+            let holds = observations.answer(&question).await;
             answers.keep(question, holds == Ok(true));
             failed.extend(holds.err().map(|text| Difference::new(spot, format!("an expression fails: {text}"))));
         }
     }
 }
 
-/// Compares, as far as the answers of expressions are known.
-fn compare(witness: &impl Witness, expectation: &Expectation, answers: &mut Answers) -> Vec<Difference> {
+/// Compares with the answers known so far, and collects the unanswered expressions.
+fn compare(observations: &impl Observations, expectation: &Expectation, answers: &mut Answers) -> Vec<Difference> {
     let mut found = Vec::new();
     let Expectation { object, calls, events, logs, requests } = expectation;
-    if let Some(sight) = object {
-        found.extend(judge_object(witness, sight, answers));
+    if let Some(object_expectation) = object {
+        found.extend(verify_object(observations, object_expectation, answers));
     }
     if let Some(calls) = calls {
-        found.extend(judge_calls(witness, calls));
+        found.extend(verify_calls(observations, calls));
     }
     for events in events {
-        found.extend(judge_events(witness, events, answers));
+        found.extend(verify_events(observations, events, answers));
     }
     if let Some(logs) = logs {
-        found.extend(judge_logs(witness, logs, answers));
+        found.extend(verify_logs(observations, logs, answers));
     }
     for requests in requests {
-        found.extend(judge_requests(witness, requests));
+        found.extend(verify_requests(observations, requests));
     }
     found
 }
 
-fn judge_object(witness: &impl Witness, sight: &Sight, answers: &mut Answers) -> Vec<Difference> {
-    let Sight { target, spot, is_absent, matches } = sight;
-    let value = match witness.seen(target) {
-        Ok(seen) => seen.value,
-        Err(unclear) => return vec![Difference::new(*spot, unclear)],
+fn verify_object(observations: &impl Observations, object_expectation: &ObjectExpectation, answers: &mut Answers) -> Vec<Difference> {
+    let ObjectExpectation { target, spot, is_absent, matches } = object_expectation;
+    let value = match observations.object(target) {
+        Ok(observed) => observed.value,
+        Err(error) => return vec![Difference::new(*spot, error)],
     };
     match (value, is_absent) {
         (None, true) => Vec::new(),
-        (Some(_), true) => vec![Difference::new(*spot, format!("{target}: expected to be absent, and it is there"))],
-        (None, false) => vec![Difference::new(*spot, format!("{target}: expected to be there, and it is not"))],
+        (Some(_), true) => vec![Difference::new(*spot, format!("{target}: expected to be absent, but it exists"))],
+        (None, false) => vec![Difference::new(*spot, format!("{target}: expected to exist, but it does not"))],
         (Some(value), false) => {
             let mut mismatches = Vec::new();
             if let Some(pattern) = matches {
@@ -149,42 +148,42 @@ fn of_mismatch(target: &Target, mismatch: Mismatch) -> Difference {
     Difference::new(spot, format!("{target}: {path}: expected {wanted}, found {found_text}")).with_fix(fix)
 }
 
-/// Tells whether something is about an object that was named. A name that means nothing is about nothing.
-fn is_about<'t, W: Witness>(witness: &W, target: &'t Target) -> impl Fn(&Subject) -> bool + use<'t, W> {
-    let meant = witness.seen(target).ok().map(|seen| seen.subject);
+/// Returns a predicate for a named object. An unknown or ambiguous name matches nothing.
+fn is_about<'t, W: Observations>(observations: &W, target: &'t Target) -> impl Fn(&Subject) -> bool + use<'t, W> {
+    let meant = observations.object(target).ok().map(|observed| observed.subject);
     move |subject: &Subject| {
         let is_like = |meant: &Subject| meant.group == subject.group && meant.kind == subject.kind && meant.name == subject.name;
         meant.as_ref().is_some_and(is_like) && target.namespace.as_ref().is_none_or(|namespace| *namespace == subject.namespace)
     }
 }
 
-/// Tells what is wrong with an object that nothing is expected about: a name that is unclear, or one of an object that was never there,
-/// about which there can be nothing.
-fn doubt(witness: &impl Witness, target: &Target, spot: Spot, is_nothing: bool) -> Option<Difference> {
-    let seen = match witness.seen(target) {
-        Ok(seen) => seen,
-        Err(unclear) => return Some(Difference::new(spot, unclear)),
+/// Checks the name in an expectation of nothing: such an expectation holds trivially if the name is ambiguous, or if
+/// the object never existed.
+fn check_target(observations: &impl Observations, target: &Target, spot: Spot, is_nothing: bool) -> Option<Difference> {
+    let observed = match observations.object(target) {
+        Ok(observed) => observed,
+        Err(error) => return Some(Difference::new(spot, error)),
     };
-    if !is_nothing || seen.value.is_some() || witness.has_existed(&seen, target.namespace.as_deref()) {
+    if !is_nothing || observed.value.is_some() || observations.has_existed(&observed, target.namespace.as_deref()) {
         return None;
     }
-    let names = witness.names(&seen.subject);
+    let names = observations.names(&observed.subject);
     let meant = nearest(&target.name, names.iter().map(String::as_str));
     let meant = meant.map(|name| format!("; did you mean `{}/{name}`?", target.resource)).unwrap_or_default();
-    Some(Difference::new(spot, format!("{target}: there was never such an object, so that nothing can be about it{meant}")))
+    Some(Difference::new(spot, format!("{target}: no such object ever existed{meant}")))
 }
 
-fn judge_calls(witness: &impl Witness, calls: &Calls) -> Option<Difference> {
+fn verify_calls(observations: &impl Observations, calls: &Calls) -> Option<Difference> {
     let Calls { node, is_exact, wanted, target, handlers } = calls;
-    let doubt = target.as_ref().and_then(|(target, spot)| doubt(witness, target, *spot, *is_exact && wanted.is_empty()));
-    if doubt.is_some() {
-        return doubt;
+    let check_target = target.as_ref().and_then(|(target, spot)| check_target(observations, target, *spot, *is_exact && wanted.is_empty()));
+    if check_target.is_some() {
+        return check_target;
     }
-    let about = target.as_ref().map(|(target, _)| is_about(witness, target));
+    let about = target.as_ref().map(|(target, _)| is_about(observations, target));
     let counts = |subject: &Subject, call: &Call| {
         about.as_ref().is_none_or(|about| about(subject)) && (handlers.is_empty() || handlers.contains(&call.handler))
     };
-    let made: Vec<Call> = witness.timeline().with(|entries| {
+    let made: Vec<Call> = observations.timeline().with(|entries| {
         let made = entries.iter().filter_map(|(_, event)| match event {
             Event::Called { subject, call, .. } if counts(subject, call) => Some(call.clone()),
             _ => None,
@@ -208,17 +207,17 @@ fn judge_calls(witness: &impl Witness, calls: &Calls) -> Option<Difference> {
             Aligned::Found(index) => format!("  {} {}", if *is_exact { '+' } else { ' ' }, made[*index]),
         })
         .collect();
-    // What others must be among is not found by looking at what there is.
+    // The calls of `includes` cannot be derived from all calls.
     let fix = is_exact.then(|| Fix::List { node: node.clone(), items: steps.iter().filter_map(|step| listed(step, &made)).collect() });
     let text = format!("calls: expected (-) and made (+)\n{}", lines.join("\n"));
     Some(Difference::new(node.spot, text).with_fix(fix))
 }
 
-fn listed(step: &Aligned, made: &[Call]) -> Option<Listed> {
+fn listed(step: &Aligned, made: &[Call]) -> Option<ListItem> {
     match step {
-        Aligned::Both(index, _) => Some(Listed::Kept(*index)),
+        Aligned::Both(index, _) => Some(ListItem::Kept(*index)),
         Aligned::Wanted(_) => None,
-        Aligned::Found(index) => Some(Listed::New(made[*index].to_string())),
+        Aligned::Found(index) => Some(ListItem::New(made[*index].to_string())),
     }
 }
 
@@ -226,17 +225,17 @@ fn is_call(wanted: &Call, made: &Call) -> bool {
     wanted.handler == made.handler && (wanted.retry.is_none() || wanted.retry == made.retry)
 }
 
-/// A step through two lists.
+/// A step through two aligned lists.
 enum Aligned {
-    /// An item of both, by their places.
+    /// An item of both, by index.
     Both(usize, usize),
-    /// An item that is only wanted.
+    /// An expected item only, by index.
     Wanted(usize),
-    /// An item that is only there.
+    /// An actual item only, by index.
     Found(usize),
 }
 
-/// Walks through two lists along their longest common part.
+/// Aligns two lists along their longest common subsequence.
 fn align<T>(wanted: &[T], found: &[T], is_same: impl Fn(&T, &T) -> bool) -> Vec<Aligned> {
     let mut lengths = vec![vec![0_usize; found.len() + 1]; wanted.len() + 1];
     for i in (0..wanted.len()).rev() {
@@ -261,34 +260,34 @@ fn align<T>(wanted: &[T], found: &[T], is_same: impl Fn(&T, &T) -> bool) -> Vec<
     steps
 }
 
-fn judge_events(witness: &impl Witness, events: &Events, answers: &mut Answers) -> Option<Difference> {
+fn verify_events(observations: &impl Observations, events: &Events, answers: &mut Answers) -> Option<Difference> {
     let Events { spot, like, target, count } = events;
-    let doubt = target.as_ref().and_then(|target| doubt(witness, target, *spot, count.allows(0)));
-    if doubt.is_some() {
-        return doubt;
+    let check_target = target.as_ref().and_then(|target| check_target(observations, target, *spot, count.allows(0)));
+    if check_target.is_some() {
+        return check_target;
     }
-    let about = target.as_ref().map(|target| is_about(witness, target));
-    let all = witness.events();
+    let about = target.as_ref().map(|target| is_about(observations, target));
+    let all = observations.events();
     let mut is_like = |event: &Value| {
         let mut passes =
             |(key, pattern): &(String, Pattern)| pattern.passes(&event[key.as_str()], &mut |asked, value| answers.ask(asked, value));
         like.iter().all(&mut passes) && about.as_ref().is_none_or(|about| about(&involved(event)))
     };
-    // An event that is repeated is one object with a count.
+    // A repeated event is one object with a count.
     let number: u64 = all.iter().filter(|event| is_like(event)).map(|event| event["count"].as_u64().unwrap_or(1).max(1)).sum();
     if count.allows(number) {
         return None;
     }
-    let told: Vec<String> = all
+    let lines: Vec<String> = all
         .iter()
         .map(|event| {
             let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
             format!("    {} {}: {} (count {})", text("type"), text("reason"), text("message"), event["count"].as_u64().unwrap_or(1))
         })
         .collect();
-    let there = if told.is_empty() { "there are no events at all".to_owned() } else { format!("the events are\n{}", told.join("\n")) };
+    let there = if lines.is_empty() { "there are no events".to_owned() } else { format!("the events are\n{}", lines.join("\n")) };
     let fix = count.exact.map(|spot| Fix::Scalar { spot, value: number.into() });
-    Some(Difference::new(*spot, format!("events: expected {count} such, found {number}; {there}")).with_fix(fix))
+    Some(Difference::new(*spot, format!("events: expected {count}, found {number}; {there}")).with_fix(fix))
 }
 
 fn involved(event: &Value) -> Subject {
@@ -298,18 +297,18 @@ fn involved(event: &Value) -> Subject {
     )
 }
 
-fn judge_logs(witness: &impl Witness, logs: &Logs, answers: &mut Answers) -> Vec<Difference> {
-    let lines: Vec<Value> = witness.timeline().with(|entries| {
-        let told = entries.iter().filter_map(|(_, event)| match event {
+fn verify_logs(observations: &impl Observations, logs: &Logs, answers: &mut Answers) -> Vec<Difference> {
+    let lines: Vec<Value> = observations.timeline().with(|entries| {
+        let lines = entries.iter().filter_map(|(_, event)| match event {
             Event::Log { level, message, .. } if *level != DEBUG => Some(Value::String(message.clone())),
             _ => None,
         });
-        told.collect()
+        lines.collect()
     });
     let mut passes = |like: &Pattern, line: &Value| like.passes(line, &mut |asked, value| answers.ask(asked, value));
     let mut found = Vec::new();
     let mut from = 0;
-    for Line { spot, like } in &logs.includes {
+    for LogPattern { spot, like } in &logs.includes {
         if let Some(at) = lines[from..].iter().position(|line| passes(like, line)) {
             from += at + 1;
             continue;
@@ -318,24 +317,24 @@ fn judge_logs(witness: &impl Witness, logs: &Logs, answers: &mut Answers) -> Vec
         let earlier = lines[..from].iter().find(|line| passes(like, line)).and_then(Value::as_str);
         let nearest = earlier.or_else(|| nearest_line(like, &lines));
         let hint = match (earlier, nearest) {
-            (Some(_), _) => "; there is one before that".to_owned(),
-            (None, Some(line)) => format!("; the nearest line is {}", Value::from(line)),
+            (Some(_), _) => "; an earlier line matches".to_owned(),
+            (None, Some(line)) => format!("; the most similar line is {}", Value::from(line)),
             (None, None) => String::new(),
         };
-        found.push(Difference::new(*spot, format!("logs: no such line{place}: {}{hint}", words(like))).about_line(nearest));
+        found.push(Difference::new(*spot, format!("logs: no matching line{place}: {}{hint}", describe(like))).about_line(nearest));
     }
-    for Line { spot, like } in &logs.excludes {
+    for LogPattern { spot, like } in &logs.excludes {
         if let Some(line) = lines.iter().find(|line| passes(like, line)) {
-            let text = format!("logs: there is a line that must not be there: {line}");
+            let text = format!("logs: unexpected line: {line}");
             found.push(Difference::new(*spot, text).about_line(line.as_str()));
         }
     }
     found
 }
 
-/// Returns the line that is most like a text that was expected, if one is more like it than not.
+/// Returns the line most similar to an expected text, if more than half of the words agree.
 fn nearest_line<'l>(like: &Pattern, lines: &'l [Value]) -> Option<&'l str> {
-    let Says::Value(Value::String(wanted)) = &like.says else { return None };
+    let PatternKind::Value(Value::String(wanted)) = &like.kind else { return None };
     let wanted: Vec<&str> = wanted.split_whitespace().collect();
     let likeness = |line: &str| {
         let found: Vec<&str> = line.split_whitespace().collect();
@@ -347,34 +346,35 @@ fn nearest_line<'l>(like: &Pattern, lines: &'l [Value]) -> Option<&'l str> {
     near.max_by(|((common, words), _), ((other, others), _)| (common * others).cmp(&(other * words))).map(|(_, line)| line)
 }
 
-fn words(pattern: &Pattern) -> String {
-    match &pattern.says {
-        Says::Value(value) => value.to_string(),
-        Says::Matcher(_, words) => words.clone(),
-        _ => "a pattern that no line is like".to_owned(),
+fn describe(pattern: &Pattern) -> String {
+    match &pattern.kind {
+        PatternKind::Value(value) => value.to_string(),
+        PatternKind::Matcher(_, text) => text.clone(),
+        _ => "a pattern".to_owned(),
     }
 }
 
-fn judge_requests(witness: &impl Witness, requests: &Requests) -> Vec<Difference> {
+fn verify_requests(observations: &impl Observations, requests: &Requests) -> Vec<Difference> {
     let Requests { target, spot, counts } = requests;
-    // That something is not created is about an object that was never there.
+    // For `create: 0` the object need not have existed.
     let is_nothing = counts.iter().all(|(verb, count)| *verb != "create" && count.allows(0));
-    if let Some(doubt) = doubt(witness, target, *spot, is_nothing) {
-        return vec![doubt];
+    if let Some(check_target) = check_target(observations, target, *spot, is_nothing) {
+        return vec![check_target];
     }
-    let seen = match witness.seen(target) {
-        Ok(seen) => seen,
-        Err(unclear) => return vec![Difference::new(*spot, unclear)],
+    let observed = match observations.object(target) {
+        Ok(observed) => observed,
+        Err(error) => return vec![Difference::new(*spot, error)],
     };
     let mut found = Vec::new();
     for (verb, count) in counts {
-        let number = witness.timeline().with(|entries| {
+        let number = observations.timeline().with(|entries| {
             let sent = entries.iter().filter(|(_, event)| match event {
                 Event::Request(request) => {
-                    let is_object =
-                        request.group == seen.subject.group && request.plural == seen.plural && request.name == seen.subject.name;
-                    let is_place = target.namespace.as_ref().is_none_or(|namespace| *namespace == request.namespace);
-                    request.verb == *verb && is_object && is_place
+                    let is_object = request.group == observed.subject.group
+                        && request.plural == observed.plural
+                        && request.name == observed.subject.name;
+                    let is_in_namespace = target.namespace.as_ref().is_none_or(|namespace| *namespace == request.namespace);
+                    request.verb == *verb && is_object && is_in_namespace
                 }
                 _ => false,
             });

@@ -1,4 +1,4 @@
-//! The watches of one life of the operators: which are open, and how far each has delivered.
+//! The watches of one operator run: which are open, and how far each has delivered.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,46 +16,46 @@ use crate::devserver::Api;
 use crate::devserver::request::Place;
 use crate::devserver::store::Resource;
 
-use super::super::chaos::{Chaos, OnPiece};
+use super::super::chaos::{Chaos, OnChunk};
 
-/// What a watch is told whose history is gone.
+/// The event of an expired watch.
 const GONE: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}"#;
 
-/// How many events are remembered of each path.
-const MOST_EVENTS: usize = 8;
+/// How many events are remembered for each path.
+const MAX_EVENTS: usize = 8;
 
-/// A watcher repeats a failed list sooner. A script may give it up.
+/// A watcher repeats a failed list sooner than this. A script may give up on it.
 const LIST_PAUSE: Duration = Duration::from_mins(1);
 
-/// The watches of one life. Cheap to clone.
+/// The watches of one operator run. Cheap to clone.
 #[derive(Clone)]
 pub struct Watches {
     known: Arc<Mutex<BTreeMap<String, Watch>>>,
-    /// When the lists of paths have failed by a disturbance that are not repeated yet.
+    /// When a list failed because of a disturbance, by path, until it is repeated.
     failed_lists: Arc<Mutex<BTreeMap<String, Instant>>>,
     changed: Arc<Notify>,
 }
 
-/// A watch that is open, or is to be opened again.
+/// A watch that is open, or that will be reopened.
 struct Watch {
-    /// How often its path was opened before.
+    /// How often the path was opened before.
     number: usize,
     is_open: bool,
     resource: Resource,
     namespace: Option<String>,
     /// Everything up to this revision was delivered.
     delivered: u64,
-    /// The revisions of the last events that were delivered, over all times that the path was open.
+    /// Revisions of the last delivered events, kept when the path is reopened.
     events: VecDeque<u64>,
 }
 
 impl Watches {
-    /// Returns no watches; whoever waits for changes is told of them.
+    /// Creates an empty set of watches that notifies of changes.
     pub fn new(changed: Arc<Notify>) -> Self {
         Self { known: Arc::default(), failed_lists: Arc::default(), changed }
     }
 
-    /// Returns what is not delivered, in words.
+    /// Describes what is not delivered; `None` if everything is.
     pub fn pending(&self, api: &Api) -> Option<String> {
         let failed_lists = self.failed_lists.lock();
         if let Some((path, _)) = failed_lists.iter().find(|(_, failed_at)| failed_at.elapsed() < LIST_PAUSE) {
@@ -66,13 +66,13 @@ impl Watches {
         let registry = api.registry();
         let is_served = |watch: &Watch| registry.stored(&watch.resource).is_some();
         if let Some((path, _)) = known.iter().find(|(_, watch)| !watch.is_open && is_served(watch)) {
-            return Some(format!("the watch of {path} has ended and is not open again"));
+            return Some(format!("the watch of {path} has ended and is not reopened yet"));
         }
         let late = known.iter().find(|(_, watch)| watch.is_behind(api));
         late.map(|(path, _)| format!("the watch of {path} has not delivered everything"))
     }
 
-    /// Notes that a list has failed, or was answered.
+    /// Notes that a list has failed or was answered.
     pub fn note_list(&self, path: &str, has_failed: bool) {
         let mut failed = self.failed_lists.lock();
         if has_failed {
@@ -82,25 +82,25 @@ impl Watches {
         }
     }
 
-    /// Returns the version before the last so many events of a path.
+    /// Returns the revision before the last `count` events of a path.
     pub fn before_last(&self, path: &str, count: usize) -> Option<u64> {
         let known = self.known.lock();
         let events = &known.get(path)?.events;
         Some(events.get(events.len().checked_sub(count)?)? - 1)
     }
 
-    /// Notes that a watch opens.
+    /// Notes an opened watch.
     pub fn open(&self, path: String, place: &Place, delivered: u64) -> Open {
         let number = self.insert(&path, place, true, delivered);
         Open { watches: self.clone(), path, number, has_ended: false }
     }
 
-    /// Notes that a watch does not open, and will be tried again.
+    /// Notes a watch that failed to open and will be retried.
     pub fn note_closed(&self, path: &str, place: &Place) {
         self.insert(path, place, false, 0);
     }
 
-    /// Notes that a watch will not be tried again.
+    /// Notes a watch that will not be retried.
     pub fn forget(&self, path: &str) {
         self.known.lock().remove(path);
     }
@@ -119,7 +119,7 @@ impl Watch {
         if self.events.back().is_none_or(|last| *last < revision) {
             self.events.push_back(revision);
         }
-        if self.events.len() > MOST_EVENTS {
+        if self.events.len() > MAX_EVENTS {
             self.events.pop_front();
         }
     }
@@ -133,7 +133,7 @@ impl Watch {
     }
 }
 
-/// An open watch. Whoever drops it before its end does not want it any more.
+/// An open watch. Dropping it before its end means that the operator has closed it.
 pub struct Open {
     watches: Watches,
     path: String,
@@ -153,7 +153,7 @@ impl Drop for Open {
 }
 
 impl Open {
-    /// Returns the watch as the operator gets it, with the trouble that befalls it.
+    /// Returns the stream that the operator receives, with disturbances.
     pub fn deliver(self, body: ByteStream, chaos: Option<Arc<Chaos>>) -> ByteStream {
         stream::unfold((self, body), move |(mut open, mut body)| {
             let chaos = chaos.clone();
@@ -161,39 +161,39 @@ impl Open {
                 if open.has_ended {
                     return None;
                 }
-                let piece = match body.next().await {
-                    Some(Ok(piece)) => piece,
+                let chunk = match body.next().await {
+                    Some(Ok(chunk)) => chunk,
                     ended => {
                         open.end();
                         return ended.map(|broken| (broken, (open, body)));
                     }
                 };
-                let trouble = match &chaos {
-                    Some(chaos) => chaos.on_piece(&open.path).await,
-                    None => OnPiece::Nothing,
+                let disturbance = match &chaos {
+                    Some(chaos) => chaos.on_chunk(&open.path).await,
+                    None => OnChunk::Nothing,
                 };
-                let piece = open.suffer(trouble, piece)?;
-                Some((Ok(piece), (open, body)))
+                let chunk = open.apply_disturbance(disturbance, chunk)?;
+                Some((Ok(chunk), (open, body)))
             }
         })
         .boxed()
     }
 
-    /// Returns what is left of a piece; nothing if the watch ends before it.
-    fn suffer(&mut self, trouble: OnPiece, piece: Bytes) -> Option<Bytes> {
-        if trouble == OnPiece::Nothing {
-            let reached = last_revision(&piece).unwrap_or_default();
+    /// Applies a disturbance to a chunk. Returns `None` if the watch ends before it.
+    fn apply_disturbance(&mut self, disturbance: OnChunk, chunk: Bytes) -> Option<Bytes> {
+        if disturbance == OnChunk::Nothing {
+            let reached = last_revision(&chunk).unwrap_or_default();
             self.note(|watch| {
                 watch.delivered = watch.delivered.max(reached);
                 watch.remember(reached);
             });
-            return Some(piece);
+            return Some(chunk);
         }
         self.end();
-        match trouble {
-            OnPiece::Break => Some(piece.slice(..piece.len() / 2)),
-            OnPiece::Expire => Some(Bytes::from(format!("{GONE}\n"))),
-            OnPiece::Nothing | OnPiece::End => None,
+        match disturbance {
+            OnChunk::Break => Some(chunk.slice(..chunk.len() / 2)),
+            OnChunk::Expire => Some(Bytes::from(format!("{GONE}\n"))),
+            OnChunk::Nothing | OnChunk::End => None,
         }
     }
 
@@ -210,7 +210,7 @@ impl Open {
     }
 }
 
-/// Returns the greatest version in the lines of a watch.
+/// Returns the greatest resource version in the lines of a watch.
 fn last_revision(bytes: &[u8]) -> Option<u64> {
     const KEY: &[u8] = br#""resourceVersion":""#;
     let number = |at: usize| -> Option<u64> {
