@@ -143,7 +143,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         Err(problem) => Err(problem),
         Ok(revision) => {
             let mut session = Session { options, paths, shared, objects, revision, is_outdated: false };
-            let ended = session.follow(&mut files, &mut signals).await;
+            let ended = session.run(&mut files, &mut signals).await;
             session.revision.end().await;
             ended
         }
@@ -176,7 +176,7 @@ async fn start_server(
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
     let pace = if options.realistic { Pace::realistic() } else { Pace::default() };
     let api = Api::new(Settings { authentication, pace, webhooks: options.webhooks.caller(), ..Settings::default() }, clock.clone());
-    let objects = AppliedObjects::apply_initial(api.clone(), files.of_objects()).await?;
+    let objects = AppliedObjects::apply_initial(api.clone(), files.object_paths()).await?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
     let listening = Listening::open(address).await.map_err(|problem| chain(&problem))?;
     let kubeconfig = write_kubeconfig(&listening, &options.kubeconfig_out, &token, options.force)?;
@@ -212,7 +212,7 @@ struct End {
 
 impl Session<'_> {
     /// Runs until a signal arrives or, with `--once`, everything has settled.
-    async fn follow(&mut self, files: &mut Files, signals: &mut Signals) -> Result<End, String> {
+    async fn run(&mut self, files: &mut Files, signals: &mut Signals) -> Result<End, String> {
         let is_once = self.options.once;
         let Timeout { text, limit } = &self.options.timeout;
         let deadline = Instant::now().checked_add(*limit).unwrap_or_else(|| Instant::now() + FOREVER);
@@ -248,9 +248,9 @@ impl Session<'_> {
         let loaded = load(&self.paths, Target::Embedded);
         match &loaded {
             None => error!(target: "kopfd", "The files have errors. The previous revision keeps running."),
-            Some(operators) => files.follow(&definitions(operators)),
+            Some(operators) => files.set_definitions(&definitions(operators)),
         }
-        self.objects.apply_changes(files.of_objects()).await;
+        self.objects.apply_changes(files.object_paths()).await;
         if let Some(operators) = loaded.filter(|_| self.is_outdated) {
             info!(target: "kopfd", "The files have changed. The operator restarts.");
             self.is_outdated = false;

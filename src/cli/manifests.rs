@@ -33,7 +33,7 @@ impl Manifests {
     /// Returns the manifests. The environment is used only if the command line names none.
     pub fn paths(&self) -> Vec<PathBuf> {
         let named: Vec<PathBuf> = self.files.iter().chain(&self.config.config).cloned().collect();
-        if named.is_empty() { of_environment() } else { named }
+        if named.is_empty() { from_environment() } else { named }
     }
 
     /// Returns the manifests of a command that needs at least one, or reports that they are missing.
@@ -53,7 +53,7 @@ impl From<Config> for Manifests {
     }
 }
 
-fn of_environment() -> Vec<PathBuf> {
+fn from_environment() -> Vec<PathBuf> {
     let value = std::env::var_os(VARIABLE).unwrap_or_default();
     let text = value.to_string_lossy();
     text.split(',').filter(|path| !path.is_empty()).map(PathBuf::from).collect()

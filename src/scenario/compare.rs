@@ -93,7 +93,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn times_ids_and_versions_are_no_differences() {
+    fn times_ids_and_versions_are_not_compared() {
         let one = json!({
             "metadata": {"name": "a", "uid": "x", "resourceVersion": "1", "annotations": {FOREIGN_ANNOTATION: "1"}},
             "status": {"at": "2020-01-01T00:00:00Z", "id": "0f8fad5b-d9cb-469f-a165-70867728950e", "tries": 1},

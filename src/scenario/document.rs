@@ -84,7 +84,7 @@ impl ReadContext<'_> {
         let mut given = operators.as_ref().map(|operators| self.definitions(operators, &fields)).unwrap_or_default();
         given.extend(reader.list_of(&fields, "given").iter().flat_map(|item| self.given(item)));
         let namespaces = reader.list_of(&fields, "namespaces").iter().filter_map(|item| self.namespace(item)).collect();
-        let start = fields.get("start").map_or_else(|| START.parse().ok(), |item| self.moment(&item));
+        let start = fields.get("start").map_or_else(|| START.parse().ok(), |item| self.timestamp(&item));
         let seeds = fields.get("seeds").map(|item| self.seeds(&item)).unwrap_or_default();
         let steps = reader.required(&fields, "steps", "add the steps: `steps: [{apply: {file: obj.yaml}}, {settle: {within: 5m}}]`");
         let steps = steps.map(|item| steps::read(self, &item)).unwrap_or_default();
@@ -151,7 +151,7 @@ impl ReadContext<'_> {
         self.reader.text(item).map(|text| namespace::Pattern::of_globs(&text.value))
     }
 
-    fn moment(&self, item: &Item<'_>) -> Option<Timestamp> {
+    fn timestamp(&self, item: &Item<'_>) -> Option<Timestamp> {
         let text = self.reader.text(item)?;
         let moment = text.value.parse();
         if moment.is_err() {

@@ -408,9 +408,9 @@ impl Observations for Environment {
         self.api.with(|state| state.store.list(&events, None)).into_iter().map(|(_, stored)| Arc::clone(&stored.value)).collect()
     }
 
-    async fn answer(&self, question: &Question) -> Result<bool, String> {
+    async fn evaluate(&self, question: &Question) -> Result<bool, String> {
         let start = || Interpreter::start(self.scenario.expressions.clone(), self.clock.clone(), self.seed);
-        self.interpreter.get_or_try_init(start).await?.answer(question).await
+        self.interpreter.get_or_try_init(start).await?.evaluate(question).await
     }
 }
 

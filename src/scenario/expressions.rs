@@ -75,7 +75,7 @@ impl Interpreter {
     ///
     /// # Errors
     /// The text of its failure.
-    pub async fn answer(&self, question: &Question) -> Result<bool, String> {
+    pub async fn evaluate(&self, question: &Question) -> Result<bool, String> {
         let candidate = question.value.clone().map_or(Candidate::Absent, Candidate::Value);
         // The expressions see only the value; the object is empty.
         let object = Object { resource: Arc::default(), body: Body::from(json!({})), memo: Arc::from("expectations") };

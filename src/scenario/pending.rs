@@ -7,7 +7,7 @@ use super::timeline::Subject;
 use crate::kit::surplus;
 
 /// How many calls are described.
-const MAX_TOLD: usize = 5;
+const MAX_LISTED: usize = 5;
 
 /// Pending calls by object and handler.
 #[derive(Debug, Default)]
@@ -55,8 +55,8 @@ impl PendingCalls {
             }
         });
         let lines: Vec<String> = lines.collect();
-        let more = surplus(lines.len(), MAX_TOLD).map(|more| format!("; and {more} more")).unwrap_or_default();
-        let shown = lines.iter().take(MAX_TOLD).map(String::as_str).collect::<Vec<_>>().join("; ");
+        let more = surplus(lines.len(), MAX_LISTED).map(|more| format!("; and {more} more")).unwrap_or_default();
+        let shown = lines.iter().take(MAX_LISTED).map(String::as_str).collect::<Vec<_>>().join("; ");
         (!lines.is_empty()).then(|| format!("{shown}{more}"))
     }
 }

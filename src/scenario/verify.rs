@@ -40,7 +40,7 @@ pub trait Observations {
     }
 
     /// Evaluates an expression of the scenario. Its error is the text of the failure.
-    fn answer(&self, question: &Question) -> impl Future<Output = Result<bool, String>>;
+    fn evaluate(&self, question: &Question) -> impl Future<Output = Result<bool, String>>;
 }
 
 /// An object that was looked up, whether it exists or not.
@@ -92,7 +92,7 @@ pub async fn verify(observations: &impl Observations, spot: Spot, expectation: &
             return found.into_iter().chain(failed).collect();
         }
         for question in questions {
-            let holds = observations.answer(&question).await;
+            let holds = observations.evaluate(&question).await;
             answers.keep(question, holds == Ok(true));
             failed.extend(holds.err().map(|text| Difference::new(spot, format!("an expression fails: {text}"))));
         }

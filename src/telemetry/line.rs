@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_an_account_have_the_time_of_the_day_and_a_width() {
+    fn lines_of_the_change_log_have_the_time_of_day_and_a_width() {
         let printed = line(Some(reference())).change_log("[ns/p] ", false, Some(DEFAULT_WIDTH));
         assert!(printed.ends_with(":56 [ns/p] Handler 'f' failed."), "{printed}");
         let long = Line { message: format!("│ + x: {}", "y".repeat(200)), ..line(None) };
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_apart() {
+    fn numbers_have_thousands_separators() {
         assert_eq!([0, 999, 1_234, 1_234_567].map(thousands), ["0", "999", "1,234", "1,234,567"]);
     }
 

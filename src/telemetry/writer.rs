@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_stopped_delays_nobody_and_finds_out_what_it_has_missed() {
+    fn a_stopped_reader_delays_no_writer_and_gets_the_number_of_dropped_lines() {
         let (writer, reader) = start();
         let line = format!("{}\n", "x".repeat(99));
         let sent = 3 * PENDING_BYTES / line.len();

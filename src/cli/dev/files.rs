@@ -11,7 +11,7 @@ use tracing::error;
 
 use crate::cli::apiserver;
 
-use super::objects::is_of_kopfd;
+use super::objects::is_kopfd_document;
 
 /// Changes within this time are one change: editors write files in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -72,12 +72,12 @@ impl Files {
     }
 
     /// Returns the files and directories of objects, definitions first.
-    pub fn of_objects(&self) -> Vec<PathBuf> {
+    pub fn object_paths(&self) -> Vec<PathBuf> {
         self.definitions.iter().chain(&self.apply).cloned().collect()
     }
 
     /// Replaces the watched `crds` files. Their contents count as unchanged.
-    pub fn follow(&mut self, definitions: &[PathBuf]) {
+    pub fn set_definitions(&mut self, definitions: &[PathBuf]) {
         if self.definitions != definitions {
             self.definitions = definitions.to_vec();
             self.add_objects();
@@ -101,7 +101,7 @@ impl Files {
     }
 
     fn add_objects(&mut self) {
-        for path in self.of_objects() {
+        for path in self.object_paths() {
             self.add(directory(&path), RecursiveMode::NonRecursive);
         }
     }
@@ -119,7 +119,7 @@ impl Files {
     }
 
     fn hash(&self) -> Hashes {
-        let objects = self.files_of_objects();
+        let objects = self.object_files();
         let known: BTreeSet<PathBuf> =
             objects.iter().filter(|file| !holds_manifest(file)).filter_map(|file| file.canonicalize().ok()).collect();
         let mut hasher = DefaultHasher::new();
@@ -135,15 +135,15 @@ impl Files {
         Hashes { operators, objects: hasher.finish() }
     }
 
-    fn files_of_objects(&self) -> Vec<PathBuf> {
+    fn object_files(&self) -> Vec<PathBuf> {
         // Unreadable files are reported when they are applied.
-        self.of_objects().iter().flat_map(|path| apiserver::files(path).unwrap_or_default()).collect()
+        self.object_paths().iter().flat_map(|path| apiserver::files(path).unwrap_or_default()).collect()
     }
 }
 
 /// A file of `--apply` may contain the manifest, too: its changes are those of the operator.
 fn holds_manifest(file: &Path) -> bool {
-    apiserver::read_file(file).is_ok_and(|documents| documents.iter().any(is_of_kopfd))
+    apiserver::read_file(file).is_ok_and(|documents| documents.iter().any(is_kopfd_document))
 }
 
 fn log_error(problem: &notify::Error) {

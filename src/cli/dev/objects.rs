@@ -84,12 +84,12 @@ fn namespace(name: &str) -> Value {
 /// Returns the objects of files without manifests and scenarios, and the errors of files.
 fn read(paths: &[PathBuf]) -> (Vec<Value>, Vec<String>) {
     let (objects, problems) = apiserver::read(paths);
-    let objects = objects.into_iter().flat_map(given::items).filter(|object| !is_of_kopfd(object));
+    let objects = objects.into_iter().flat_map(given::items).filter(|object| !is_kopfd_document(object));
     (objects.collect(), problems)
 }
 
 /// Tells whether a document is a manifest or a scenario.
-pub fn is_of_kopfd(document: &Value) -> bool {
+pub fn is_kopfd_document(document: &Value) -> bool {
     document["apiVersion"].as_str().is_some_and(|version| version.starts_with("kopfd.dev/"))
         && matches!(document["kind"].as_str(), Some("Operator" | "Scenario"))
 }

@@ -75,7 +75,7 @@ fn failures(outcome: &Outcome, report: &Report<'_>, text: &mut String) {
     text.push('\n');
     for failure in &outcome.failures {
         if let Some(problem) = &failure.problem {
-            text.push_str(&of_problem(scenario, problem, failure.spot));
+            text.push_str(&render_problem(scenario, problem, failure.spot));
         }
         failure.differences.iter().for_each(|one| difference(scenario, one, text));
     }
@@ -86,7 +86,7 @@ fn failures(outcome: &Outcome, report: &Report<'_>, text: &mut String) {
     let _ = writeln!(text, "Run it again: {}\n", rerun_command(outcome, report));
 }
 
-fn of_problem(scenario: &Scenario, problem: &Problem, spot: Option<Spot>) -> String {
+fn render_problem(scenario: &Scenario, problem: &Problem, spot: Option<Spot>) -> String {
     let Some(spot) = spot else {
         let hint = problem.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
         return format!("error: {problem}{hint}\n\n");

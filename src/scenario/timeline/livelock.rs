@@ -17,7 +17,7 @@ const MAX_SEEN: usize = 300;
 const MAX_REQUESTS: usize = 1_000;
 
 /// How many handlers and changes are described.
-const MAX_TOLD: usize = 3;
+const MAX_LISTED: usize = 3;
 
 /// What repeats in a livelock.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,7 +114,7 @@ pub fn describe(livelock: &Livelock, entries: &[(Duration, Event)]) -> Problem {
 fn most_frequent(counted: impl Iterator<Item = (usize, String)>) -> String {
     let mut counted: Vec<(usize, String)> = counted.filter(|(count, _)| *count > 1).collect();
     counted.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
-    let texts: Vec<String> = counted.into_iter().take(MAX_TOLD).map(|(_, text)| text).collect();
+    let texts: Vec<String> = counted.into_iter().take(MAX_LISTED).map(|(_, text)| text).collect();
     texts.join(", ")
 }
 

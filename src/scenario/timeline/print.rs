@@ -100,7 +100,7 @@ fn fold(all: Vec<(Duration, Piece)>) -> Vec<Piece> {
         folded.extend(pieces[at..at + size].iter_mut().filter_map(Option::take));
         if times > 1 {
             let last = moments[at + size * times - 1].as_secs_f64();
-            let what = if size == 1 { "this entry comes".to_owned() } else { format!("these {size} entries come") };
+            let what = if size == 1 { "this entry is repeated".to_owned() } else { format!("these {size} entries are repeated") };
             let text = format!("{:22}… {what} {} more times with other numbers, up to {last:.3}s …\n", "", times - 1);
             folded.push(Piece::new(text, size * (times - 1)));
         }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_were_looked_for_are_neither_folded_nor_left_out() {
+    fn expected_log_lines_are_neither_folded_nor_left_out() {
         let line = |message: String| Event::Log { level: "INFO", printed: format!("[x] {message}"), message };
         let rounds = (0..200).map(|number| (Duration::from_secs(number), line(format!("round {number}"))));
         let entries: Vec<(Duration, Event)> = rounds.collect();
@@ -219,20 +219,20 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_with_other_numbers_is_folded() {
+    fn repetitions_with_other_numbers_are_folded() {
         let rounds = (0..100).flat_map(|number| [format!("request {number}"), format!("answer a{number}-b")]);
         let text = shown(&entries(["begin".to_owned()].into_iter().chain(rounds).chain(["end".to_owned()])));
         let expected = "    0.000s  fault     begin
     1.000s  fault     request 0
     2.000s  fault     answer a0-b
-                      … these 2 entries come 99 more times with other numbers, up to 200.000s …
+                      … these 2 entries are repeated 99 more times with other numbers, up to 200.000s …
   201.000s  fault     end
 ";
         assert_eq!(text, expected);
     }
 
     #[test]
-    fn of_what_is_too_long_even_so_the_head_and_the_tail_are_shown() {
+    fn the_head_and_the_tail_of_a_long_timeline_are_shown() {
         let word = |number: usize| -> String { number.to_string().chars().map(|c| char::from(b'a' + c as u8 - b'0')).collect() };
         let text = shown(&entries((0..5_000).map(word)));
         let lines: Vec<&str> = text.lines().collect();

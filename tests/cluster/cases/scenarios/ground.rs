@@ -304,7 +304,7 @@ impl Observations for Account<'_, '_, '_> {
             .collect()
     }
 
-    async fn answer(&self, _: &Question) -> Result<bool, String> {
+    async fn evaluate(&self, _: &Question) -> Result<bool, String> {
         Err("expressions in matchers are not evaluated on the real cluster".to_owned())
     }
 }
