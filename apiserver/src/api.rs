@@ -13,25 +13,27 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::access::{self, Authentication, User};
-use super::admission::Caller;
-use super::call::Call;
-use super::chores::Chore;
-use super::deadline::{self, Deadline};
-use super::definition::{self, conditions};
-use super::failure::Failure;
-use super::faults::Fault;
-use super::ids::Ids;
-use super::impersonation::{Refusal, impersonated};
-use super::injection::Injection;
-use super::journal::{self, Journal, Record, WriteError};
-use super::pace::Pace;
-use super::registry::{Registry, Served};
-use super::reply::{self, Reply};
-use super::request::{Accept, Options, Path, Question};
-use super::rules::{Decision, Writer};
-use super::store::{Expected, Key, Limits, Raced, Resource, Store, Stored};
-use super::{controllers, discovery, handlers, openapi, rules};
+use crate::admission::Caller;
+use crate::auth::access::{self, Authentication, User};
+use crate::auth::impersonation::{Refusal, impersonated};
+use crate::controllers::latency::Pace;
+use crate::discovery::openapi;
+use crate::faults::Fault;
+use crate::faults::injection::Injection;
+use crate::http::api_error::Failure;
+use crate::http::deadline::{self, Deadline};
+use crate::http::reply::{self, Reply};
+use crate::http::request::{Accept, Options, Path, Question};
+use crate::kinds::definition::{self, conditions};
+use crate::kinds::registry::{Registry, Served};
+use crate::storage::ids::Ids;
+use crate::storage::journal::{self, Journal, Record, WriteError};
+use crate::storage::store::{Expected, Key, Limits, Raced, Resource, Store, Stored};
+use crate::storage::work_item::Chore;
+use crate::verbs::request_context::Call;
+use crate::verbs::rules::{Decision, Writer};
+use crate::verbs::{handlers, rules};
+use crate::{controllers, discovery};
 use kopfd_base::kit::Clock;
 
 /// The header with the id of a request, in requests and answers.
@@ -282,8 +284,8 @@ impl Api {
         if !self.with(|state| access::is_allowed(&state.store, &user, &wanted)) {
             return reply::refuse(access::refusal(&user, &wanted));
         }
-        if body.len() > super::request::MAX_BODY {
-            let text = format!("Request entity too large: limit is {}", super::request::MAX_BODY);
+        if body.len() > crate::http::request::MAX_BODY {
+            let text = format!("Request entity too large: limit is {}", crate::http::request::MAX_BODY);
             return reply::refuse(Failure::new(413, "RequestEntityTooLarge", text));
         }
         if openapi::is_version_two(&text, &headers) {
@@ -320,7 +322,7 @@ impl Api {
             Decision::Unchanged => return Ok(old.cloned()),
             Decision::Store(value) => {
                 let stored = state.store.put(&served.resource, value, expected, now)?;
-                let key = super::store::key_of(&stored.value);
+                let key = crate::storage::store::key_of(&stored.value);
                 let revision = stored.revision;
                 if old.is_none() {
                     state.ids.note_creation(&served.resource, &key);
@@ -328,7 +330,7 @@ impl Api {
                 (Some(stored), key, revision)
             }
             Decision::Remove(value) => {
-                let key = super::store::key_of(&value);
+                let key = crate::storage::store::key_of(&value);
                 let revision = state.store.remove(&served.resource, &key, expected, now)?;
                 (None, key, revision)
             }
@@ -483,7 +485,7 @@ fn restore(store: &mut Store, registry: &mut Registry, objects: Vec<Value>, revi
     let placed = objects.into_iter().filter_map(|value| {
         let served = registry.by_object(&value);
         let resource = served.map(|served| served.resource.clone())?;
-        Some((resource, super::store::key_of(&value), value))
+        Some((resource, crate::storage::store::key_of(&value), value))
     });
     let placed: Vec<_> = placed.collect();
     store.restore(revision, placed);

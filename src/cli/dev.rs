@@ -16,11 +16,12 @@ use tokio::time::Instant;
 use tracing::{error, info};
 
 use crate::cluster::{Client, config};
-use crate::devserver::access::{Authentication, MASTERS, User};
-use crate::devserver::kubeconfig::Kubeconfig;
-use crate::devserver::pace::Pace;
-use crate::devserver::server::Listening;
-use crate::devserver::{Api, Settings, ids};
+use crate::devserver::auth::access::{Authentication, MASTERS, User};
+use crate::devserver::controllers::latency::Pace;
+use crate::devserver::http::kubeconfig::Kubeconfig;
+use crate::devserver::http::server::Listening;
+use crate::devserver::storage::ids;
+use crate::devserver::{Api, Settings};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks, duration, surplus};
 use crate::manifest::Operator;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use kopfd::cluster::in_process::InProcess;
 use kopfd::cluster::{Client, Networking, Request, Watching};
-use kopfd::devserver::server::Service;
-use kopfd::devserver::{Api, Settings, given};
+use kopfd::devserver::http::server::Service;
+use kopfd::devserver::{Api, Settings, bootstrap};
 use kopfd::kit::{Clock, Stop, Tasks};
 use serde_json::json;
 
@@ -20,13 +20,13 @@ async fn a_client_in_the_same_process_needs_no_socket_and_no_real_time() {
         async move { api.attend(stop).await }
     });
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}});
-    given::apply(&api, vec![owner]).await.unwrap();
-    let configmaps = kopfd::devserver::store::Resource { group: String::new(), plural: "configmaps".into() };
+    bootstrap::apply(&api, vec![owner]).await.unwrap();
+    let configmaps = kopfd::devserver::storage::store::Resource { group: String::new(), plural: "configmaps".into() };
     let key = |name: &str| ("default".to_owned(), name.to_owned());
     let uid = api.read(&configmaps, &key("owner")).unwrap().value["metadata"]["uid"].clone();
     let reference = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}]);
     let child = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "child", "ownerReferences": reference}});
-    given::apply(&api, vec![child]).await.unwrap();
+    bootstrap::apply(&api, vec![child]).await.unwrap();
 
     let login = Box::new(InProcess::new(Service::new(api.clone())));
     let client = Client::with_login(login, Networking::default(), Watching::default(), clock).await.unwrap();

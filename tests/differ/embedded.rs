@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response, header};
-use kopfd::devserver::access::{Authentication, User};
+use kopfd::devserver::auth::access::{Authentication, User};
 use kopfd::devserver::{Api, Settings};
 use kopfd::kit::Clock;
 

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use crate::cluster::transport::ByteStream;
 use crate::devserver::Api;
-use crate::devserver::request::Place;
-use crate::devserver::store::Resource;
+use crate::devserver::http::request::Place;
+use crate::devserver::storage::store::Resource;
 
 use super::super::chaos::{Chaos, OnPiece};
 

@@ -1,0 +1,11 @@
+//! What the server knows of kinds: built-in ones, definitions, their versions, columns and selectors.
+
+pub mod builtin;
+pub mod definition;
+pub mod kind;
+pub mod messages;
+pub mod pod_classes;
+pub mod registry;
+pub mod selector;
+pub mod table;
+pub mod versioning;

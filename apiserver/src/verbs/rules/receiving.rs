@@ -1,0 +1,134 @@
+//! Reading what a client has sent: what it is, which of it is known, and what the schema fills in.
+
+use serde_json::{Value, json};
+
+use super::Writer;
+use super::sameness::is_empty;
+use crate::http::api_error::{Cause, Failure};
+use crate::http::request::FieldValidation;
+use crate::kinds::builtin;
+use crate::schema::Schema;
+use crate::schema::field_error::Place;
+use crate::schema::metadata;
+
+impl Writer<'_> {
+    /// Reads what a client has sent: checks what it is, and drops and fills in what the schema says. Returns the warnings, which begin
+    /// with the remarks on how it was written.
+    ///
+    /// # Errors
+    /// If it is something else, or has mistakes that the client wants to hear of.
+    pub fn receive(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
+        self.receive_with(value, remarks, Schema::conform)
+    }
+
+    /// Reads what an apply has made, as [`Self::receive`] does; but nulls that are not allowed stay, and are mistakes. What nobody could
+    /// have owned was refused before, and what else is dropped is not told.
+    ///
+    /// # Errors
+    /// If it is something else, or has mistakes that the client wants to hear of.
+    pub fn receive_applied(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
+        self.receive_with(value, remarks, |schema, value| {
+            schema.prune(value);
+            schema.replace_with_defaults(value);
+            Vec::new()
+        })
+    }
+
+    fn receive_with(
+        &self,
+        value: &mut Value,
+        remarks: &[String],
+        fill: impl Fn(&Schema, &mut Value) -> Vec<String>,
+    ) -> Result<Vec<String>, Failure> {
+        self.check_kind(value)?;
+        let mut unknown = self.clean(value)?;
+        if let Some(schema) = &self.served.schema {
+            unknown.extend(fill(schema, value));
+        } else {
+            unknown.extend(builtin::read(&self.served.kind, value)?);
+        }
+        unknown.sort();
+        let mut remarks = remarks.to_vec();
+        remarks.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
+        match self.options.validation {
+            FieldValidation::Ignore => Ok(Vec::new()),
+            FieldValidation::Warn => Ok(remarks),
+            FieldValidation::Strict if remarks.is_empty() => Ok(remarks),
+            FieldValidation::Strict => Err(self.refuse_strictly(&remarks.join(", "))),
+        }
+    }
+
+    /// Reads the metadata strictly by type. Returns the paths of what was dropped.
+    fn clean(&self, value: &mut Value) -> Result<Vec<String>, Failure> {
+        if let Some(why) = metadata::type_mistake(&value["metadata"]) {
+            let (kind, version) = (&self.served.kind.kind, &self.served.kind.version);
+            return Err(Failure::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}")));
+        }
+        let unknown = metadata::clean(&mut value["metadata"], &Place::Named("metadata"));
+        if let Some(members) = value["metadata"].as_object_mut() {
+            // What is empty is as good as absent; empty owners of fields mean something.
+            members.retain(|name, member| name == "managedFields" || !is_empty(member));
+        }
+        Ok(unknown)
+    }
+
+    fn refuse_strictly(&self, remarks: &str) -> Failure {
+        let kind = &self.served.kind;
+        if self.is_patch {
+            return Failure::bad_request(format!("strict decoding error: {remarks}"));
+        }
+        let (name, version) = (&kind.kind, &kind.version);
+        Failure::bad_request(format!("{name} in version {version:?} cannot be handled as a {name}: strict decoding error: {remarks}"))
+    }
+
+    fn check_kind(&self, value: &mut Value) -> Result<(), Failure> {
+        let kind = &self.served.kind;
+        let expected = kind.api_version();
+        if value.is_null() && !kind.is_custom() {
+            *value = json!({});
+        }
+        let Some(object) = value.as_object_mut() else {
+            return Err(Failure::bad_request(format!("the object provided is unrecognized (must be of type {})", kind.kind)));
+        };
+        let sent =
+            |field: &str, object: &serde_json::Map<String, Value>| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (sent_kind, sent_version) = (sent("kind", object), sent("apiVersion", object));
+        if kind.is_custom() && (sent_kind.is_empty() || sent_version.is_empty()) {
+            let field = if sent_kind.is_empty() { "Kind" } else { "apiVersion" };
+            let text = format!("the object provided is unrecognized (must be of type {}): Object '{field}' is missing", kind.kind);
+            return Err(Failure::bad_request(text));
+        }
+        if !sent_version.is_empty() && sent_version != expected {
+            if kind.is_custom() && self.is_patch {
+                let cause = Cause::new("FieldValueInvalid", "apiVersion", format!("Invalid value: {sent_version:?}: must be {expected}"));
+                return Err(Failure::invalid(&kind.group, &sent_kind, value["metadata"]["name"].as_str().unwrap_or_default(), vec![cause]));
+            }
+            let text = format!("the API version in the data ({sent_version}) does not match the expected API version ({expected})");
+            return Err(Failure::bad_request(text));
+        }
+        if !sent_kind.is_empty() && sent_kind != kind.kind {
+            if kind.is_custom() {
+                let cause = Cause::new("FieldValueInvalid", "kind", format!("Invalid value: {sent_kind:?}: must be {}", kind.kind));
+                return Err(Failure::invalid(&kind.group, &sent_kind, value["metadata"]["name"].as_str().unwrap_or_default(), vec![cause]));
+            }
+            let text = format!("{sent_kind} in version {sent_version:?} cannot be handled as a {}", kind.kind);
+            return Err(Failure::bad_request(text));
+        }
+        object.insert("kind".into(), json!(kind.kind));
+        object.insert("apiVersion".into(), json!(expected));
+        Ok(())
+    }
+
+    /// Brings an object into form again that webhooks have changed.
+    ///
+    /// # Errors
+    /// If it is no such object any more.
+    pub fn readmit(&self, mut value: Value) -> Result<Value, Failure> {
+        self.check_kind(&mut value)?;
+        self.clean(&mut value)?;
+        if let Some(schema) = &self.served.schema {
+            schema.conform(&mut value);
+        }
+        Ok(value)
+    }
+}

@@ -1,0 +1,103 @@
+//! What changes of objects count for, by their kinds.
+
+use serde_json::Value;
+
+use crate::kinds::kind::Kind;
+use crate::kinds::registry::Served;
+
+/// Tells whether new objects of a kind come with the status that a client sends; the others begin with that of the server.
+pub fn gives_its_status(kind: &Kind) -> bool {
+    !kind.is_custom() && matches!(kind.kind.as_str(), "Node" | "CustomResourceDefinition")
+}
+
+/// Tells whether an object may only be updated by somebody who knows its revision.
+pub fn needs_version(served: &Served) -> bool {
+    const KINDS: &[&str] = &[
+        "CustomResourceDefinition",
+        "Lease",
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+        "PodDisruptionBudget",
+        "RuntimeClass",
+    ];
+    served.kind.is_custom() || KINDS.contains(&served.kind.kind.as_str())
+}
+
+/// Tells whether a built-in kind counts the generations of its objects.
+pub fn has_generation(served: &Served) -> bool {
+    const KINDS: &[&str] = &[
+        "Deployment",
+        "StatefulSet",
+        "DaemonSet",
+        "ReplicaSet",
+        "ReplicationController",
+        "Job",
+        "CronJob",
+        "Ingress",
+        "EndpointSlice",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "CustomResourceDefinition",
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+        "Pod",
+        "EndpointSlice",
+        "PriorityClass",
+    ];
+    KINDS.contains(&served.kind.kind.as_str())
+}
+
+/// Tells whether a change begins another generation of an object.
+pub fn generation_grows(served: &Served, subresource: &str, old: &Value, new: &Value) -> bool {
+    if subresource == "status" {
+        return false;
+    }
+    if !served.kind.is_custom() {
+        // Deployments hand their annotations on to their replica sets, so these count, too.
+        let is_noted = served.kind.kind == "Deployment" && old["metadata"]["annotations"] != new["metadata"]["annotations"];
+        // A slice of endpoints has no specification: what it says and its labels count.
+        let is_slice = served.kind.kind == "EndpointSlice";
+        let is_sliced = is_slice && ["/endpoints", "/ports", "/metadata/labels"].iter().any(|at| old.pointer(at) != new.pointer(at));
+        return has_generation(served) && (old["spec"] != new["spec"] || old["webhooks"] != new["webhooks"] || is_noted || is_sliced);
+    }
+    let is_counted = |field: &str| field != "metadata" && !(field == "status" && served.kind.has_status);
+    let counted = |value: &Value| -> Vec<(String, Value)> {
+        let fields = value.as_object().into_iter().flatten();
+        fields.filter(|(field, _)| is_counted(field)).map(|(field, value)| (field.clone(), value.clone())).collect()
+    };
+    counted(old) != counted(new)
+}
+
+/// Tells whether a value says nothing.
+pub fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    }
+}
+
+/// Tells whether two objects are the same but for the times of their managers.
+pub fn is_same(old: &Value, new: &Value) -> bool {
+    let fields = |value: &Value| -> Vec<String> { value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default() };
+    let is_same_metadata = || {
+        let mut names = fields(&old["metadata"]);
+        names.extend(fields(&new["metadata"]));
+        names.iter().all(|name| match name.as_str() {
+            "managedFields" => without_times(&old["metadata"][name]) == without_times(&new["metadata"][name]),
+            name => old["metadata"].get(name) == new["metadata"].get(name),
+        })
+    };
+    fields(old) == fields(new)
+        && fields(old).iter().all(|field| if field == "metadata" { is_same_metadata() } else { old[field] == new[field] })
+}
+
+/// Returns the owners of fields without the times of their writes.
+pub fn without_times(owners: &Value) -> Vec<Value> {
+    let mut owners = owners.as_array().cloned().unwrap_or_default();
+    for owner in owners.iter_mut().filter_map(Value::as_object_mut) {
+        owner.remove("time");
+    }
+    owners
+}
