@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::devserver::{admin_client, bootstrap};
+use crate::apiserver::{admin_client, bootstrap};
 use crate::manifest::tree::Spot;
 
 use super::judge::{Difference, judge};

@@ -12,12 +12,12 @@ use tokio::sync::{Mutex, OnceCell};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::apiserver::admin_client::{self, Meant};
+use crate::apiserver::auth::access::{Authentication, MASTERS, User};
+use crate::apiserver::faults::Rule;
+use crate::apiserver::storage::store::Resource;
+use crate::apiserver::{Api, Settings};
 use crate::cluster::Client;
-use crate::devserver::admin_client::{self, Meant};
-use crate::devserver::auth::access::{Authentication, MASTERS, User};
-use crate::devserver::faults::Rule;
-use crate::devserver::storage::store::Resource;
-use crate::devserver::{Api, Settings};
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::tree::Spot;
 use crate::reactor::account::Broken;

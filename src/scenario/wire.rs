@@ -15,13 +15,13 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use crate::apiserver::http::request::{Path, Place, Query, verb};
+use crate::apiserver::http::server::Service;
+use crate::apiserver::storage::store::Key;
+use crate::apiserver::{Api, admin_client};
 use crate::cluster::in_process::InProcess;
 use crate::cluster::transport::{Answer, ByteStream, Connection, Login, Transport};
 use crate::cluster::{Error, LoginError};
-use crate::devserver::http::request::{Path, Place, Query, verb};
-use crate::devserver::http::server::Service;
-use crate::devserver::storage::store::Key;
-use crate::devserver::{Api, admin_client};
 use crate::reactor::changes::changes;
 
 use super::chaos::{Chaos, OnRead, OnWrite, Reading};

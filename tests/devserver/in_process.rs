@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use kopfd::apiserver::http::server::Service;
+use kopfd::apiserver::{Api, Settings, bootstrap};
 use kopfd::cluster::in_process::InProcess;
 use kopfd::cluster::{Client, Networking, Request, Watching};
-use kopfd::devserver::http::server::Service;
-use kopfd::devserver::{Api, Settings, bootstrap};
 use kopfd::kit::{Clock, Stop, Tasks};
 use serde_json::json;
 
@@ -21,7 +21,7 @@ async fn a_client_in_the_same_process_needs_no_socket_and_no_real_time() {
     });
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}});
     bootstrap::apply(&api, vec![owner]).await.unwrap();
-    let configmaps = kopfd::devserver::storage::store::Resource { group: String::new(), plural: "configmaps".into() };
+    let configmaps = kopfd::apiserver::storage::store::Resource { group: String::new(), plural: "configmaps".into() };
     let key = |name: &str| ("default".to_owned(), name.to_owned());
     let uid = api.read(&configmaps, &key("owner")).unwrap().value["metadata"]["uid"].clone();
     let reference = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}]);

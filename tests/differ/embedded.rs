@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response, header};
-use kopfd::devserver::auth::access::{Authentication, User};
-use kopfd::devserver::{Api, Settings};
+use kopfd::apiserver::auth::access::{Authentication, User};
+use kopfd::apiserver::{Api, Settings};
 use kopfd::kit::Clock;
 
 use super::play::{Server, Who};

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
+use kopfd::apiserver::faults::{Action, Match, Rule};
+use kopfd::apiserver::http::server::Service;
+use kopfd::apiserver::storage::store::{Key, Limits, Resource};
+use kopfd::apiserver::{Api, Settings, admin_client, bootstrap};
 use kopfd::cluster::in_process::InProcess;
 use kopfd::cluster::{Client, Error, Networking, Requests as _, Seen, Sink, Watcher, Watching};
-use kopfd::devserver::faults::{Action, Match, Rule};
-use kopfd::devserver::http::server::Service;
-use kopfd::devserver::storage::store::{Key, Limits, Resource};
-use kopfd::devserver::{Api, Settings, admin_client, bootstrap};
 use kopfd::kit::{Clock, Stop};
 use kopfd::object::Sighting;
 use parking_lot::Mutex;
@@ -150,7 +150,7 @@ impl Embedded {
         watcher.run(&mut sink, &Stop::new()).await;
     }
 
-    fn history(&self) -> Vec<Arc<kopfd::devserver::storage::store::Change>> {
+    fn history(&self) -> Vec<Arc<kopfd::apiserver::storage::store::Change>> {
         let base = *self.base.lock();
         self.api.with(|state| state.store.changes_after(&self.place(), base, usize::MAX)).unwrap_or_default()
     }
@@ -244,7 +244,7 @@ fn faults(input: &Value) -> Vec<Rule> {
             reason: String::new(),
             message: String::new(),
             retry_after: None,
-            body: kopfd::devserver::faults::AnswerBody::Status,
+            body: kopfd::apiserver::faults::AnswerBody::Status,
         },
     };
     failures.enumerate().map(rule).collect()

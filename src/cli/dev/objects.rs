@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tracing::{error, info};
 
+use crate::apiserver::{Api, admin_client, bootstrap};
 use crate::cli::apiserver;
-use crate::devserver::{Api, admin_client, bootstrap};
 
 /// The objects of files.
 pub struct Given {

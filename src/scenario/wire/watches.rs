@@ -11,10 +11,10 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::apiserver::Api;
+use crate::apiserver::http::request::Place;
+use crate::apiserver::storage::store::Resource;
 use crate::cluster::transport::ByteStream;
-use crate::devserver::Api;
-use crate::devserver::http::request::Place;
-use crate::devserver::storage::store::Resource;
 
 use super::super::chaos::{Chaos, OnPiece};
 

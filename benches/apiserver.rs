@@ -1,21 +1,21 @@
 //! The embedded API server: its speed beside a real one, its memory, its start, and an operator on it.
 //!
-//! `benches/run devserver` builds the real one and starts this; without it (`cargo bench --bench devserver`), its columns are left out.
+//! `benches/run apiserver` builds the real one and starts this; without it (`cargo bench --bench apiserver`), its columns are left out.
 
 #![expect(clippy::print_stdout, reason = "this is a command of its own that prints its figures")]
 
-#[path = "devserver/embedded.rs"]
+#[path = "apiserver/embedded.rs"]
 mod embedded;
 #[path = "cluster/harness.rs"]
 mod harness;
 #[allow(dead_code, reason = "on a real server, patches are counted, too")]
 #[path = "cluster/load.rs"]
 mod load;
-#[path = "devserver/operator.rs"]
+#[path = "apiserver/operator.rs"]
 mod operator;
-#[path = "devserver/rates.rs"]
+#[path = "apiserver/rates.rs"]
 mod rates;
-#[path = "devserver/size.rs"]
+#[path = "apiserver/size.rs"]
 mod size;
 mod support;
 
@@ -31,7 +31,7 @@ fn main() {
     kopfd::http::install_crypto_provider();
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     let is_chosen = |part: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == part);
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-devserver");
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-apiserver");
     std::fs::create_dir_all(&directory).expect("the directory of the figures can be made");
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime"));
     if is_chosen("rates") {
