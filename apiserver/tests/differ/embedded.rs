@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response, header};
-use kopfd::apiserver::auth::access::{Authentication, User};
-use kopfd::apiserver::{Api, Settings};
-use kopfd::kit::Clock;
+use kopfd_apiserver::auth::access::{Authentication, User};
+use kopfd_apiserver::{Api, Settings};
+use kopfd_base::kit::Clock;
 
 use super::play::{Server, Who};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use kopfd::object::yaml;
+use kopfd_base::yaml;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -151,7 +151,9 @@ fn remove(value: &mut Value, pointer: &str) {
 
 /// Returns the directory of the cases.
 pub fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differ")
+    // The suite on a real API server belongs to the package of the engine, and has these cases, too.
+    let below = if env!("CARGO_PKG_NAME") == "kopfd-apiserver" { "tests/differ" } else { "apiserver/tests/differ" };
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(below)
 }
 
 /// Returns all cases, by topic.

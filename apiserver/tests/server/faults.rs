@@ -10,12 +10,12 @@ use base64::Engine as _;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::{Request, Response, header};
-use kopfd::apiserver::auth::access::{Authentication, MASTERS, User};
-use kopfd::apiserver::controllers::latency::Pace;
-use kopfd::apiserver::faults::control::Restart;
-use kopfd::apiserver::http::server::Listening;
-use kopfd::apiserver::{Api, Settings};
-use kopfd::kit::{Clock, Stop, Tasks};
+use kopfd_apiserver::auth::access::{Authentication, MASTERS, User};
+use kopfd_apiserver::controllers::latency::Pace;
+use kopfd_apiserver::faults::control::Restart;
+use kopfd_apiserver::http::server::Listening;
+use kopfd_apiserver::{Api, Settings};
+use kopfd_base::kit::{Clock, Stop, Tasks};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json};
@@ -465,13 +465,13 @@ struct Socket {
 impl Socket {
     async fn open() -> Self {
         // Only the first test to come sets it.
-        kopfd::http::install_crypto_provider();
+        kopfd_base::http::install_crypto_provider();
         let administrator = User::new("admin", &[MASTERS]);
         let authentication = Authentication::Tokens(BTreeMap::from([("token".to_owned(), administrator)]));
         let api = Api::new(Settings { authentication, requests: 100, ..Settings::default() }, Clock::system());
         let listening = Listening::open(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
         let address = listening.address();
-        let config = kopfd::object::yaml::parse(&listening.kubeconfig("token")).unwrap().remove(0);
+        let config = kopfd_base::yaml::parse(&listening.kubeconfig("token")).unwrap().remove(0);
         let authority = config["clusters"][0]["cluster"]["certificate-authority-data"].as_str().unwrap();
         let authority = base64::engine::general_purpose::STANDARD.decode(authority).unwrap();
         let mut roots = rustls::RootCertStore::empty();

@@ -9,7 +9,7 @@ use crate::differ::play::play;
 
 #[test]
 fn every_reason_stands_in_the_documents() {
-    let page = include_str!("../../docs/apiserver-differences.md");
+    let page = include_str!("../../../docs/apiserver-differences.md");
     for difference in DIFFERENCES {
         assert!(page.contains(&format!("\n* {}\n", difference.reason)), "{}", difference.reason);
     }

@@ -14,9 +14,9 @@ use http::{Request, Response, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use kopfd::apiserver::admission::Caller;
-use kopfd::apiserver::{Api, Settings};
-use kopfd::kit::{Clock, Stop, Tasks};
+use kopfd_apiserver::admission::Caller;
+use kopfd_apiserver::{Api, Settings};
+use kopfd_base::kit::{Clock, Stop, Tasks};
 use parking_lot::Mutex;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
@@ -555,7 +555,7 @@ async fn a_conversion_webhook_sees_the_defaults_of_the_stored_version() {
 #[tokio::test]
 async fn a_webhook_is_called_over_tls() {
     // Only the first test to come sets it.
-    kopfd::http::install_crypto_provider();
+    kopfd_base::http::install_crypto_provider();
     let made = rcgen::generate_simple_self_signed(vec!["hook.default.svc".to_owned()]).unwrap();
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
     let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap();
