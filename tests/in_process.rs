@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kopfd::apiserver::http::server::Service;
+use kopfd::apiserver::server::socket::Service;
 use kopfd::apiserver::{Api, Settings, bootstrap};
 use kopfd::cluster::in_process::InProcess;
 use kopfd::cluster::{Client, Networking, Request, Watching};

@@ -1,5 +1,7 @@
 //! The API: what answers requests, with the store, the kinds, and the clock that it answers from.
 
+pub mod latency;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,9 +16,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::admission::Caller;
+use crate::api::latency::Pace;
 use crate::auth::access::{self, Authentication, User};
 use crate::auth::impersonation::{Refusal, impersonated};
-use crate::controllers::latency::Pace;
 use crate::discovery::openapi;
 use crate::faults::Fault;
 use crate::faults::injection::Injection;
@@ -26,13 +28,14 @@ use crate::http::reply::{self, Reply};
 use crate::http::request::{Accept, Options, Path, Question};
 use crate::kinds::definition::{self, conditions};
 use crate::kinds::registry::{Registry, Served};
+use crate::rules;
+use crate::rules::{Decision, Writer};
 use crate::storage::ids::Ids;
 use crate::storage::journal::{self, Journal, Record, WriteError};
 use crate::storage::store::{Expected, Key, Limits, Raced, Resource, Store, Stored};
 use crate::storage::work_item::Chore;
+use crate::verbs::dispatch;
 use crate::verbs::request_context::Call;
-use crate::verbs::rules::{Decision, Writer};
-use crate::verbs::{handlers, rules};
 use crate::{controllers, discovery};
 use kopfd_base::kit::Clock;
 
@@ -298,7 +301,7 @@ impl Api {
         let answered = match path {
             Path::Objects(place) => {
                 let call = Call { method, place, query, headers, body, user, accept, now: self.now(), fault };
-                handlers::answer(self, call).await
+                dispatch::answer(self, call).await
             }
             path if matches!(method, Method::GET | Method::HEAD) => Ok(discovery::answer(&self.registry(), &path, &query, &text)),
             Path::Other(other) if other != "/version" => Ok(Reply::no_page()),

@@ -1,7 +1,6 @@
 //! The few controllers: garbage collection, namespaces, and the end of definitions.
 
 mod garbage;
-pub mod latency;
 pub mod run_loop;
 
 use std::collections::BTreeSet;
@@ -12,14 +11,14 @@ use futures::FutureExt as _;
 use serde_json::{Map, Value, json};
 
 use crate::admission::Operation;
-use crate::admission::admission_chain::{By, Gate, Passage};
 use crate::api::Api;
 use crate::auth::access::User;
 use crate::http::request::Options;
 use crate::kinds::registry::Served;
+use crate::rules::{Deletion, PROTECTED_NAMESPACES, Propagation, Writer, time};
 use crate::storage::store::{Key, Resource, Stored, uid_of};
 use crate::storage::work_item::{CLEANUP, Chore, has_finalizer};
-use crate::verbs::rules::{Deletion, PROTECTED_NAMESPACES, Propagation, Writer, time};
+use crate::verbs::admission_chain::{By, Gate, Passage};
 use crate::verbs::{deleting, writing};
 
 /// Who writes, in managed fields.

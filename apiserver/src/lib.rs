@@ -15,7 +15,9 @@ pub mod faults;
 pub mod http;
 pub mod kinds;
 pub mod patch;
+pub mod rules;
 pub mod schema;
+pub mod server;
 pub mod storage;
 pub mod verbs;
 

@@ -10,11 +10,11 @@ use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::apiserver::admission::Caller;
+use crate::apiserver::api::latency::Pace;
 use crate::apiserver::auth::access::{Authentication, MASTERS, User};
-use crate::apiserver::controllers::latency::Pace;
 use crate::apiserver::http::identity::{self, Identity};
 use crate::apiserver::http::kubeconfig::{self, Kubeconfig, Overwrite};
-use crate::apiserver::http::server::Listening;
+use crate::apiserver::server::socket::Listening;
 use crate::apiserver::storage::journal::{self, Journal};
 use crate::apiserver::{Api, Settings, bootstrap};
 use crate::kit::errors::chain;

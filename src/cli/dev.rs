@@ -15,10 +15,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use tracing::{error, info};
 
+use crate::apiserver::api::latency::Pace;
 use crate::apiserver::auth::access::{Authentication, MASTERS, User};
-use crate::apiserver::controllers::latency::Pace;
 use crate::apiserver::http::kubeconfig::Kubeconfig;
-use crate::apiserver::http::server::Listening;
+use crate::apiserver::server::socket::Listening;
 use crate::apiserver::storage::ids;
 use crate::apiserver::{Api, Settings};
 use crate::cluster::{Client, config};

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::apiserver::http::request::{Path, Place, Query, verb};
-use crate::apiserver::http::server::Service;
+use crate::apiserver::server::socket::Service;
 use crate::apiserver::storage::store::Key;
 use crate::apiserver::{Api, admin_client};
 use crate::cluster::in_process::InProcess;

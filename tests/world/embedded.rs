@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use kopfd::apiserver::faults::{Action, Match, Rule};
-use kopfd::apiserver::http::server::Service;
+use kopfd::apiserver::server::socket::Service;
 use kopfd::apiserver::storage::store::{Key, Limits, Resource};
 use kopfd::apiserver::{Api, Settings, admin_client, bootstrap};
 use kopfd::cluster::in_process::InProcess;

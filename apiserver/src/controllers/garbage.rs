@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::{create, delete, release, write};
 use crate::api::Api;
+use crate::rules::{Propagation, time};
 use crate::storage::store::{Key, Resource, Stored, uid_of};
 use crate::storage::work_item::{Chore, FOREGROUND, ORPHAN, has_finalizer};
-use crate::verbs::rules::{Propagation, time};
 
 /// Who tells of owners that are none.
 const NAME: &str = "garbage-collector-controller";

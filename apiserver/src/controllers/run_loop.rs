@@ -7,12 +7,12 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::admission::admission_chain;
 use crate::api::Api;
 use crate::controllers;
+use crate::rules::Decision;
 use crate::storage::store::{Key, Resource};
 use crate::storage::work_item::Chore;
-use crate::verbs::rules::Decision;
+use crate::verbs::admission_chain;
 use kopfd_base::kit::Stop;
 
 /// How often the controllers look up when there is nothing to do.

@@ -2,8 +2,6 @@
 //!
 //! Which faults there are is decided in [`crate::faults`].
 
-mod bodies;
-
 use std::time::Duration;
 
 use axum::body::Body;
@@ -16,13 +14,14 @@ use tokio::time::Instant;
 
 use crate::api::{AUDIT_ID, Api};
 use crate::auth::access::{self, User};
-use crate::faults::control;
 use crate::faults::requests::{Asked, Requests};
 use crate::faults::{self, Action, AnswerBody, Expiry, Fault, Faults, Firing, Phase, Rule};
 use crate::http::api_error::Failure;
 use crate::http::deadline::{self, Deadline};
 use crate::http::reply;
 use crate::http::request::{Path, Place, Question, verb};
+use crate::server::bodies;
+use crate::server::control;
 
 /// Who writes before a write that is to meet a conflict.
 const FOREIGNER: &str = "kopfd-fault/1";

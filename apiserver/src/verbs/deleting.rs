@@ -5,17 +5,17 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::admission::Operation;
-use crate::admission::admission_chain::{By, Gate, Passage};
 use crate::api::Api;
 use crate::http::api_error::{Cause, Failure};
 use crate::http::protobuf;
 use crate::http::reply::Reply;
 use crate::http::request::{self, Options};
 use crate::kinds::registry::Served;
+use crate::rules::{self, Decision, Deletion, Propagation, Writer};
 use crate::storage::store::Stored;
-use crate::verbs::handlers::{existing, read_body};
+use crate::verbs::admission_chain::{By, Gate, Passage};
+use crate::verbs::dispatch::{existing, read_body};
 use crate::verbs::request_context::Call;
-use crate::verbs::rules::{self, Decision, Deletion, Propagation, Writer};
 use crate::verbs::writing::ATTEMPTS;
 use crate::verbs::{conversion, reading};
 

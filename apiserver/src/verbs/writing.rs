@@ -5,16 +5,17 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::admission::Operation;
-use crate::admission::admission_chain::{Gate, Passage};
 use crate::api::Api;
 use crate::http::api_error::{Cause, Failure};
 use crate::http::reply::Reply;
 use crate::http::request::Options;
 use crate::kinds::registry::Served;
-use crate::kinds::{pod_classes, versioning};
-use crate::verbs::handlers::{existing, key, not_served_here, place_body, read_body, scale_answer};
+use crate::kinds::versioning;
+use crate::rules::{self, Decision, Draft, Writer};
+use crate::verbs::admission_chain::{Gate, Passage};
+use crate::verbs::dispatch::{existing, key, not_served_here, place_body, read_body, scale_answer};
+use crate::verbs::pod_classes;
 use crate::verbs::request_context::Call;
-use crate::verbs::rules::{self, Decision, Draft, Writer};
 use crate::verbs::{conversion, reading};
 
 /// How often a write is tried anew that does not say what it is based on.

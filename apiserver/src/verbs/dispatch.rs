@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::controllers::latency::Progress;
+use crate::api::latency::Progress;
 use crate::faults::injection;
 use crate::http::api_error::{Cause, Failure};
 use crate::http::reply::Reply;

@@ -15,8 +15,8 @@ use crate::faults::Rule;
 use crate::http::api_error::Failure;
 use crate::http::reply::{self, Reply};
 use crate::http::request::{Accept, Form, Question};
+use crate::rules::time;
 use crate::storage::store::{FIRST_REVISION, set_revision};
-use crate::verbs::rules::time;
 
 /// Where the control is.
 const ROOT: &str = "/_dev/";
