@@ -21,7 +21,7 @@ async fn a_client_in_the_same_process_needs_no_socket_and_no_real_time() {
     });
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}});
     bootstrap::apply(&api, vec![owner]).await.unwrap();
-    let configmaps = kopfd::apiserver::storage::store::Resource { group: String::new(), plural: "configmaps".into() };
+    let configmaps = kopfd::apiserver::storage::resource::Resource { group: String::new(), plural: "configmaps".into() };
     let key = |name: &str| ("default".to_owned(), name.to_owned());
     let uid = api.read(&configmaps, &key("owner")).unwrap().value["metadata"]["uid"].clone();
     let reference = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}]);

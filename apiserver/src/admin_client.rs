@@ -11,7 +11,8 @@ use crate::api::Api;
 use crate::auth::access::User;
 use crate::kinds::registry::Served;
 use crate::kinds::versioning;
-use crate::storage::store::{Key, Stored};
+use crate::storage::resource::Key;
+use crate::storage::store::Stored;
 
 /// A request that was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

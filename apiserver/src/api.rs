@@ -32,7 +32,8 @@ use crate::rules;
 use crate::rules::{Decision, Writer};
 use crate::storage::ids::Ids;
 use crate::storage::journal::{self, Journal, Record, WriteError};
-use crate::storage::store::{Expected, Key, Limits, Raced, Resource, Store, Stored};
+use crate::storage::resource::{Key, Resource};
+use crate::storage::store::{Expected, Limits, Raced, Store, Stored};
 use crate::storage::work_item::Chore;
 use crate::verbs::dispatch;
 use crate::verbs::request_context::Call;
@@ -249,9 +250,10 @@ impl Api {
             impersonated(&state.store, user, &question.headers).map_err(|refusal| match refusal {
                 Refusal::Nobody => Failure::bad_request("requested groups, a uid or more of a user, without a user to impersonate"),
                 // It is the request that is refused.
-                Refusal::Right(user, missing) => {
-                    Failure { details: access::refusal(&user, &question.wanted()).details, ..access::refusal(&user, &missing) }
-                }
+                Refusal::Right(user, missing) => Failure {
+                    details: access::refusal(&user, &access::Attributes::of_request(question)).details,
+                    ..access::refusal(&user, &missing)
+                },
             })
         })
     }
@@ -282,7 +284,7 @@ impl Api {
 
     /// Carries out a request. The fault is for those who read, watch, or call webhooks on the way.
     pub async fn carry_out(&self, user: User, question: Question, fault: Option<Fault>) -> Response<Body> {
-        let wanted = question.wanted();
+        let wanted = access::Attributes::of_request(&question);
         let Question { method, path, text, query, headers, body, .. } = question;
         if !self.with(|state| access::is_allowed(&state.store, &user, &wanted)) {
             return reply::refuse(access::refusal(&user, &wanted));
@@ -325,7 +327,7 @@ impl Api {
             Decision::Unchanged => return Ok(old.cloned()),
             Decision::Store(value) => {
                 let stored = state.store.put(&served.resource, value, expected, now)?;
-                let key = crate::storage::store::key_of(&stored.value);
+                let key = crate::storage::resource::key_of(&stored.value);
                 let revision = stored.revision;
                 if old.is_none() {
                     state.ids.note_creation(&served.resource, &key);
@@ -333,7 +335,7 @@ impl Api {
                 (Some(stored), key, revision)
             }
             Decision::Remove(value) => {
-                let key = crate::storage::store::key_of(&value);
+                let key = crate::storage::resource::key_of(&value);
                 let revision = state.store.remove(&served.resource, &key, expected, now)?;
                 (None, key, revision)
             }
@@ -488,7 +490,7 @@ fn restore(store: &mut Store, registry: &mut Registry, objects: Vec<Value>, revi
     let placed = objects.into_iter().filter_map(|value| {
         let served = registry.by_object(&value);
         let resource = served.map(|served| served.resource.clone())?;
-        Some((resource, crate::storage::store::key_of(&value), value))
+        Some((resource, crate::storage::resource::key_of(&value), value))
     });
     let placed: Vec<_> = placed.collect();
     store.restore(revision, placed);

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::apiserver::admin_client::{self, Meant};
 use crate::apiserver::auth::access::{Authentication, MASTERS, User};
 use crate::apiserver::faults::Rule;
-use crate::apiserver::storage::store::Resource;
+use crate::apiserver::storage::resource::Resource;
 use crate::apiserver::{Api, Settings};
 use crate::cluster::Client;
 use crate::kit::{Clock, Stop, Tasks};

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::apiserver::http::request::{Path, Place, Query, verb};
 use crate::apiserver::server::socket::Service;
-use crate::apiserver::storage::store::Key;
+use crate::apiserver::storage::resource::Key;
 use crate::apiserver::{Api, admin_client};
 use crate::cluster::in_process::InProcess;
 use crate::cluster::transport::{Answer, ByteStream, Connection, Login, Transport};

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::{create, delete, release, write};
 use crate::api::Api;
 use crate::rules::{Propagation, time};
-use crate::storage::store::{Key, Resource, Stored, uid_of};
+use crate::storage::resource::{Key, Resource, uid_of};
+use crate::storage::store::Stored;
 use crate::storage::work_item::{Chore, FOREGROUND, ORPHAN, has_finalizer};
 
 /// Who tells of owners that are none.

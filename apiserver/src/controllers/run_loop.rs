@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::api::Api;
 use crate::controllers;
 use crate::rules::Decision;
-use crate::storage::store::{Key, Resource};
+use crate::storage::resource::{Key, Resource};
 use crate::storage::work_item::Chore;
 use crate::verbs::admission_chain;
 use kopfd_base::kit::Stop;

@@ -16,7 +16,8 @@ use crate::http::api_error::Failure;
 use crate::http::reply::{self, Reply};
 use crate::http::request::{Accept, Form, Question};
 use crate::rules::time;
-use crate::storage::store::{FIRST_REVISION, set_revision};
+use crate::storage::resource::set_revision;
+use crate::storage::store::FIRST_REVISION;
 
 /// Where the control is.
 const ROOT: &str = "/_dev/";
@@ -204,7 +205,7 @@ fn load(api: &Api, load: Load) -> Result<(), Failure> {
     refuse_if_durable(api)?;
     let place = |value: &Value| {
         let group = value["apiVersion"].as_str().unwrap_or_default().split_once('/').map_or("", |(group, _)| group).to_owned();
-        (group, value["kind"].as_str().unwrap_or_default().to_owned(), crate::storage::store::key_of(value))
+        (group, value["kind"].as_str().unwrap_or_default().to_owned(), crate::storage::resource::key_of(value))
     };
     let loaded: Vec<_> = load.objects.iter().map(place).collect();
     let (present, current) = api.with(|state| (state.store.all(), state.store.revision()));

@@ -9,27 +9,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::storage::resource::{Key, Resource, key_of, owners, revision_of, set_revision, uid_of};
 use crate::storage::work_item::Chore;
 pub use change::{Change, Sight, line};
 use resting::{Recent, Resting};
 
 /// The revision of an empty store. It is above 1, so that a watch from 1 is always too old.
 pub const FIRST_REVISION: u64 = 1_000;
-
-/// A resource as the store knows it, whatever the version.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Resource {
-    /// The API group.
-    pub group: String,
-    /// The plural name.
-    pub plural: String,
-}
-
-/// Where an object is inside of its resource: its namespace (empty for none) and its name, in the order of lists.
-pub type Key = (String, String);
 
 /// An object as it is stored.
 #[derive(Debug)]
@@ -514,33 +503,6 @@ fn in_namespace<'a>(
 ) -> impl Iterator<Item = (&'a Key, &'a Arc<Resting>)> {
     let begin = (namespace.unwrap_or_default().to_owned(), String::new());
     objects.range(begin..).take_while(move |(key, _)| namespace.is_none_or(|namespace| namespace == key.0))
-}
-
-/// Returns where an object is inside of its resource.
-pub fn key_of(value: &Value) -> Key {
-    let text = |name: &str| value["metadata"][name].as_str().unwrap_or_default().to_owned();
-    (text("namespace"), text("name"))
-}
-
-/// Returns an object's unique id.
-pub fn uid_of(value: &Value) -> &str {
-    value["metadata"]["uid"].as_str().unwrap_or_default()
-}
-
-/// Returns the unique ids of an object's owners.
-pub fn owners(value: &Value) -> impl Iterator<Item = &str> {
-    value["metadata"]["ownerReferences"].as_array().into_iter().flatten().filter_map(|owner| owner["uid"].as_str())
-}
-
-fn revision_of(value: &Value) -> Option<u64> {
-    value["metadata"]["resourceVersion"].as_str()?.parse().ok()
-}
-
-/// Writes a revision into an object's metadata.
-pub fn set_revision(value: &mut Value, revision: u64) {
-    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("resourceVersion".into(), json!(revision.to_string()));
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::storage::store::{Key, Resource, owners, uid_of};
+use crate::storage::resource::{Key, Resource, owners, uid_of};
 
 /// The finalizer of an owner that waits for its dependents.
 pub const FOREGROUND: &str = "foregroundDeletion";

@@ -36,7 +36,7 @@ pub async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
     warnings.extend(more);
     let answer = match deleted {
         Deleted::Gone(seen) if !answers_with_the_object(served) => {
-            let (name, uid) = (seen["metadata"]["name"].as_str().unwrap_or_default(), crate::storage::store::uid_of(&seen));
+            let (name, uid) = (seen["metadata"]["name"].as_str().unwrap_or_default(), crate::storage::resource::uid_of(&seen));
             Reply::success(&served.kind.group, &served.kind.plural, name, uid)
         }
         Deleted::Gone(seen) => reading::shape(served, call, last_form(api, served, &seen))?,
@@ -54,7 +54,7 @@ pub async fn evict(api: &Api, served: &Arc<Served>, call: &Call) -> Result<(), F
     check_name(call, &eviction)?;
     let old = existing(api, served, call)?;
     let gate = Gate::new(api, served, "eviction", by);
-    let (namespace, name) = crate::storage::store::key_of(&old.value);
+    let (namespace, name) = crate::storage::resource::key_of(&old.value);
     let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&eviction), old: None };
     gate.mutate(passage).await?;
     gate.validate(passage).await?;
@@ -99,7 +99,7 @@ pub async fn delete_one(
 ) -> Result<(Deleted, Vec<String>), Failure> {
     let gate = Gate::new(api, served, "", by);
     let writer = Writer { served, subresource: "", options: by.options, manager: "", now: api.now(), is_patch: false };
-    let (namespace, name) = crate::storage::store::key_of(&old.value);
+    let (namespace, name) = crate::storage::resource::key_of(&old.value);
     // Of a collection of custom objects, webhooks are not told the names.
     let told = if deletion.is_of_many && served.kind.is_custom() { "" } else { &name };
     let mut warnings = Vec::new();

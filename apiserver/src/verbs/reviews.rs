@@ -167,7 +167,7 @@ fn issue(api: &Api, served: &Served, call: &Call, mut request: Value) -> Result<
     let stored = dispatch::existing(api, served, call)?;
     let (namespace, name) = dispatch::key(call);
     let seconds = lifetime(&mut request, &namespace, &name)?;
-    let user = User { uid: crate::storage::store::uid_of(&stored.value).to_owned(), ..User::service_account(&namespace, &name) };
+    let user = User { uid: crate::storage::resource::uid_of(&stored.value).to_owned(), ..User::service_account(&namespace, &name) };
     let token = api.with(|state| {
         let token = format!("kopfd.{}.{}", state.ids.uid().replace('-', ""), state.ids.uid().replace('-', ""));
         state.issued.insert(token.clone(), user);

@@ -224,7 +224,7 @@ async fn admit_changed(writer: &Writer<'_>, gate: &Gate<'_>, old: &Value, draft:
     if !gate.is_guarded() {
         return writer.settle(old, draft);
     }
-    let (namespace, name) = crate::storage::store::key_of(old);
+    let (namespace, name) = crate::storage::resource::key_of(old);
     let scale = |value: &Value| versioning::scale_of(writer.served, value).unwrap_or_default();
     let shown_as = |value: &Value| if writer.subresource == "scale" { scale(value) } else { value.clone() };
     let seen = writer.present(old, &draft);
@@ -346,7 +346,7 @@ fn check_place(api: &Api, served: &Served, namespace: &str, name: &str) -> Resul
     if namespace.is_empty() {
         return Ok(());
     }
-    let namespaces = crate::storage::store::Resource { group: String::new(), plural: "namespaces".to_owned() };
+    let namespaces = crate::storage::resource::Resource { group: String::new(), plural: "namespaces".to_owned() };
     let Some(found) = api.read(&namespaces, &(String::new(), namespace.to_owned())) else {
         return Err(Failure::not_found("", "namespaces", namespace));
     };

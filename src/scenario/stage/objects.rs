@@ -1,7 +1,7 @@
 //! The objects on a stage: those that are given, those that were ever there, and those in the end.
 
 use crate::apiserver::bootstrap;
-use crate::apiserver::storage::store::Resource;
+use crate::apiserver::storage::resource::Resource;
 use crate::manifest::tree::Spot;
 
 use super::super::compare::{self, Ending};

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::apiserver::Api;
 use crate::apiserver::http::request::Place;
-use crate::apiserver::storage::store::Resource;
+use crate::apiserver::storage::resource::Resource;
 use crate::cluster::transport::ByteStream;
 
 use super::super::chaos::{Chaos, OnPiece};

@@ -9,6 +9,7 @@ mod networking;
 mod pod_spec;
 pub(super) mod pods;
 mod probes;
+mod references;
 mod resources;
 mod schedule;
 mod scheduling;
