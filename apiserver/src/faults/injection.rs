@@ -231,7 +231,7 @@ impl Api {
                 injected(failure, Some(retry_after.unwrap_or(1)), AnswerBody::Text)
             }
             Action::Unauthorized { .. } => reply::refuse(Failure::new(401, "Unauthorized", "Unauthorized")),
-            Action::NotReady { .. } => reply::refuse(not_ready()),
+            Action::NotReady { .. } => reply::refuse(Failure::storage_not_ready()),
             Action::DiscoveryFail { group, code } => {
                 let text = format!("the server is currently unable to handle the request (get {group} {})", question.text);
                 reply::refuse(failure(*code, "", &text))
@@ -259,11 +259,6 @@ impl Api {
         // If there is no such object, the write meets that.
         drop(self.carry_out(User::administrator(), write, None).await);
     }
-}
-
-/// Returns the failure of a storage that is not ready.
-pub fn not_ready() -> Failure {
-    Failure::new(429, "TooManyRequests", "storage is (re)initializing").retry_after(1)
 }
 
 /// Notes the end of a request when it is dropped.

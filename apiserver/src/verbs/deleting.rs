@@ -11,12 +11,12 @@ use crate::http::protobuf;
 use crate::http::reply::Reply;
 use crate::http::request::{self, Options};
 use crate::kinds::registry::Served;
-use crate::rules::{self, Decision, Deletion, Propagation, Writer};
+use crate::rules::{self, ATTEMPTS, Decision, Deletion, Propagation, Writer};
 use crate::storage::store::Stored;
 use crate::verbs::admission_chain::{By, Gate, Passage};
-use crate::verbs::dispatch::{existing, read_body};
+use crate::verbs::body::read_body;
 use crate::verbs::request_context::Call;
-use crate::verbs::writing::ATTEMPTS;
+use crate::verbs::target::{check_name, existing};
 use crate::verbs::{conversion, reading};
 
 /// Answers a request to delete an object.
@@ -59,23 +59,6 @@ pub async fn evict(api: &Api, served: &Arc<Served>, call: &Call) -> Result<(), F
     gate.mutate(passage).await?;
     gate.validate(passage).await?;
     delete_one(api, served, old, &deletion, by).await.map(|_| ())
-}
-
-/// Checks that what is posted below a pod is for this pod.
-///
-/// # Errors
-/// If it names another one.
-pub fn check_name(call: &Call, posted: &Value) -> Result<(), Failure> {
-    let name = call.place.name.as_deref().unwrap_or_default();
-    let namespace = posted["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty());
-    if posted["metadata"]["name"] != name {
-        let (kind, sent) = (posted["kind"].as_str().unwrap_or("object"), posted["metadata"]["name"].as_str().unwrap_or_default());
-        return Err(Failure::bad_request(format!("name in URL ({name}) does not match name in {kind} ({sent})")));
-    }
-    if namespace.is_some() && namespace != call.place.namespace.as_deref() {
-        return Err(Failure::other_namespace());
-    }
-    Ok(())
 }
 
 /// What a deletion has come to, with the object in the version of the request.

@@ -17,8 +17,10 @@ use crate::rules::{self, Draft, Writer};
 use crate::schema::field_error::Place;
 use crate::schema::metadata;
 use crate::verbs::admission_chain::Gate;
-use crate::verbs::dispatch::{self, unsupported_media};
+use crate::verbs::body::{read_yaml, unsupported_media};
 use crate::verbs::request_context::Call;
+use crate::verbs::scale::scale_answer;
+use crate::verbs::target::{self, place_body};
 use crate::verbs::{reading, writing};
 
 /// A list of more operations is refused.
@@ -57,7 +59,7 @@ pub async fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &s
     let change = |old: &Value| {
         let mut new = patched(served, old, &patch)?;
         let warnings = writer.receive(&mut new, &patch.remarks).map_err(rules::no_object)?;
-        dispatch::place_body(served, call, &mut new, true)?;
+        place_body(served, call, &mut new, true)?;
         Ok((writer.draft(old, new).map_err(rules::no_object)?, warnings))
     };
     let (value, warnings) = writing::write(api, &writer, call, change).await?;
@@ -107,7 +109,7 @@ fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
         "application/strategic-merge-patch+json" if !served.kind.is_custom() => parse(Form::Strategic),
         "application/apply-patch+yaml" => {
             let text = std::str::from_utf8(&call.body).map_err(|error| Failure::bad_request(error.to_string()))?;
-            let body = dispatch::read_yaml(text).map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))?;
+            let body = read_yaml(text).map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))?;
             Ok(Patch { form: Form::Apply, value: object(body.value)?, remarks: body.remarks })
         }
         _ if served.kind.is_custom() => {
@@ -143,16 +145,16 @@ async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, 
     let namespace = call.place.namespace.as_deref().unwrap_or_default();
     let mut applied = if is_scale { unscaled(served, &applied, namespace)? } else { applied };
     check_typed(served, &applied, namespace)?;
-    let is_there = api.read(&served.resource, &dispatch::key(call)).is_some();
+    let is_there = api.read(&served.resource, &target::key(call)).is_some();
     // What is there need not be named again.
     let is_nameless = applied["metadata"]["name"].is_null() && matches!(applied["metadata"], Value::Null | Value::Object(_));
     if is_there && is_nameless {
-        applied["metadata"]["name"] = Value::from(dispatch::key(call).1);
+        applied["metadata"]["name"] = Value::from(target::key(call).1);
     }
-    dispatch::place_body(served, call, &mut applied, true)?;
+    place_body(served, call, &mut applied, true)?;
     if !is_there {
         if !subresource.is_empty() {
-            return Err(Failure::not_found(&served.kind.group, &served.kind.plural, &dispatch::key(call).1));
+            return Err(Failure::not_found(&served.kind.group, &served.kind.plural, &target::key(call).1));
         }
         let mut value = with_author(&writer, |by| ownership::apply(None, &applied, by))?;
         // What is applied to nothing has no revision to be based on.
@@ -178,7 +180,7 @@ async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, 
         Ok((writer.draft_applied(old, new)?, warnings))
     };
     let (value, warnings) = writing::write(api, &writer, call, change).await?;
-    let answer = if is_scale { dispatch::scale_answer(served, &value) } else { reading::shape(served, call, value) };
+    let answer = if is_scale { scale_answer(served, &value) } else { reading::shape(served, call, value) };
     Ok(answer?.with_warnings(warnings))
 }
 

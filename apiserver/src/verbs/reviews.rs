@@ -10,8 +10,9 @@ use crate::kinds::builtin;
 use crate::kinds::kind::Kind;
 use crate::kinds::registry::Served;
 use crate::rules;
-use crate::verbs::dispatch;
+use crate::verbs::body::read_body;
 use crate::verbs::request_context::Call;
+use crate::verbs::target;
 
 /// How long an issued token is said to live that is asked for without a time, in seconds.
 const LIFETIME: i64 = 3600;
@@ -34,7 +35,7 @@ pub fn answer(api: &Api, served: &Served, call: &Call) -> Result<Option<Reply>, 
     if call.method != http::Method::POST {
         return Err(Failure::no_method());
     }
-    let mut review = dispatch::read_body(served, call)?.value;
+    let mut review = read_body(served, call)?.value;
     if !review.is_object() {
         return Err(Failure::bad_request("a review is an object"));
     }
@@ -164,8 +165,8 @@ fn token(api: &Api, token: &str) -> Value {
 
 /// Issues a token that the server will know as the service account.
 fn issue(api: &Api, served: &Served, call: &Call, mut request: Value) -> Result<Reply, Failure> {
-    let stored = dispatch::existing(api, served, call)?;
-    let (namespace, name) = dispatch::key(call);
+    let stored = target::existing(api, served, call)?;
+    let (namespace, name) = target::key(call);
     let seconds = lifetime(&mut request, &namespace, &name)?;
     let user = User { uid: crate::storage::resource::uid_of(&stored.value).to_owned(), ..User::service_account(&namespace, &name) };
     let token = api.with(|state| {

@@ -225,7 +225,7 @@ impl Watch {
             self.cursor = change.revision;
             let served = Arc::clone(&self.served);
             let is_plain = change.revisions().all(|revision| versioning::is_plain(&served, revision));
-            let is_told_as_stored = is_plain && conversion::webhook(&served).is_none() && self.call.accept.form == Form::Plain;
+            let is_told_as_stored = is_plain && versioning::webhook(&served).is_none() && self.call.accept.form == Form::Plain;
             if is_told_as_stored && let Some(is_covered) = self.interest.covers_key(change.key()) {
                 if let Some(sight) = change.whole_sight().filter(|_| is_covered) {
                     self.told = change.revision;

@@ -11,15 +11,15 @@ use crate::http::reply::Reply;
 use crate::http::request::Options;
 use crate::kinds::registry::Served;
 use crate::kinds::versioning;
-use crate::rules::{self, Decision, Draft, Writer};
+use crate::rules::{self, ATTEMPTS, Decision, Draft, Writer};
 use crate::verbs::admission_chain::{Gate, Passage};
-use crate::verbs::dispatch::{existing, key, not_served_here, place_body, read_body, scale_answer};
+use crate::verbs::body::read_body;
 use crate::verbs::pod_classes;
 use crate::verbs::request_context::Call;
+use crate::verbs::scale::scale_answer;
+use crate::verbs::target::{check_name, existing, key, not_served_here, place_body};
 use crate::verbs::{conversion, reading};
 
-/// How often a write is tried anew that does not say what it is based on.
-pub const ATTEMPTS: usize = 5;
 /// How often a generated name is generated anew when there is such an object.
 const NAMES: usize = 8;
 /// Objects that are larger are not stored.
@@ -305,7 +305,7 @@ pub async fn write_scale(
 pub async fn bind(api: &Api, served: &Served, call: &Call) -> Result<Reply, Failure> {
     let options = Options::default();
     let binding = read_body(served, call)?.value;
-    crate::verbs::deleting::check_name(call, &binding)?;
+    check_name(call, &binding)?;
     let stored = existing(api, served, call)?;
     let gate = Gate::new(api, served, "binding", call.by(&options));
     let (namespace, name) = key(call);
