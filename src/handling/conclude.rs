@@ -90,9 +90,10 @@ fn essence_to_store(change: &Change) -> Option<Value> {
 mod tests {
     use super::*;
     use crate::handling::progress::{BrokenRecord, Records};
-    use crate::handling::{Answers, Cause, Handler, Lifecycle, On, Reason, plan};
+    use crate::handling::{Answers, Cause, ChangingHandlers, Handler, Lifecycle, On, Reason, plan};
     use crate::object::Body;
     use serde_json::json;
+    use std::sync::Arc;
 
     /// What is stored, by ids.
     #[derive(Default)]
@@ -125,7 +126,7 @@ mod tests {
         let body = Body::from(json!({"spec": {}}));
         let change = Change::between(None, Some(json!({"spec": {}})));
         let cause = Cause { reason: Reason::Create, initial: false, change };
-        let handlers: Vec<&Handler> = handlers.iter().collect();
+        let handlers = ChangingHandlers::of(handlers.iter().cloned().map(Arc::new));
         let (records, lifecycle, now) = (&stored as &dyn Records, Lifecycle::AllAtOnce, Timestamp::UNIX_EPOCH);
         let situation = plan::Situation { handlers: &handlers, body: &body, cause: &cause, records, lifecycle, now };
         let plan = plan::plan(&situation, &Answers::default(), &mut |_| 0).unwrap();

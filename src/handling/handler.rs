@@ -62,6 +62,16 @@ pub enum On {
     Daemon,
     /// The life of an object, as a function that is called at intervals.
     Timer,
+    /// Admission requests about objects.
+    Review,
+    /// Objects in other versions than the stored one.
+    Conversion,
+    /// The desired state of an object, whatever has changed.
+    Reconcile,
+    /// The operator itself, when it starts, stops, logs in, or is probed.
+    Activity,
+    /// The operator itself, at the ticks of a clock.
+    Schedule,
 }
 
 impl On {
@@ -176,6 +186,10 @@ impl Handler {
             On::Daemon => "Daemon",
             On::Timer => "Timer",
             On::Index => "Indexer",
+            On::Review | On::Conversion => "Webhook",
+            On::Reconcile => "Reconciliation",
+            On::Activity => "Activity",
+            On::Schedule => "Schedule",
             _ => "Handler",
         };
         format!("{noun} '{}'", self.id)

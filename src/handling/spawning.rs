@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::filter::{Predicates, Unsettled, View};
 use super::handler::Handler;
+use super::lists::SpawningHandlers;
 use super::select;
 use super::telling::{Telling, seconds};
 
@@ -57,7 +58,7 @@ pub struct Arrangement<'a> {
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
 pub fn arrange<'a>(
-    handlers: impl IntoIterator<Item = &'a Handler>,
+    handlers: &'a SpawningHandlers,
     company: Company<'_>,
     view: View<'_>,
     predicates: &dyn Predicates,
@@ -152,6 +153,7 @@ mod tests {
     use crate::handling::{Answers, Filters, Matcher, On};
     use crate::object::Body;
     use serde_json::{Value, json};
+    use std::sync::Arc;
 
     fn labelled(id: &str) -> Handler {
         let filters = Filters { labels: vec![("on".into(), Matcher::Present)], ..Filters::default() };
@@ -164,7 +166,7 @@ mod tests {
 
     /// The ids to start, those to stop, and whether the finalizer is demanded.
     fn arranged(metadata: Value, running: &[&str], ended: &[&str]) -> (Vec<String>, Vec<(String, StopReason)>, bool) {
-        let handlers = [labelled("a"), labelled("b")];
+        let handlers = SpawningHandlers::of([labelled("a"), labelled("b")].map(Arc::new));
         let body = Body::from(json!({"metadata": metadata}));
         let company = Company { running: &ids(running), ended: &ids(ended), is_paused: false, is_gone: false };
         let arrangement = arrange(&handlers, company, View { body: &body, change: None }, &Answers::default()).unwrap();

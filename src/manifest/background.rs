@@ -6,12 +6,12 @@ use croner::Cron;
 use jiff::tz::TimeZone;
 
 use crate::handling::{Handler, On, Policy};
-use crate::script::BindingKind;
+use crate::script::{BindingKind, arguments};
 
-use super::binding::{BINDING, Ids, Request, is_identifier, misplaced};
+use super::binding::{BINDING, Concern, Ids, Request, is_identifier, misplaced};
 use super::draft::{Block, Draft, POLICY, Script};
 use super::filters::{Asking, FILTERS};
-use super::operator::{Concern, Daemon, Delay, Index, Rhythm, Ticks, Timer};
+use super::operator::{Daemon, Delay, Rhythm, Ticks, Timer};
 use super::reader::{Fields, Item};
 use super::tree::Kind;
 
@@ -20,49 +20,6 @@ const LEAST_INTERVAL: f64 = 0.001;
 
 /// The least seconds between looks at a daemon that does not stop.
 const LEAST_POLLING: f64 = 0.1;
-
-/// Names that scripts know as arguments, so that no index can have them.
-const ARGUMENTS: [&str; 39] = [
-    "body",
-    "spec",
-    "meta",
-    "status",
-    "labels",
-    "annotations",
-    "name",
-    "namespace",
-    "uid",
-    "resource",
-    "patch",
-    "memo",
-    "logger",
-    "param",
-    "retry",
-    "started",
-    "runtime",
-    "reason",
-    "old",
-    "new",
-    "diff",
-    "event",
-    "type",
-    "stopped",
-    "dryrun",
-    "operation",
-    "subresource",
-    "userinfo",
-    "sslpeer",
-    "headers",
-    "warnings",
-    "activity",
-    "settings",
-    "kwargs",
-    "value",
-    "children",
-    "related",
-    "version",
-    "scheduled_at",
-];
 
 impl Draft<'_> {
     /// Reads one item of `timers`.
@@ -131,14 +88,14 @@ impl Draft<'_> {
             reader.error_with(&place, format!("`{}` cannot be the id of an index", bound.id), hint);
             return;
         }
-        if ARGUMENTS.contains(&bound.id.as_str()) {
+        if arguments::is_argument(&bound.id) {
             let hint = "scripts would not see the argument of that name any more: choose another `id`";
             reader.error_with(&place, format!("`{}` is the name of an argument, and cannot be the id of an index", bound.id), hint);
             return;
         }
         self.register(ids, &bound, "an index");
         let concern = Concern { selectors: block.selectors.clone(), field, filters };
-        self.operator.indexes.push(Index { id: bound.id, target: bound.target, function: bound.function, concern, policy });
+        self.operator.indexes.push(bound.handler(On::Index, concern, policy));
     }
 
     /// Scripts may name the index, even if there is something wrong with it.
@@ -147,7 +104,7 @@ impl Draft<'_> {
         let name = fields.get("id").or_else(|| fields.get("fn"));
         let Some(name) = name.as_ref().and_then(|item| item.node.text()) else { return };
         let indexes = &mut self.operator.declaration.indexes;
-        if is_identifier(name) && !ARGUMENTS.contains(&name) && !indexes.iter().any(|known| known == name) {
+        if is_identifier(name) && !arguments::is_argument(name) && !indexes.iter().any(|known| known == name) {
             indexes.push(name.to_owned());
         }
     }
@@ -165,17 +122,7 @@ impl Draft<'_> {
             let message = format!("{noun} with the id `{}` is declared above, and only the first one runs", bound.id);
             self.reader.warn(&fields.item, message, "give it an `id` of its own");
         }
-        Some(Handler {
-            id: bound.id,
-            function: bound.function,
-            target: bound.target,
-            on,
-            selectors: block.selectors.clone(),
-            field,
-            filters,
-            policy,
-            param: bound.param,
-        })
+        Some(bound.handler(on, Concern { selectors: block.selectors.clone(), field, filters }, policy))
     }
 
     fn rhythm(&mut self, fields: &Fields<'_>) -> Rhythm {

@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-use crate::object::FieldPath;
+use crate::handling::{Filters, Handler, On, Policy};
+use crate::object::{FieldPath, Selector};
 use crate::script::{Binding, BindingKind, Code, Limits};
 
 use super::draft::{Draft, Script};
@@ -79,6 +80,26 @@ pub struct Bound {
     pub spot: Spot,
     /// The way to it.
     pub path: String,
+}
+
+/// Which objects a binding concerns.
+#[derive(Debug, Clone, Default)]
+pub struct Concern {
+    /// The kinds.
+    pub selectors: Vec<Selector>,
+    /// The field it looks at.
+    pub field: Option<FieldPath>,
+    /// Its filters.
+    pub filters: Filters,
+}
+
+impl Bound {
+    /// Returns the handler that calls the code.
+    pub fn handler(self, on: On, concern: Concern, policy: Policy) -> Handler {
+        let Concern { selectors, field, filters } = concern;
+        let Self { id, function, target, param, .. } = self;
+        Handler { id, function, target, on, selectors, field, filters, policy, param }
+    }
 }
 
 /// What is asked of a binding.

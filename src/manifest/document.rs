@@ -194,7 +194,7 @@ impl Draft<'_> {
     /// Webhooks need a server, be it one that a startup activity sets. Settings with mistakes may have been meant to name one.
     fn check_server(&mut self, fields: &Fields<'_>) {
         let has_webhooks = !self.operator.webhooks.is_empty() || !self.operator.conversions.is_empty();
-        let may_be_set = self.operator.activities.iter().any(|activity| activity.on == super::operator::Moment::Startup);
+        let may_be_set = self.operator.activities.iter().any(|activity| activity.moment == super::operator::Moment::Startup);
         let has_server = self.operator.settings.admission.server.is_some();
         let is_misspelt = fields.get("settings").is_none() && fields.mentions("settings");
         if !has_webhooks || has_server || may_be_set || is_misspelt || self.reader.has_errors_in("spec.settings") {

@@ -6,8 +6,8 @@ use croner::Cron;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
-use crate::handling::{Filters, Handler, Policy, Predicate};
-use crate::object::{FieldPath, Selector};
+use crate::handling::{Handler, Policy, Predicate};
+use crate::object::Selector;
 use crate::script::Declaration;
 use crate::script::declaration::Place;
 
@@ -29,12 +29,12 @@ pub struct Operator {
     pub timers: Vec<Timer>,
     /// Daemons.
     pub daemons: Vec<Daemon>,
-    /// Indexes.
-    pub indexes: Vec<Index>,
+    /// Indexes; their ids are their names.
+    pub indexes: Vec<Handler>,
     /// Validating and mutating webhooks.
     pub webhooks: Vec<Webhook>,
     /// Conversion webhooks.
-    pub conversions: Vec<Conversion>,
+    pub conversions: Vec<Handler>,
     /// Level-triggered reconciliations.
     pub reconciles: Vec<Reconcile>,
     /// Activities.
@@ -160,43 +160,13 @@ pub struct Daemon {
     pub cancellation_polling: Option<f64>,
 }
 
-/// Which objects something concerns that is no handler.
-#[derive(Debug, Clone, Default)]
-pub struct Concern {
-    /// The kinds.
-    pub selectors: Vec<Selector>,
-    /// The field it looks at.
-    pub field: Option<FieldPath>,
-    /// Its filters.
-    pub filters: Filters,
-}
-
-/// An in-memory index of objects.
-#[derive(Debug, Clone)]
-pub struct Index {
-    /// Its name.
-    pub id: String,
-    /// The number of the binding.
-    pub target: usize,
-    /// What tells two functions apart.
-    pub function: String,
-    /// Which objects it concerns.
-    pub concern: Concern,
-    /// How errors are taken.
-    pub policy: Policy,
-}
-
 /// A validating or mutating webhook.
 #[derive(Debug, Clone)]
 pub struct Webhook {
-    /// The id.
-    pub id: String,
-    /// The number of the binding.
-    pub target: usize,
+    /// What is common to all handlers.
+    pub handler: Handler,
     /// Whether it may change the object.
     pub is_mutating: bool,
-    /// Which objects it concerns.
-    pub concern: Concern,
     /// The operations in capitals; empty for all.
     pub operations: Vec<String>,
     /// The subresource; none for the object itself.
@@ -223,28 +193,11 @@ pub enum SideEffects {
     NoneOnDryRun,
 }
 
-/// A webhook that converts between versions.
-#[derive(Debug, Clone)]
-pub struct Conversion {
-    /// The id.
-    pub id: String,
-    /// The number of the binding.
-    pub target: usize,
-    /// The kind.
-    pub selectors: Vec<Selector>,
-}
-
 /// A level-triggered reconciliation.
 #[derive(Debug, Clone)]
 pub struct Reconcile {
-    /// The id.
-    pub id: String,
-    /// The number of the binding.
-    pub target: usize,
-    /// Which objects it concerns.
-    pub concern: Concern,
-    /// How errors are taken.
-    pub policy: Policy,
+    /// What is common to all handlers.
+    pub handler: Handler,
     /// The kinds of children.
     pub owns: Vec<Selector>,
     /// Related kinds, and the numbers of the bindings that map them.
@@ -260,14 +213,10 @@ pub struct Reconcile {
 /// A function that is called in the life of the operator.
 #[derive(Debug, Clone)]
 pub struct Activity {
-    /// The id.
-    pub id: String,
-    /// The number of the binding.
-    pub target: usize,
+    /// What is common to all handlers.
+    pub handler: Handler,
     /// When it is called.
-    pub on: Moment,
-    /// How errors are taken.
-    pub policy: Policy,
+    pub moment: Moment,
 }
 
 /// When an activity is called.
@@ -286,16 +235,12 @@ pub enum Moment {
 /// A function that is called at the ticks of a clock.
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    /// The id.
-    pub id: String,
-    /// The number of the binding.
-    pub target: usize,
+    /// What is common to all handlers.
+    pub handler: Handler,
     /// When it is called.
     pub ticks: Ticks,
     /// Whether one missed tick is made up for.
     pub catches_up: bool,
-    /// How errors are taken.
-    pub policy: Policy,
 }
 
 impl Operator {
@@ -309,11 +254,6 @@ impl Operator {
         self.unsupported.iter().map(Unsupported::warning).collect()
     }
 
-    /// Tells whether it keeps anything on objects.
-    pub fn is_persisting(&self) -> bool {
-        self.persisting_selectors().next().is_some()
-    }
-
     /// Returns the kinds on whose objects it keeps something: a finalizer or progress.
     pub fn persisting_selectors(&self) -> impl Iterator<Item = &Selector> {
         let handlers = self.handlers.iter().filter(|handler| handler.on.is_changing());
@@ -321,6 +261,6 @@ impl Operator {
             .chain(self.timers.iter().map(|timer| &timer.handler))
             .chain(self.daemons.iter().map(|daemon| &daemon.handler))
             .flat_map(|handler| &handler.selectors)
-            .chain(self.reconciles.iter().flat_map(|reconcile| &reconcile.concern.selectors))
+            .chain(self.reconciles.iter().flat_map(|reconcile| &reconcile.handler.selectors))
     }
 }

@@ -1,12 +1,13 @@
 //! Level-triggered reconciliation.
 
+use crate::handling::On;
 use crate::object::Selector;
 use crate::script::{BindingKind, Limits};
 
-use super::binding::{BINDING, Ids, Request, misplaced};
+use super::binding::{BINDING, Concern, Ids, Request, misplaced};
 use super::draft::{Block, Draft, POLICY, Script};
 use super::filters::{Asking, FILTERS};
-use super::operator::{Concern, Reconcile};
+use super::operator::Reconcile;
 use super::reader::Item;
 use super::selectors;
 
@@ -41,11 +42,9 @@ impl Draft<'_> {
         let finalize = fields.get("finalize").and_then(|item| self.bind_other(&item, &id, &script, BindingKind::Change, limits));
         let Some(bound) = bound else { return };
         self.register(ids, &bound, "a reconciliation");
+        let concern = Concern { selectors: block.selectors.clone(), field, filters };
         self.operator.reconciles.push(Reconcile {
-            id: bound.id,
-            target: bound.target,
-            concern: Concern { selectors: block.selectors.clone(), field, filters },
-            policy,
+            handler: bound.handler(On::Reconcile, concern, policy),
             owns,
             watches,
             resync,

@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 
+use crate::handling::{On, Policy};
 use crate::script::BindingKind;
 
-use super::binding::{BINDING, Request, misplaced};
+use super::binding::{BINDING, Concern, Request, misplaced};
 use super::draft::{Block, Draft};
 use super::filters::{Asking, FILTERS};
-use super::operator::{Concern, Conversion, SideEffects, Webhook};
+use super::operator::{SideEffects, Webhook};
 use super::reader::{Fields, Item};
 use super::suggest::{nearest, one_of};
 use super::tree::Kind;
@@ -58,7 +59,8 @@ impl Draft<'_> {
         let request = Request { kind: BindingKind::Convert, script: &script, suffix: None, deadline: Some(30.0) };
         let Some(bound) = self.bind(fields, &request) else { return };
         self.register_webhook("convert", fields, &bound.id, bound.spot.line);
-        self.operator.conversions.push(Conversion { id: bound.id, target: bound.target, selectors: block.selectors.clone() });
+        let concern = Concern { selectors: block.selectors.clone(), ..Concern::default() };
+        self.operator.conversions.push(bound.handler(On::Conversion, concern, Policy::default()));
     }
 
     fn admission(&mut self, fields: &Fields<'_>, block: &Block<'_>, on: Option<&'static str>) {
@@ -85,11 +87,10 @@ impl Draft<'_> {
             return;
         };
         self.register_webhook(on, fields, &bound.id, bound.spot.line);
+        let concern = Concern { selectors: block.selectors.clone(), field, filters };
         self.operator.webhooks.push(Webhook {
-            id: bound.id,
-            target: bound.target,
+            handler: bound.handler(On::Review, concern, Policy::default()),
             is_mutating,
-            concern: Concern { selectors: block.selectors.clone(), field, filters },
             operations,
             subresource,
             is_persistent: persistent.unwrap_or(false),

@@ -13,8 +13,8 @@ use crate::handling::progress::seconds_between;
 use crate::handling::sequence::{OwnPatch, Presence, Situation, Step, next};
 use crate::handling::telling::float;
 use crate::handling::{
-    Answers, Cause, Change, Handler, Lifecycle, On, Outcome, Plan, Policy, Reason, Record, Telling, Unsettled, attempt, cause, filter,
-    select,
+    Answers, Cause, Change, Handler, Handlers, Lifecycle, Outcome, Plan, Policy, Reason, Record, Telling, Unsettled, attempt, cause,
+    filter, select,
 };
 use crate::kit::Stop;
 use crate::object::{Body, Patch, Resource, Sighting, Transform};
@@ -35,7 +35,7 @@ pub struct Served {
     /// The kind.
     pub resource: Arc<Resource>,
     /// The handlers declared for the kind.
-    pub handlers: Vec<Arc<Handler>>,
+    pub handlers: Handlers,
     /// The fields that belong to its essences because handlers look at them.
     pub extra_fields: Vec<Vec<String>>,
     /// Where the operator keeps what it remembers.
@@ -59,20 +59,20 @@ impl Served {
     ) -> Self {
         let handlers: Vec<Arc<Handler>> = handlers.iter().filter(|handler| handler.concerns(&resource)).cloned().collect();
         let extra_fields = essence::extra_fields(handlers.iter().map(AsRef::as_ref));
-        Self { resource, handlers, extra_fields, storages, lifecycle, default_backoff, sub_defaults: Policy::default() }
+        Self {
+            resource,
+            handlers: Handlers::of(&handlers),
+            extra_fields,
+            storages,
+            lifecycle,
+            default_backoff,
+            sub_defaults: Policy::default(),
+        }
     }
 
     /// Returns the kind with defaults for sub-handlers.
     pub fn with_sub_defaults(self, sub_defaults: Policy) -> Self {
         Self { sub_defaults, ..self }
-    }
-
-    fn has(&self, is_meant: impl Fn(&Handler) -> bool) -> bool {
-        self.handlers.iter().any(|handler| is_meant(handler))
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Handler> {
-        self.handlers.iter().map(AsRef::as_ref)
     }
 }
 
@@ -168,10 +168,10 @@ impl<W: Effects> Cycle<'_, W> {
         Situation {
             done: state.done,
             handlers: Presence {
-                indexing: self.served.has(|handler| handler.on == On::Index),
-                watching: self.served.has(|handler| handler.on == On::Event),
-                spawning: self.served.has(|handler| handler.on.is_spawning()),
-                changing: self.served.has(|handler| handler.on.is_changing()),
+                indexing: !self.served.handlers.indexing.is_empty(),
+                watching: !self.served.handlers.watching.is_empty(),
+                spawning: !self.served.handlers.spawning.is_empty(),
+                changing: !self.served.handlers.changing.is_empty(),
             },
             is_gone: self.sighting == Sighting::Deleted,
             is_held: self.body.is_deleting() && self.body.has_finalizer(finalizer),
@@ -221,7 +221,7 @@ impl<W: Effects> Cycle<'_, W> {
 
     fn detect(&self, state: State) -> Result<State, Error> {
         let change = essence::change(&self.served.storages, &self.body, &self.served.extra_fields)?;
-        let is_changing = self.served.has(|handler| handler.on.is_changing());
+        let is_changing = !self.served.handlers.changing.is_empty();
         let finalizer = &self.served.storages.finalizer;
         let cause = is_changing.then(|| cause::detect(self.sighting, &self.body, finalizer, self.memory, change.clone()));
         Ok(State { change, cause, ..state })
@@ -261,7 +261,7 @@ impl<W: Effects> Cycle<'_, W> {
     /// Runs the handlers of raw events. They are never awaited by anything, and their errors are only told.
     async fn watch(&self, mut patch: Patch) -> Result<Patch, Error> {
         let view = filter::View { body: &self.body, change: None };
-        let selected = self.settled(None, |answers| Ok(select::watching(self.served.all(), view, answers)?)).await?;
+        let selected = self.settled(None, |answers| Ok(select::watching(&self.served.handlers.watching, view, answers)?)).await?;
         for handler in selected {
             let record = Record::fresh(self.world.clock().now(), None);
             self.tell(&attempt::announce(handler));
@@ -288,7 +288,8 @@ impl<W: Effects> Cycle<'_, W> {
     async fn drop_unless_concerned(&self, state: State) -> Result<State, Error> {
         let Some(cause) = &state.cause else { return Ok(state) };
         let view = filter::View { body: &self.body, change: Some(&cause.change) };
-        let is_concerned = self.settled(Some(cause), |answers| Ok(select::is_concerned(self.served.all(), view, answers)?)).await?;
+        let is_concerned =
+            self.settled(Some(cause), |answers| Ok(select::is_concerned(&self.served.handlers.changing, view, answers)?)).await?;
         Ok(if is_concerned { state } else { State { cause: None, ..state } })
     }
 
@@ -299,7 +300,7 @@ impl<W: Effects> Cycle<'_, W> {
                 None => false,
                 Some(cause) => {
                     let view = filter::View { body: &self.body, change: Some(&cause.change) };
-                    self.settled(Some(cause), |answers| Ok(is_demanded_by_deletion(self.served.all(), view, answers)?)).await?
+                    self.settled(Some(cause), |answers| Ok(is_demanded_by_deletion(&self.served.handlers.changing, view, answers)?)).await?
                 }
             };
         let name = &self.served.storages.finalizer;
@@ -339,9 +340,9 @@ impl<W: Effects> Cycle<'_, W> {
         let now = self.world.clock().now();
         let records = Arc::new(Stored { storages: Arc::clone(&self.served.storages), body: self.body.clone(), now });
         // One function may stand here several times, for several reasons: only those that are selected are called once.
-        let handlers: Vec<&Handler> = self.served.all().filter(|handler| handler.on.is_changing()).collect();
+        let handlers = &self.served.handlers.changing;
         let lifecycle = self.served.lifecycle;
-        let situation = plan::Situation { handlers: &handlers, body: &self.body, cause, records: &*records, lifecycle, now };
+        let situation = plan::Situation { handlers, body: &self.body, cause, records: &*records, lifecycle, now };
         let chance = |bound| self.world.chance(bound);
         let plan = self.settled(Some(cause), |answers| plan::plan(&situation, answers, &mut { chance })).await?;
         self.tell_plan(&plan, cause);
@@ -402,7 +403,7 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     fn subhandling(&self, handler: &Handler, purpose: Reason, records: &Arc<Stored>) -> Subhandling {
-        let parent = self.served.handlers.iter().find(|known| std::ptr::eq(known.as_ref(), handler)).cloned();
+        let parent = self.served.handlers.changing.shared(handler);
         Subhandling {
             parent: parent.unwrap_or_else(|| Arc::new(handler.clone())),
             records: Arc::clone(records) as Arc<dyn crate::handling::Records>,

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use kopfd::cluster::{Applied, apply};
 use kopfd::handling::attempt::TEMPORARY_DELAY;
 use kopfd::handling::spawning::Companions;
-use kopfd::handling::{Handler, Verdict, filter, select};
+use kopfd::handling::{Handler, IndexingHandlers, Verdict, filter, select};
 use kopfd::kit::Clock;
 use kopfd::object::{Body, BodyFunction, Item, Patch, Resource, Sighting, Transform};
 use kopfd::reactor::{Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, Indexing, Patcher, Scripts};
@@ -159,7 +159,8 @@ impl Indexing for ScriptedWorld {
     fn index<'a>(&'a self, object: &'a Object, sighting: Sighting) -> BoxFuture<'a, Result<(), Error>> {
         let view = filter::View { body: &object.body, change: None };
         let oracle = Oracle { callbacks: &self.callbacks, facts: Facts::of_event(&object.body, sighting) };
-        let selected = select::indexing(self.handlers.iter().map(AsRef::as_ref), view, &oracle);
+        let handlers = IndexingHandlers::of(self.handlers.iter().cloned());
+        let selected = select::indexing(&handlers, view, &oracle);
         for handler in selected.expect("the world answers all questions") {
             let shown = json!({"call": self.steps.scripts[handler.target].id, "type": sighting.event_type()});
             self.timeline.add(Entry { shown, ..Entry::default() });
