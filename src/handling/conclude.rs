@@ -1,5 +1,7 @@
 //! The conclusion of a cycle: what is stored, what is purged, and what is waited for.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -26,8 +28,8 @@ pub struct Decision {
     pub essence: Option<Value>,
     /// Whether the cause is handled to its end.
     pub is_handled: bool,
-    /// The seconds until the next attempts.
-    pub delays: Vec<f64>,
+    /// The times until the next attempts.
+    pub delays: Vec<Duration>,
     /// What is to be told.
     pub tellings: Vec<Telling>,
 }
@@ -113,8 +115,8 @@ mod tests {
         Outcome { is_final: true, error: Some("no".into()), ..Outcome::default() }
     }
 
-    fn retry(delay: f64) -> Outcome {
-        Outcome { delay: Some(delay), error: Some("wait".into()), ..Outcome::default() }
+    fn retry(seconds: u64) -> Outcome {
+        Outcome { delay: Some(Duration::from_secs(seconds)), error: Some("wait".into()), ..Outcome::default() }
     }
 
     fn record(purpose: Reason) -> Record {
@@ -145,15 +147,15 @@ mod tests {
         let stored: Vec<&str> = decision.store.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(stored, ["a", "b"]);
         assert!(!decision.is_handled && decision.essence.is_none());
-        assert_eq!(decision.delays, [0.0]);
+        assert_eq!(decision.delays, [Duration::ZERO]);
     }
 
     #[test]
     fn records_that_have_not_changed_are_not_stored_again() {
-        let sleeping = Record { delayed: Some(crate::handling::Moment::after(Timestamp::UNIX_EPOCH, 30.0)), ..record(Reason::Create) };
+        let sleeping = Record { delayed: Some(crate::handling::Moment::after(Timestamp::UNIX_EPOCH, Duration::from_secs(30))), ..record(Reason::Create) };
         let decision = concluded(&creating(&["a"]), Stored(vec![("a", sleeping)]), &[]);
         assert!(decision.store.is_empty());
-        assert_eq!(decision.delays, [30.0]);
+        assert_eq!(decision.delays, [Duration::from_secs(30)]);
     }
 
     #[test]
@@ -174,9 +176,9 @@ mod tests {
     #[test]
     fn of_two_handlers_with_one_id_the_last_outcome_counts_once() {
         let handlers = [Handler::simple("a", On::Create), Handler { function: "other".into(), ..Handler::simple("a", On::Create) }];
-        let decision = concluded(&handlers, Stored::default(), &[("a", success(Some(json!(1)))), ("a", retry(5.0))]);
+        let decision = concluded(&handlers, Stored::default(), &[("a", success(Some(json!(1)))), ("a", retry(5))]);
         let [(_, stored)] = &decision.store[..] else { panic!("there is one record") };
-        assert_eq!((stored.retries, stored.success, decision.delays.as_slice()), (1, false, &[5.0][..]));
+        assert_eq!((stored.retries, stored.success, decision.delays.as_slice()), (1, false, &[Duration::from_secs(5)][..]));
         assert!(decision.results.is_empty());
     }
 

@@ -1,5 +1,7 @@
 //! Declared handlers: what they are for, whom they concern, and how their errors are taken.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::object::{FieldPath, Resource, Selector};
@@ -128,10 +130,10 @@ pub struct Filters {
 pub struct Policy {
     /// The number of attempts.
     pub retries: Option<u64>,
-    /// The seconds since the start after which no attempt is made.
-    pub timeout: Option<f64>,
-    /// The seconds between attempts after arbitrary errors.
-    pub backoff: Option<f64>,
+    /// The time since the start after which no attempt is made.
+    pub timeout: Option<Duration>,
+    /// The pause between attempts after arbitrary errors.
+    pub backoff: Option<Duration>,
     /// What arbitrary errors mean.
     pub errors: Option<ErrorMode>,
 }

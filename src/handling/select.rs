@@ -77,7 +77,7 @@ pub(super) fn matching<'a>(
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
-pub fn is_concerned<'a>(handlers: &'a ChangingHandlers, view: View<'_>, predicates: &dyn Predicates) -> Result<bool, Unsettled> {
+pub fn is_concerned(handlers: &ChangingHandlers, view: View<'_>, predicates: &dyn Predicates) -> Result<bool, Unsettled> {
     any_prematches(handlers.iter(), view, predicates)
 }
 

@@ -1,6 +1,7 @@
 //! Timers, daemons, and indexes.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use croner::Cron;
 use jiff::tz::TimeZone;
@@ -15,11 +16,11 @@ use super::operator::{Daemon, Delay, Rhythm, Ticks, Timer};
 use super::reader::{Fields, Item};
 use super::tree::Kind;
 
-/// The least interval of a timer in seconds.
-const LEAST_INTERVAL: f64 = 0.001;
+/// The least interval of a timer, unless it is zero.
+const LEAST_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The least seconds between looks at a daemon that does not stop.
-const LEAST_POLLING: f64 = 0.1;
+/// The least interval at which a daemon that does not stop is checked.
+const LEAST_POLLING: Duration = Duration::from_millis(100);
 
 impl Draft<'_> {
     /// Reads one item of `timers`.
@@ -50,9 +51,9 @@ impl Draft<'_> {
         let script = self.script(&fields, &block.script);
         let asking = Asking { kind: BindingKind::Daemon, script: script.clone() };
         let initial_delay = self.delay(&fields, &asking);
-        let seconds = |key: &str| fields.get(key).and_then(|item| reader.duration(&item));
-        let backoff = seconds("cancellationBackoff");
-        let (timeout, polling) = (seconds("cancellationTimeout"), seconds("cancellationPolling"));
+        let duration = |key: &str| fields.get(key).and_then(|item| reader.duration(&item));
+        let backoff = duration("cancellationBackoff");
+        let (timeout, polling) = (duration("cancellationTimeout"), duration("cancellationPolling"));
         if let (Some(polling), Some(item)) = (polling, fields.get("cancellationPolling"))
             && polling < LEAST_POLLING
         {
@@ -134,23 +135,23 @@ impl Draft<'_> {
         if let (Some(timezone), false) = (fields.get("timezone"), fields.mentions("cron")) {
             reader.key_error(&timezone, "`timezone` needs `cron`", "leave it out: intervals have no time zone");
         }
-        let seconds = interval.as_ref().and_then(|item| reader.duration(item));
-        if let (Some(seconds), Some(item)) = (seconds, &interval)
-            && seconds > 0.0
-            && seconds < LEAST_INTERVAL
+        let pause = interval.as_ref().and_then(|item| reader.duration(item));
+        if let (Some(pause), Some(item)) = (pause, &interval)
+            && !pause.is_zero()
+            && pause < LEAST_INTERVAL
         {
             reader.error_with(item, "`interval` must be from 1ms to 36500d, or 0", "write 0 for no pause after a call");
         }
         let is_sharp = reader.flag(fields, "sharp").unwrap_or(false);
         if let Some(sharp) = fields.get("sharp").filter(|_| is_sharp) {
-            let is_zero = seconds == Some(0.0);
+            let is_zero = pause == Some(Duration::ZERO);
             if is_zero || !fields.mentions("interval") {
                 reader.key_error(&sharp, "`sharp` needs an `interval` of more than zero", "add `interval: 60s`, or leave `sharp` out");
             }
         }
-        match (self.ticks(fields), seconds) {
+        match (self.ticks(fields), pause) {
             (Some(ticks), _) => Rhythm::Cron(Box::new(ticks)),
-            (None, Some(seconds)) => Rhythm::Interval { seconds, is_sharp },
+            (None, Some(pause)) => Rhythm::Interval { pause, is_sharp },
             (None, None) => Rhythm::Once,
         }
     }
@@ -191,7 +192,7 @@ impl Draft<'_> {
         {
             return Some(Delay::Expression(self.expression(text, asking, false, true)));
         }
-        self.reader.duration(&item).map(Delay::Seconds)
+        self.reader.duration(&item).map(Delay::Fixed)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use regex::Regex;
 use serde_json::Value;
@@ -111,8 +112,8 @@ pub struct Request<'s> {
     pub script: &'s Script,
     /// The field whose path is appended to the id.
     pub suffix: Option<&'s FieldPath>,
-    /// The seconds of one call that its kind of binding has, unless the binding says otherwise.
-    pub deadline: Option<f64>,
+    /// The time that a call of its kind of binding has, unless the binding sets another limit.
+    pub deadline: Option<Duration>,
 }
 
 /// The ids of one block: what is registered under them, what it is, and in which line.

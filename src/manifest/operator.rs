@@ -1,6 +1,7 @@
 //! A checked operator: everything that its manifest declares.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use croner::Cron;
 use jiff::tz::TimeZone;
@@ -105,8 +106,8 @@ pub struct Timer {
     pub handler: Handler,
     /// When it is called.
     pub rhythm: Rhythm,
-    /// The seconds of calm that an object needs before it is called.
-    pub idle: Option<f64>,
+    /// How long the object must be unchanged before it is called.
+    pub idle: Option<Duration>,
     /// How long after the first sight of the object it begins.
     pub initial_delay: Option<Delay>,
 }
@@ -118,8 +119,8 @@ pub enum Rhythm {
     Once,
     /// After each interval.
     Interval {
-        /// The seconds.
-        seconds: f64,
+        /// The interval.
+        pause: Duration,
         /// Whether they count from the beginning of a call, not from its end.
         is_sharp: bool,
     },
@@ -139,8 +140,8 @@ pub struct Ticks {
 /// A delay that is known, or is asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Delay {
-    /// These seconds.
-    Seconds(f64),
+    /// This one.
+    Fixed(Duration),
     /// What the expression yields.
     Expression(Predicate),
 }
@@ -152,12 +153,12 @@ pub struct Daemon {
     pub handler: Handler,
     /// How long after the first sight of the object it begins.
     pub initial_delay: Option<Delay>,
-    /// The seconds that it has to stop by itself.
-    pub cancellation_backoff: Option<f64>,
-    /// The seconds after which it is abandoned.
-    pub cancellation_timeout: Option<f64>,
-    /// The seconds between looks at one that does not stop.
-    pub cancellation_polling: Option<f64>,
+    /// The time that it has to stop by itself.
+    pub cancellation_backoff: Option<Duration>,
+    /// The time after which it is abandoned.
+    pub cancellation_timeout: Option<Duration>,
+    /// The interval at which one that does not stop is checked.
+    pub cancellation_polling: Option<Duration>,
 }
 
 /// A validating or mutating webhook.
@@ -179,8 +180,8 @@ pub struct Webhook {
     pub ignores_failures: bool,
     /// Conditions that the API server checks, as they are written.
     pub match_conditions: Vec<Value>,
-    /// The seconds that the API server waits.
-    pub timeout: u8,
+    /// How long the API server waits for the answer: whole seconds.
+    pub timeout: Duration,
 }
 
 /// What a webhook tells about side effects.
@@ -202,8 +203,8 @@ pub struct Reconcile {
     pub owns: Vec<Selector>,
     /// Related kinds, and the numbers of the bindings that map them.
     pub watches: Vec<(Selector, usize)>,
-    /// The seconds between runs without any change.
-    pub resync: Option<f64>,
+    /// The interval of runs without any change.
+    pub resync: Option<Duration>,
     /// Whether children that are no longer wanted are deleted.
     pub prune: bool,
     /// The number of the binding that is called at the deletion.

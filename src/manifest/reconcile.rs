@@ -25,12 +25,12 @@ impl Draft<'_> {
         let policy = self.policy(&fields, &self.operator.defaults.clone());
         let owns = reader.list_of(&fields, "owns").iter().filter_map(|item| self.kind(item)).collect();
         let resync = fields.get("resync").and_then(|item| {
-            let seconds = reader.duration(&item)?;
-            if seconds == 0.0 {
+            let interval = reader.duration(&item)?;
+            if interval.is_zero() {
                 reader.error_with(&item, "`resync` must be more than zero", "leave it out if changes alone matter");
                 return None;
             }
-            Some(seconds)
+            Some(interval)
         });
         let prune = reader.flag(&fields, "prune").unwrap_or(false);
         let request = Request { kind: BindingKind::Reconcile, script: &script, suffix: field.as_ref(), deadline: None };

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::handling::conclude::conclude;
 use crate::handling::finalizer::{self, Adjustment, adjust, is_demanded_by_deletion};
 use crate::handling::plan::{self, Obstacle};
-use crate::handling::progress::seconds_between;
+use crate::handling::progress::time_between;
 use crate::handling::sequence::{OwnPatch, Presence, Situation, Step, next};
-use crate::handling::telling::float;
+use crate::handling::telling::{float, seconds};
 use crate::handling::{
     Answers, Cause, Change, Handler, Handlers, Lifecycle, Outcome, Plan, Policy, Reason, Record, Telling, Unsettled, attempt, cause,
     filter, select,
@@ -26,8 +26,8 @@ use super::error::Error;
 use super::events::EngineEvent;
 use super::mailbox::Mailbox;
 
-/// Sleeps are cut to this many seconds and followed by a touch, so that no watch is silent for too long.
-const SLEEP_CAP: f64 = 600.0;
+/// Sleeps are cut to this time and followed by a touch, so that no watch is silent for too long.
+const SLEEP_CAP: Duration = Duration::from_mins(10);
 
 /// One kind as one operator serves it.
 #[derive(Debug)]
@@ -42,8 +42,8 @@ pub struct Served {
     pub storages: Arc<Storages>,
     /// How many handlers are run in one cycle.
     pub lifecycle: Lifecycle,
-    /// The seconds between attempts after arbitrary errors.
-    pub default_backoff: f64,
+    /// The pause between attempts after arbitrary errors.
+    pub default_backoff: Duration,
     /// How errors of sub-handlers are taken where their options do not say.
     pub sub_defaults: Policy,
 }
@@ -55,7 +55,7 @@ impl Served {
         handlers: &[Arc<Handler>],
         storages: Arc<Storages>,
         lifecycle: Lifecycle,
-        default_backoff: f64,
+        default_backoff: Duration,
     ) -> Self {
         let handlers: Vec<Arc<Handler>> = handlers.iter().filter(|handler| handler.concerns(&resource)).cloned().collect();
         let extra_fields = essence::extra_fields(handlers.iter().map(AsRef::as_ref));
@@ -128,15 +128,15 @@ struct State {
     change: Change,
     cause: Option<Cause>,
     is_finalizer_demanded: bool,
-    delays: Vec<f64>,
+    delays: Vec<Duration>,
     has_slept: bool,
     handled: bool,
     sent: Sent,
 }
 
 impl State {
-    fn delay(&self) -> Option<f64> {
-        self.delays.iter().copied().reduce(f64::min)
+    fn delay(&self) -> Option<Duration> {
+        self.delays.iter().copied().min()
     }
 }
 
@@ -319,8 +319,7 @@ impl<W: Effects> Cycle<'_, W> {
 
     /// Waits until the object shows the own last patch, or the time for that is over.
     async fn await_own_patch(&self) -> OwnPatch {
-        let left = self.consistent_at.map(|deadline| deadline.duration_since(self.world.clock().now()));
-        let left = left.and_then(|left| Duration::try_from(left).ok()).unwrap_or_default();
+        let left = self.consistent_at.map(|deadline| time_between(self.world.clock().now(), deadline)).unwrap_or_default();
         if self.mailbox.sleep(left).await { OwnPatch::Seen } else { OwnPatch::Interrupted }
     }
 
@@ -452,7 +451,8 @@ impl<W: Effects> Cycle<'_, W> {
     async fn send_changes(&self, mut state: State) -> Result<State, Error> {
         write::touch(&self.served.storages.progress, &self.body, None, &mut state.patch);
         let sent = self.send(&state.patch, state.sent).await?;
-        if let Some(delay) = state.delays.iter().copied().reduce(f64::min).filter(|delay| *delay > 0.0) {
+        let delay = state.delays.iter().copied().min();
+        if let Some(delay) = delay.filter(|delay| !delay.is_zero()) {
             self.tell(&Telling::debug(format!("Sleeping was skipped because of the patch, {} seconds left.", float(delay))));
         }
         Ok(State { sent, ..state })
@@ -481,19 +481,19 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     /// Sleeps until the next attempt is due. Returns whether that is so, and an event is to begin it.
-    async fn sleep(&self, delay: f64) -> bool {
+    async fn sleep(&self, delay: Duration) -> bool {
         let begun = self.world.clock().now();
         let limit = delay.min(SLEEP_CAP);
-        if delay > 0.0 {
-            let cap = if delay > SLEEP_CAP { format!(" (capped {SLEEP_CAP})") } else { String::new() };
+        if !delay.is_zero() {
+            let cap = if delay > SLEEP_CAP { format!(" (capped {})", seconds(SLEEP_CAP)) } else { String::new() };
             self.tell(&Telling::debug(format!("Sleeping for {}{cap} seconds for the delayed handlers.", float(delay))));
         }
-        let is_full = self.mailbox.sleep(Duration::try_from(SignedDuration::from_secs_f64(limit)).unwrap_or_default()).await;
+        let is_full = self.mailbox.sleep(limit).await;
         if self.mailbox.is_closed() {
             return false;
         }
         if !is_full {
-            let left = limit - seconds_between(begun, self.world.clock().now());
+            let left = limit.saturating_sub(time_between(begun, self.world.clock().now()));
             self.tell(&Telling::debug(format!("Sleeping was interrupted by new changes, {} seconds left.", float(left))));
         }
         is_full

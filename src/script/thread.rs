@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use rhai::{Engine, ImmutableString};
@@ -34,8 +35,8 @@ use crate::kit::tasks::{panic_text, report_panic};
 use crate::kit::{Clock, Stop};
 use crate::object::Patch;
 
-/// The seconds that an expression may take.
-const EXPRESSION_SECONDS: f64 = 1.0;
+/// The time that an expression may take.
+const EXPRESSION_TIME: Duration = Duration::from_secs(1);
 
 /// What a script thread is asked to do.
 pub enum Job {
@@ -303,7 +304,7 @@ impl Thread {
         let scripts = self.generation(generation).ok_or_else(|| "the scripts of the operator are not there any more".to_owned())?;
         let number = evaluation.predicate.0;
         let function = scripts.expression(number).cloned().ok_or_else(|| format!("the operator has no expression number {number}"))?;
-        let limits = Limits { time: Some(EXPRESSION_SECONDS), ..Limits::default() };
+        let limits = Limits { time: Some(EXPRESSION_TIME), ..Limits::default() };
         let budget = Rc::new(Budget::new(&limits, Stop::new()));
         let engine = self.engine(Sizes::of(&limits));
         let memos = Rc::clone(&self.memos);

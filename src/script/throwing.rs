@@ -1,5 +1,7 @@
 //! What scripts throw, and what host functions fail with: values that a script can catch and look at.
 
+use std::time::Duration;
+
 use rhai::{Dynamic, Engine, EvalAltResult, ImmutableString, NativeCallContext, Position};
 use serde_json::Value;
 
@@ -25,8 +27,8 @@ pub struct Failure {
 /// What a failure means to the handler, if it is not caught.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Meaning {
-    /// Try again after some seconds; none for "at once".
-    Temporary(Option<f64>),
+    /// Try again after a delay; none for "at once".
+    Temporary(Option<Duration>),
     /// It will never succeed.
     Permanent,
     /// The request is denied. Outside of webhooks, it will never succeed.
@@ -106,7 +108,7 @@ pub fn register(engine: &mut Engine) {
 }
 
 fn temporary(_: NativeCallContext<'_>, text: Dynamic, delay: Dynamic) -> Result<Failure, Box<EvalAltResult>> {
-    let delay = if delay.is_unit() { None } else { Some(time::seconds(&delay)?) };
+    let delay = if delay.is_unit() { None } else { Some(time::duration(&delay)?) };
     Ok(Failure::new(Meaning::Temporary(delay), convert::text_of(&text)))
 }
 

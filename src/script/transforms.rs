@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use rhai::{Engine, EvalAltResult, FnPtr, NativeCallContext};
@@ -27,8 +28,8 @@ use crate::kit::Stop;
 use crate::kit::tasks::panic_text;
 use crate::object::{BodyFunction, Transform};
 
-/// The seconds that one transformation may take.
-const SECONDS: f64 = 1.0;
+/// The time that one transformation may take.
+const TIME: Duration = Duration::from_secs(1);
 
 /// The transformations that scripts of one thread have asked for, as long as the patches exist that they belong to.
 pub struct Transforms {
@@ -77,7 +78,7 @@ impl Transforms {
     pub async fn apply(&self, number: u64, engine: Rc<Engine>, body: Value) -> Result<Value, String> {
         let asked = self.closures.borrow().get(&number).cloned();
         let asked = asked.ok_or_else(|| "the transformation was forgotten".to_owned())?;
-        let budget = Rc::new(Budget::new(&Limits { time: Some(SECONDS), ..Limits::default() }, Stop::new()));
+        let budget = Rc::new(Budget::new(&Limits { time: Some(TIME), ..Limits::default() }, Stop::new()));
         let environment = Rc::clone(asked.context.environment());
         let mut context = Context::new(environment, Rc::clone(&budget), Mode::Transform);
         if let Some(subject) = asked.context.subject() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kopfd::handling::Verdict;
+use kopfd::handling::attempt::TEMPORARY_DELAY;
 use kopfd::script::{Limits, Returned};
 use serde_json::{Value, json};
 
@@ -48,9 +49,9 @@ fn a_file_s_function_follows_the_same_rule() {
 #[test]
 fn what_is_thrown_decides_what_follows() {
     let temporary = |text: Option<&str>, delay| Verdict::Temporary { text: text.map(Into::into), delay };
-    assert_eq!(run("throw temporary();").verdict, temporary(None, Some(60.0)));
-    assert_eq!(run("throw temporary(\"later\", 5);").verdict, temporary(Some("later"), Some(5.0)));
-    assert_eq!(run("throw temporary(\"later\", \"1m30s\");").verdict, temporary(Some("later"), Some(90.0)));
+    assert_eq!(run("throw temporary();").verdict, temporary(None, Some(TEMPORARY_DELAY)));
+    assert_eq!(run("throw temporary(\"later\", 5);").verdict, temporary(Some("later"), Some(Duration::from_secs(5))));
+    assert_eq!(run("throw temporary(\"later\", \"1m30s\");").verdict, temporary(Some("later"), Some(Duration::from_secs(90))));
     assert_eq!(run("throw temporary(\"later\", ());").verdict, temporary(Some("later"), None));
     assert_eq!(run("throw permanent(\"never\");").verdict, Verdict::Permanent { text: "never".into() });
     assert_eq!(run("throw reject(\"no\", 403);").verdict, Verdict::Permanent { text: "no".into() });
@@ -81,7 +82,7 @@ fn what_was_changed_before_a_failure_is_kept() {
 fn every_budget_ends_a_call_that_exceeds_it() {
     let small = Limits {
         operations: 100_000,
-        time: Some(10.0),
+        time: Some(Duration::from_secs(10)),
         memory: 1 << 20,
         depth: 20,
         string_size: 1_000,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kopfd::handling::progress::seconds_between;
+use kopfd::handling::progress::time_between;
 use kopfd::handling::spawning::{self, Arrangement, Companions, Company, Stage};
 use kopfd::handling::{Handler, On, SpawningHandlers, Telling, attempt, filter};
 use kopfd::kit::{Stop, Tasks};
@@ -67,7 +67,7 @@ impl Daemons {
     }
 
     /// Returns the seconds until the task is looked after again, if it has not ended.
-    async fn stop(&self, world: &ScriptedWorld, id: &str) -> Option<f64> {
+    async fn stop(&self, world: &ScriptedWorld, id: &str) -> Option<Duration> {
         let now = world.timeline.clock.now();
         let mut running = self.running.lock().get(id).cloned()?;
         if running.stopping.is_none() {
@@ -79,7 +79,7 @@ impl Daemons {
             return None;
         }
         let script = &world.steps.scripts[running.handler.target];
-        let step = spawning::step(script.cancellation, reached, seconds_between(asked_at, now));
+        let step = spawning::step(script.cancellation, reached, time_between(asked_at, now));
         if let Some(telling) = spawning::tell_step(&running.handler, step) {
             world.timeline.tell(&telling);
         }
