@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::cluster::transformed;
 use crate::handling::conclude::conclude;
 use crate::handling::finalizer::{self, Adjustment, adjust, is_demanded_by_deletion};
 use crate::handling::plan::{self, Obstacle};
@@ -210,7 +211,7 @@ impl<W: Effects> Cycle<'_, W> {
         }
         let mut changed = (*self.body).clone();
         for transform in &remaining {
-            match transform.apply(changed).await {
+            match transformed(transform, changed).await {
                 Ok(applied) => changed = applied,
                 // It is told when the patch is made.
                 Err(_) => return remaining,

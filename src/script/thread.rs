@@ -33,7 +33,7 @@ use super::turns::Turns;
 use super::{subhandlers, trace, verdict};
 use crate::kit::tasks::{panic_text, report_panic};
 use crate::kit::{Clock, Stop};
-use crate::object::Patch;
+use crate::object::{Patch, Reply};
 
 /// The time that an expression may take.
 const EXPRESSION_TIME: Duration = Duration::from_secs(1);
@@ -64,7 +64,7 @@ pub enum Job {
         /// The body.
         body: Value,
         /// Where the answer goes.
-        reply: oneshot::Sender<Result<Value, String>>,
+        reply: Reply,
     },
     /// Drop a transformation.
     ForgetTransform(u64),
@@ -181,7 +181,7 @@ impl Thread {
             }),
             Job::Transform { number, body, reply } => spawn("transformation of an object", async move {
                 let engine = thread.engine(Sizes::of(&Limits::default()));
-                let _ = reply.send(thread.transforms.apply(number, engine, body).await);
+                reply(thread.transforms.apply(number, engine, body).await);
             }),
             Job::Uninstall(generation) => drop(self.generations.borrow_mut().remove(&generation)),
             Job::Forget(name) => self.memos.forget(&name),

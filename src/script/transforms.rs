@@ -9,10 +9,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use rhai::{Engine, EvalAltResult, FnPtr, NativeCallContext};
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::budget::Budget;
 use super::context::{Context, Mode};
@@ -26,7 +25,7 @@ use super::throwing::Failure;
 use super::trace;
 use crate::kit::Stop;
 use crate::kit::tasks::panic_text;
-use crate::object::{BodyFunction, Transform};
+use crate::object::{BodyFunction, Reply, Transform};
 
 /// The time that one transformation may take.
 const TIME: Duration = Duration::from_secs(1);
@@ -108,14 +107,10 @@ struct Travelling {
 }
 
 impl BodyFunction for Travelling {
-    fn call(&self, body: Value) -> BoxFuture<'_, Result<Value, String>> {
-        Box::pin(async move {
-            let (reply, answer) = oneshot::channel();
-            let gone = || "the script thread has ended".to_owned();
-            let jobs = self.jobs.upgrade().ok_or_else(gone)?;
-            jobs.send(Job::Transform { number: self.number, body, reply }).map_err(|_| gone())?;
-            answer.await.map_err(|_| gone())?
-        })
+    fn start(&self, body: Value, reply: Reply) {
+        // If the thread has ended, the reply is dropped here.
+        let sent = self.jobs.upgrade().map(|jobs| jobs.send(Job::Transform { number: self.number, body, reply }));
+        drop(sent);
     }
 }
 

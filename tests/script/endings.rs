@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kopfd::cluster::transformed;
 use kopfd::handling::Verdict;
 use kopfd::handling::attempt::TEMPORARY_DELAY;
 use kopfd::script::{Limits, Returned};
@@ -243,10 +244,10 @@ fn a_transformation_runs_when_it_is_asked_for() {
         let world = Operator::new("").runs(text).runs("patch.transform(|body| { sleep(1); body });").start().await;
         let returned = world.call(0).await;
         for size in [3, 10] {
-            let body = returned.patch.transforms[0].apply(json!({"spec": {"size": size}})).await.unwrap();
+            let body = transformed(&returned.patch.transforms[0], json!({"spec": {"size": size}})).await.unwrap();
             assert_eq!(body, json!({"spec": {"size": size + 2}}));
         }
         let returned = world.call(1).await;
-        assert!(returned.patch.transforms[0].apply(json!({})).await.unwrap_err().contains("not available in transformations"));
+        assert!(transformed(&returned.patch.transforms[0], json!({})).await.unwrap_err().contains("not available in transformations"));
     });
 }

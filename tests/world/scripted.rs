@@ -11,7 +11,7 @@ use kopfd::handling::attempt::TEMPORARY_DELAY;
 use kopfd::handling::spawning::Companions;
 use kopfd::handling::{Handler, IndexingHandlers, Verdict, filter, select};
 use kopfd::kit::Clock;
-use kopfd::object::{Body, BodyFunction, Item, Patch, Resource, Sighting, Transform};
+use kopfd::object::{Body, BodyFunction, Item, Patch, Reply, Resource, Sighting, Transform};
 use kopfd::reactor::{Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, Indexing, Patcher, Scripts};
 use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
 use parking_lot::Mutex;
@@ -258,7 +258,7 @@ pub fn transform(spec: &Value) -> Transform {
 struct Function(Value);
 
 impl BodyFunction for Function {
-    fn call(&self, mut body: Value) -> BoxFuture<'_, Result<Value, String>> {
+    fn start(&self, mut body: Value, reply: Reply) {
         let path = declare::keys(&self.0["path"]);
         let (last, parents) = path.split_last().expect("a function has a path");
         let parent = parents.iter().fold(&mut body, |object, key| {
@@ -284,8 +284,8 @@ impl BodyFunction for Function {
                 items.insert(0, value);
                 parent[last] = items.into();
             }
-            other => return Box::pin(std::future::ready(Err(format!("the function {other:?} is unknown")))),
+            other => return reply(Err(format!("the function {other:?} is unknown"))),
         }
-        Box::pin(std::future::ready(Ok(body)))
+        reply(Ok(body));
     }
 }
