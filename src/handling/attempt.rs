@@ -1,78 +1,16 @@
-//! One attempt of a handler: the limits before it, and what its end means.
+//! One attempt of a handler: the limits before it, and the outcome that its verdict leads to.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::handler::{ErrorMode, Handler};
+use super::outcome::{Outcome, Verdict};
 use super::progress::Record;
 use super::telling::{Telling, seconds, span};
 
 /// The delay of a temporary error that names none.
 pub const TEMPORARY_DELAY: Duration = Duration::from_mins(1);
-
-/// How a call of a handler ended.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
-    /// It returned, maybe with a result.
-    Returned(Option<Value>),
-    /// It asked to be called again after a delay, or at once.
-    Temporary {
-        /// The text of the error; none if it was thrown without one.
-        text: Option<String>,
-        /// The time to wait; none for "at once, without any mark".
-        delay: Option<Duration>,
-    },
-    /// It said that it will never succeed.
-    Permanent {
-        /// The text of the error.
-        text: String,
-    },
-    /// It failed in some other way.
-    Failed {
-        /// The text of the error, for records and for whoever looks at the object.
-        text: String,
-        /// What the log shows if the text is empty.
-        representation: String,
-        /// The place in the script and the calls that led there.
-        trace: Option<String>,
-    },
-    /// It is to be called again, because of its sub-handlers.
-    Unfinished {
-        /// The time until the next one of them is due.
-        delay: Duration,
-    },
-}
-
-/// What an attempt came to, as records and the plan need it.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Outcome {
-    /// No further attempt will be made.
-    pub is_final: bool,
-    /// The time until the next attempt; none for a final outcome, and for "at once".
-    pub delay: Option<Duration>,
-    /// What the handler returned, if it finished well.
-    pub result: Option<Value>,
-    /// The text of the error.
-    pub error: Option<String>,
-    /// The ids of the sub-handlers seen in this attempt.
-    pub subrefs: Vec<String>,
-}
-
-impl Outcome {
-    fn success(result: Option<Value>) -> Self {
-        Self { is_final: true, result, ..Self::default() }
-    }
-
-    fn failure(text: impl Into<String>) -> Self {
-        Self { is_final: true, error: Some(text.into()), ..Self::default() }
-    }
-
-    fn retry(delay: Option<Duration>, text: impl Into<String>) -> Self {
-        Self { delay, error: Some(text.into()), ..Self::default() }
-    }
-}
 
 /// Returns the line that is told before an attempt.
 pub fn announce(handler: &Handler) -> Telling {
@@ -106,7 +44,8 @@ pub fn judge(handler: &Handler, record: &Record, verdict: Verdict, now: Timestam
             Outcome::retry(Some(delay), "None"),
             Telling::debug(format!("{title} has unfinished sub-handlers. Will retry soon.")),
         ),
-        Verdict::Permanent { text } => {
+        // Requests of webhooks are denied by the webhooks themselves.
+        Verdict::Permanent { text } | Verdict::Rejected { text, .. } => {
             let telling = Telling::error(format!("{title} failed permanently: {}", shown(&text, "permanent error")));
             (Outcome::failure(text), telling)
         }

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::object::equality;
 
-use super::attempt::Outcome;
 use super::cause::Change;
+use super::outcome::Outcome;
 use super::plan::Plan;
 use super::progress::Record;
 use super::telling::Telling;
@@ -152,7 +152,10 @@ mod tests {
 
     #[test]
     fn records_that_have_not_changed_are_not_stored_again() {
-        let sleeping = Record { delayed: Some(crate::handling::Moment::after(Timestamp::UNIX_EPOCH, Duration::from_secs(30))), ..record(Reason::Create) };
+        let sleeping = Record {
+            delayed: Some(crate::handling::Moment::after(Timestamp::UNIX_EPOCH, Duration::from_secs(30))),
+            ..record(Reason::Create)
+        };
         let decision = concluded(&creating(&["a"]), Stored(vec![("a", sleeping)]), &[]);
         assert!(decision.store.is_empty());
         assert_eq!(decision.delays, [Duration::from_secs(30)]);

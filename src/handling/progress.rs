@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::attempt::Outcome;
 use super::cause::Reason;
+use super::outcome::Outcome;
 
 /// A moment as it stands in a record: an instant, and the offset from UTC it was written with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::attempt::Outcome;
 use super::cause::Reason;
 use super::conclude;
 use super::filter::{Predicates, Unsettled, View};
 use super::handler::Handler;
 use super::lifecycle::Lifecycle;
+use super::outcome::Outcome;
 use super::plan;
 use super::progress::{BrokenRecord, Record, Records, State};
 use super::select;

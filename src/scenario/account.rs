@@ -109,7 +109,7 @@ fn raw(verdict: &Verdict) -> String {
         Verdict::Returned(Some(result)) if !result.is_null() => format!("succeeded with {}", shown(result)),
         Verdict::Returned(_) => "succeeded".to_owned(),
         Verdict::Temporary { text, .. } => format!("failed: {}", text.as_deref().unwrap_or("a temporary error")),
-        Verdict::Permanent { text } | Verdict::Failed { text, .. } => format!("failed: {text}"),
+        Verdict::Permanent { text } | Verdict::Rejected { text, .. } | Verdict::Failed { text, .. } => format!("failed: {text}"),
         Verdict::Unfinished { .. } => "unfinished".to_owned(),
     }
 }

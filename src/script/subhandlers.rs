@@ -19,10 +19,10 @@ use super::running::{Code, Stage, Task};
 use super::subject::Subject;
 use super::suboptions::{Options, Written};
 use super::throwing::Failure;
-use crate::handling::attempt::{self, Outcome};
+use crate::handling::attempt;
 use crate::handling::filter::View;
 use crate::handling::subhandling::{self, Pass};
-use crate::handling::{Answers, Handler, On, Question, Telling, Unsettled, Verdict};
+use crate::handling::{Answers, Handler, On, Outcome, Question, Telling, Unsettled, Verdict};
 
 /// The sub-handlers that one call of a function has registered.
 pub struct Registry {

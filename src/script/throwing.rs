@@ -9,6 +9,9 @@ use super::api::ApiError;
 use super::{convert, time};
 use crate::handling::attempt::TEMPORARY_DELAY;
 
+/// The status code of a rejection that names none, or zero, as in kopf.
+pub const REJECTED: u16 = 500;
+
 /// Something that went wrong, as scripts see it: `kind`, `message`, `status`, `reason`, `details`; any other property is `()`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
@@ -99,8 +102,8 @@ pub fn register(engine: &mut Engine) {
     engine.register_fn("temporary", temporary);
     engine.register_fn("permanent", || Failure::new(Meaning::Permanent, ""));
     engine.register_fn("permanent", |text: Dynamic| Failure::new(Meaning::Permanent, convert::text_of(&text)));
-    engine.register_fn("reject", || reject(String::new(), 500));
-    engine.register_fn("reject", |text: Dynamic| reject(convert::text_of(&text), 500));
+    engine.register_fn("reject", || reject(String::new(), REJECTED));
+    engine.register_fn("reject", |text: Dynamic| reject(convert::text_of(&text), REJECTED));
     engine.register_fn("reject", |text: Dynamic, code: i64| -> Result<Failure, Box<EvalAltResult>> {
         let code = u16::try_from(code).map_err(|_| Failure::argument(format!("{code} is no status code")))?;
         Ok(reject(convert::text_of(&text), code))
@@ -113,5 +116,6 @@ fn temporary(_: NativeCallContext<'_>, text: Dynamic, delay: Dynamic) -> Result<
 }
 
 fn reject(text: String, code: u16) -> Failure {
+    let code = if code == 0 { REJECTED } else { code };
     Failure { status: Some(code), ..Failure::new(Meaning::Reject, text) }
 }

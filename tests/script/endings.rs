@@ -55,7 +55,9 @@ fn what_is_thrown_decides_what_follows() {
     assert_eq!(run("throw temporary(\"later\", \"1m30s\");").verdict, temporary(Some("later"), Some(Duration::from_secs(90))));
     assert_eq!(run("throw temporary(\"later\", ());").verdict, temporary(Some("later"), None));
     assert_eq!(run("throw permanent(\"never\");").verdict, Verdict::Permanent { text: "never".into() });
-    assert_eq!(run("throw reject(\"no\", 403);").verdict, Verdict::Permanent { text: "no".into() });
+    for (throw, code) in [("reject(\"no\", 403)", 403), ("reject(\"no\")", 500), ("reject(\"no\", 0)", 500)] {
+        assert_eq!(run(&format!("throw {throw};")).verdict, Verdict::Rejected { text: "no".into(), code });
+    }
     assert_eq!(run("[1].map(|x| throw permanent(\"deep\"));").verdict, Verdict::Permanent { text: "deep".into() });
     assert_eq!(failure("throw \"text\";"), "text");
     assert_eq!(failure("throw #{message: \"m\", code: 1};"), "m");
