@@ -227,7 +227,7 @@ async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Hos
     };
     let handlers: Vec<Arc<Handler>> = operator.handlers.into_iter().map(Arc::new).collect();
     let storages = Arc::new(operator.settings.persistence.storages);
-    let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, 60.0));
+    let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, Duration::from_mins(1)));
     let world = Arc::new(Soaked { host, scripts, clock: clock.clone(), patches: AtomicUsize::new(0), events: EventStream::default() });
     let kind = Arc::new(Kind::new(Arc::clone(&world), served, Arc::new(Pace::default()), None, Arc::from("soak")));
     let login = Box::new(Memory { round: number, objects });

@@ -92,8 +92,7 @@ struct Timeout {
 }
 
 fn timeout(text: &str) -> Result<Timeout, String> {
-    let seconds = duration::parse(text).ok_or("expected a number with a unit, such as 30s, 5m or 1h")?;
-    let limit = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
+    let limit = duration::parse(text).map_err(|_| "expected a number with a unit, such as 30s, 5m or 1h")?;
     Ok(Timeout { text: text.to_owned(), limit })
 }
 

@@ -168,7 +168,7 @@ fn engine_threads() -> usize {
 
 async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock: Clock) -> u8 {
     let stop = Stop::new();
-    let ultimate = operators.iter().filter_map(|operator| operator.settings.process.ultimate_exiting_timeout).reduce(f64::max);
+    let ultimate = operators.iter().filter_map(|operator| operator.settings.process.ultimate_exiting_timeout).max();
     let mut watchdog = Tasks::default();
     watchdog.spawn("signals", obey_signals(stop.clone(), ultimate));
     let precedence = Precedence::of(&operators);
@@ -227,7 +227,7 @@ fn told(problem: &Problem) -> String {
 }
 
 /// The first signal asks everything to stop; the second one, or too long a wait, ends the process at once.
-async fn obey_signals(stop: Stop, ultimate: Option<f64>) {
+async fn obey_signals(stop: Stop, ultimate: Option<Duration>) {
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
         warn!(target: "kopfd", "Signals cannot be heard. The process can only be killed.");
         return;
@@ -241,7 +241,7 @@ async fn obey_signals(stop: Stop, ultimate: Option<f64>) {
     let first = next().await;
     info!(target: "kopfd", "Signal {first} is received. The operator is stopping.");
     stop.request(first);
-    let patience = ultimate.map_or(Duration::MAX, |seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+    let patience = ultimate.unwrap_or(Duration::MAX);
     if let Ok(second) = tokio::time::timeout(patience, next()).await {
         warn!(target: "kopfd", "Signal {second} is received again. The process ends at once.");
     } else {

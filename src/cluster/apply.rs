@@ -1,6 +1,7 @@
 //! Sending the changes of one object: up to four requests, split by the status subresource and by what must not race.
 
 use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
 use tracing::debug;
 
 use crate::object::equality::is_falsy;
@@ -79,6 +80,17 @@ pub async fn apply(api: &impl Requests, resource: &Resource, body: &Body, patch:
     Ok(Applied { version: latest.as_ref().and_then(awaited_version), remaining, inconsistencies, is_gone: false })
 }
 
+/// Returns a body with a change made.
+///
+/// # Errors
+/// The text of the error of a script.
+pub async fn transformed(transform: &Transform, body: Value) -> Result<Value, String> {
+    let (sender, changed) = oneshot::channel();
+    // Without a receiver, nobody waits for the change any more.
+    transform.start(body, Box::new(move |result| drop(sender.send(result))));
+    changed.await.unwrap_or_else(|_| Err("the script thread has ended".to_owned()))
+}
+
 struct Sender<'a, R> {
     api: &'a R,
     path: String,
@@ -131,7 +143,7 @@ impl<R: Requests> Sender<'_, R> {
         let base = self.latest.clone().unwrap_or_else(|| (**body).clone());
         let mut changed = base.clone();
         for transform in transforms {
-            changed = transform.apply(changed).await.map_err(Error::Transform)?;
+            changed = transformed(transform, changed).await.map_err(Error::Transform)?;
         }
         let operations = operations(&base, &changed);
         let (status, main): (Vec<Value>, Vec<Value>) =

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use jiff::SignedDuration;
 use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
 
@@ -24,8 +26,8 @@ pub enum EngineEvent<'a> {
         body: &'a Body,
         /// How it came.
         sighting: Sighting,
-        /// The seconds for which the event of the own last patch is still waited for.
-        consistency_in: Option<f64>,
+        /// How long the event of the own last patch is still waited for; negative if that time is over.
+        consistency_in: Option<SignedDuration>,
     },
     /// A handler is called.
     HandlerCalled {
@@ -64,8 +66,8 @@ pub enum EngineEvent<'a> {
     },
     /// All handlers of a cycle have run: what is left is to send what has changed, and to wait.
     CycleDecided {
-        /// The seconds until the next attempts.
-        delays: &'a [f64],
+        /// The times until the next attempts.
+        delays: &'a [Duration],
     },
     /// A patch is about to be sent.
     PatchPrepared {
@@ -252,7 +254,7 @@ mod tests {
         for text in ["a", "b"] {
             stream.tell(&Telling::info(text));
         }
-        stream.emit(&EngineEvent::CycleDecided { delays: &[1.0] });
+        stream.emit(&EngineEvent::CycleDecided { delays: &[Duration::from_secs(1)] });
         assert_eq!(*one.0.lock(), ["a", "b"]);
         assert_eq!(*other.0.lock(), ["a", "b"]);
         assert!(stream.wants_debugging() && !EventStream::default().wants_debugging());

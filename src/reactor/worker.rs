@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::cluster::Head;
-use crate::handling::progress::seconds_between;
+use crate::handling::progress::time_between;
 use crate::handling::telling::seconds;
 use crate::handling::{Moment, Telling};
 use crate::kit::errors::chain;
@@ -23,7 +23,7 @@ use super::mailbox::{Event, Mailbox};
 use super::memory::{Memories, Rare};
 
 /// The least time that an object is left alone after a panic, also where the settings have no delays after errors.
-const LEAST_REST: f64 = 1.0;
+const LEAST_REST: Duration = Duration::from_secs(1);
 
 /// Reads an object from its text; a value, so that tests can let it fail.
 pub type Read = fn(&str, &Resource) -> Result<Body, serde_json::Error>;
@@ -31,18 +31,19 @@ pub type Read = fn(&str, &Resource) -> Result<Body, serde_json::Error>;
 /// How workers behave; the operator's settings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pace {
-    /// The seconds that the own patch is waited for.
-    pub consistency_timeout: f64,
-    /// The seconds without events after which a worker ends that has patched its object and does not see it.
-    pub idle_timeout: f64,
-    /// The seconds to leave an object alone after repeated errors.
-    pub error_delays: Vec<f64>,
+    /// How long the own patch is waited for.
+    pub consistency_timeout: Duration,
+    /// The time without events after which a worker ends that has patched its object and does not see it.
+    pub idle_timeout: Duration,
+    /// How long an object is left alone after the first, second, … error in a row.
+    pub error_delays: Vec<Duration>,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        let fibonacci = [1.0, 1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, 34.0, 55.0, 89.0, 144.0, 233.0, 377.0, 610.0];
-        Self { consistency_timeout: 5.0, idle_timeout: 5.0, error_delays: fibonacci.to_vec() }
+        let fibonacci = [1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610];
+        let timeout = Duration::from_secs(5);
+        Self { consistency_timeout: timeout, idle_timeout: timeout, error_delays: fibonacci.map(Duration::from_secs).to_vec() }
     }
 }
 
@@ -102,7 +103,7 @@ impl<W: Effects> Worker<W> {
 
     async fn process_events(&mut self) {
         while !self.stop.is_requested()
-            && let Some(event) = self.mailbox.take(duration(self.patience())).await
+            && let Some(event) = self.mailbox.take(self.patience()).await
         {
             self.attempt.event = Some(event.clone());
             self.take_up(event).await;
@@ -124,7 +125,7 @@ impl<W: Effects> Worker<W> {
             // There is nobody left to tell.
             let _ = std::panic::catch_unwind(AssertUnwindSafe(logged));
         }
-        self.mailbox.rest(duration(delay)).await;
+        self.mailbox.rest(delay).await;
         if let Some(event) = self.attempt.event.take()
             && !self.mailbox.is_closed()
         {
@@ -132,11 +133,11 @@ impl<W: Effects> Worker<W> {
         }
     }
 
-    /// Returns the seconds to wait for an event. Where none is awaited, the next one may as well start a new worker:
+    /// Returns how long to wait for an event. Where none is awaited, the next one may as well start a new worker:
     /// thousands of workers with nothing to do would cost memory, and know nothing that is not on the object.
-    fn patience(&self) -> f64 {
+    fn patience(&self) -> Duration {
         let now = self.world.clock().now();
-        self.expected.until.map_or(0.0, |until| seconds_between(now, until).max(self.pace.idle_timeout))
+        self.expected.until.map_or(Duration::ZERO, |until| time_between(now, until).max(self.pace.idle_timeout))
     }
 
     async fn take_up(&mut self, event: Event) {
@@ -148,11 +149,11 @@ impl<W: Effects> Worker<W> {
             self.expected = Expected::default();
         }
         let now = self.world.clock().now();
-        let (sighting, consistency_in) = (event.sighting, self.expected.until.map(|until| seconds_between(now, until)));
+        let (sighting, consistency_in) = (event.sighting, self.expected.until.map(|until| until.duration_since(now)));
         self.world.events().emit(&EngineEvent::ObjectSeen { body: &body, sighting, consistency_in });
         let version = self.process(event.sighting, body).await;
         if let Some(version) = version
-            && self.pace.consistency_timeout > 0.0
+            && !self.pace.consistency_timeout.is_zero()
         {
             #[cfg(test)]
             if super::defects::is_on(super::defects::Defect::WaitsForNothing) {
@@ -257,7 +258,7 @@ impl<W: Effects> Worker<W> {
 
     async fn await_throttling(&self, rare: &mut Rare) {
         if let Some(until) = rare.throttle.active_until() {
-            let left = seconds_between(self.world.clock().now(), until);
+            let left = time_between(self.world.clock().now(), until);
             self.sleep_off(rare, left).await;
         }
     }
@@ -271,14 +272,10 @@ impl<W: Effects> Worker<W> {
         }
     }
 
-    async fn sleep_off(&self, rare: &mut Rare, left: f64) {
-        if self.mailbox.sleep(duration(left)).await {
+    async fn sleep_off(&self, rare: &mut Rare, left: Duration) {
+        if self.mailbox.sleep(left).await {
             rare.throttle.lift();
             self.tell(&Telling::info("Throttling is over. Switching back to normal operations."));
         }
     }
-}
-
-fn duration(seconds: f64) -> Duration {
-    Duration::try_from(SignedDuration::try_from_secs_f64(seconds).unwrap_or(SignedDuration::MAX)).unwrap_or_default()
 }

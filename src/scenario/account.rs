@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::handling::telling::seconds;
 use crate::handling::{Handler, Outcome, Reason, Verdict};
 use crate::object::Sighting;
 use crate::reactor::account::shown;
@@ -66,7 +67,7 @@ impl EventSink for Accountant {
                 let subject = Subject::of(body);
                 self.invariants.concluded(self.process, body, handler, retry, outcome);
                 if !outcome.is_final {
-                    let at = self.timeline.elapsed() + outcome.delay.unwrap_or_default();
+                    let at = self.timeline.elapsed() + outcome.delay.unwrap_or_default().as_secs_f64();
                     self.dues.lock().waits(&subject, &handler.id, at, outcome.error.clone());
                 }
                 self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome: told(outcome) });
@@ -93,7 +94,7 @@ fn how(sighting: Sighting) -> &'static str {
 fn told(outcome: &Outcome) -> String {
     match (&outcome.error, outcome.is_final, outcome.delay) {
         (Some(error), true, _) => format!("failed for good: {error}"),
-        (Some(error), false, Some(delay)) => format!("failed, again in {delay}s: {error}"),
+        (Some(error), false, Some(delay)) => format!("failed, again in {}s: {error}", seconds(delay)),
         (Some(error), false, None) => format!("failed, again at once: {error}"),
         (None, true, _) => match &outcome.result {
             Some(result) if !result.is_null() => format!("succeeded with {}", shown(result)),
@@ -108,7 +109,7 @@ fn raw(verdict: &Verdict) -> String {
         Verdict::Returned(Some(result)) if !result.is_null() => format!("succeeded with {}", shown(result)),
         Verdict::Returned(_) => "succeeded".to_owned(),
         Verdict::Temporary { text, .. } => format!("failed: {}", text.as_deref().unwrap_or("a temporary error")),
-        Verdict::Permanent { text } | Verdict::Failed { text, .. } => format!("failed: {text}"),
+        Verdict::Permanent { text } | Verdict::Rejected { text, .. } | Verdict::Failed { text, .. } => format!("failed: {text}"),
         Verdict::Unfinished { .. } => "unfinished".to_owned(),
     }
 }

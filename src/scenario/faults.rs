@@ -192,10 +192,10 @@ fn action(word: &str, item: &Item<'_>, beside: &dyn Fn(&str) -> Option<Value>) -
         (Kind::Number(_), "staleRead") => json!({"revisions": value}),
         (Kind::Number(_), "conflict") => json!({"times": value}),
         (Kind::Text(text), "delay" | "watchStall" | "watchDelay" | "notReady" | "staleRead") => {
-            crate::kit::duration::parse(&text.value).map_or(value, |seconds| json!({"ms": (seconds * 1000.0) as u64}))
+            crate::kit::duration::parse(&text.value).map_or(value, |time| json!({"ms": time.as_millis() as u64}))
         }
         (Kind::Text(text), "unauthorized") => {
-            crate::kit::duration::parse(&text.value).map_or(value, |seconds| json!({"afterMs": (seconds * 1000.0) as u64}))
+            crate::kit::duration::parse(&text.value).map_or(value, |time| json!({"afterMs": time.as_millis() as u64}))
         }
         (Kind::Text(text), "reset") => json!({"phase": text.value}),
         (Kind::Text(text), "watchDrop" | "watchExpire") => json!({"how": text.value}),

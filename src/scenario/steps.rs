@@ -118,12 +118,12 @@ fn act(draft: &Draft<'_>, word: &str, item: &Item<'_>) -> Option<Act> {
 }
 
 fn duration(draft: &Draft<'_>, item: &Item<'_>) -> Option<Duration> {
-    let seconds = draft.reader.duration(item)?;
-    let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration <= Duration::from_hours(24 * 365));
-    if duration.is_none() {
-        draft.reader.error_with(item, format!("`{}` is longer than a year", item.name()), "write a shorter time");
+    let duration = draft.reader.duration(item)?;
+    if duration <= Duration::from_hours(24 * 365) {
+        return Some(duration);
     }
-    duration
+    draft.reader.error_with(item, format!("`{}` is longer than a year", item.name()), "write a shorter time");
+    None
 }
 
 fn absence(draft: &Draft<'_>, item: &Item<'_>) -> Option<Absence> {
@@ -132,7 +132,7 @@ fn absence(draft: &Draft<'_>, item: &Item<'_>) -> Option<Absence> {
         return Some(Absence::default());
     }
     let text = plain(item);
-    let is_time = crate::kit::duration::parse(&text).is_some();
+    let is_time = crate::kit::duration::parse(&text).is_ok();
     let downtime = if is_time { text } else { "30s".to_owned() };
     refuse_plain(draft, item, format!("write `- {0}` alone, or `{0}: {{downtime: {downtime}}}`", item.name()))?;
     let fields = reader.fields(item, "an absence", &["downtime", "meanwhile"])?;

@@ -167,8 +167,8 @@ async fn ten_thousand_events_of_ten_thousand_objects_open_few_connections() {
     let selectors = vec![kopfd::object::Selector::parse("things.burst.dev").unwrap()];
     let handlers = [Arc::new(Handler { selectors, ..Handler::simple("create", On::Create) })];
     let storages = Arc::new(Storages::default());
-    let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, 60.0));
-    let pace = Pace { consistency_timeout: 0.0, ..Pace::default() };
+    let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, Duration::from_mins(1)));
+    let pace = Pace { consistency_timeout: Duration::ZERO, ..Pace::default() };
     let world = Arc::new(Sending { client: client.clone(), clock, events: EventStream::default() });
     let kind = Arc::new(Kind::new(world, served, Arc::new(pace), None, Arc::from("burst")));
     let mut watcher = Watcher::new(client, resource, None).unwrap();

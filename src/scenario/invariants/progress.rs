@@ -10,11 +10,12 @@
 //! time. Such repetitions are counted; any other one is a violation.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::apiserver::kinds::registry::Registry;
-use crate::handling::progress::seconds_between;
+use crate::handling::progress::time_between;
 use crate::handling::{Handler, On, Reason, Record};
 use crate::object::Body;
 use crate::script::Returned;
@@ -24,7 +25,7 @@ use super::stored::{Facts, Storage, is_same};
 use super::{Ends, Process};
 
 /// Times are compared with this tolerance, in seconds.
-const TOLERANCE: f64 = 0.001;
+const TOLERANCE: Duration = Duration::from_millis(1);
 
 /// What something happens in.
 pub struct Context<'a> {
@@ -411,8 +412,8 @@ impl Progress {
     fn may_be_outdated(&self, context: &Context<'_>) -> bool {
         let seen = self.taken.as_ref().and_then(|taken| taken.version);
         let Some((seen, written)) = seen.zip(self.written) else { return false };
-        let waited = seconds_between(written.at, context.now);
-        seen < written.version && (!written.is_acknowledged || waited >= context.storage.consistency_timeout - TOLERANCE)
+        let waited = time_between(written.at, context.now);
+        seen < written.version && (!written.is_acknowledged || waited + TOLERANCE >= context.storage.consistency_timeout)
     }
 
     fn already_recorded(context: &Context<'_>, id: &str, retry: u64) -> Option<String> {

@@ -1,6 +1,7 @@
 //! What one operator has stored on objects, read from the objects alone.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -17,7 +18,7 @@ pub struct Storage {
     storages: Arc<Storages>,
     handlers: Vec<Handler>,
     /// The seconds that it waits for its own changes.
-    pub consistency_timeout: f64,
+    pub consistency_timeout: Duration,
 }
 
 /// What an object says about its handling.
