@@ -1,11 +1,7 @@
 //! The closed loop: whatever happens to an object and to its operator, every cause is handled to its end, and nothing twice.
 
-#[path = "closed_loop/panics.rs"]
 mod panics;
-#[path = "closed_loop/unreadable.rs"]
 mod unreadable;
-#[allow(dead_code, reason = "the other test that plays scenes uses other parts of the world")]
-mod world;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,9 +11,9 @@ use kopfd::persistence::essence;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use world::server::Trouble;
-use world::timeline::Entry;
-use world::{Scene, in_virtual_time};
+use super::world::server::Trouble;
+use super::world::timeline::Entry;
+use super::world::{Scene, in_virtual_time};
 
 /// Longer than all retries of all handlers together.
 const LONG: Duration = Duration::from_hours(24);

@@ -5,8 +5,10 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use super::child::output;
+
 fn kopfd(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(folder).output().unwrap()
+    output(Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(folder))
 }
 
 fn told(output: &Output) -> String {
