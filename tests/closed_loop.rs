@@ -1,4 +1,6 @@
 //! The closed loop: whatever happens to an object and to its operator, every cause is handled to its end, and nothing twice.
+//!
+//! `KOPFD_STORIES` is the number of stories, 200 without it.
 
 mod calls;
 mod panics;
@@ -197,8 +199,12 @@ fn check_rest(scene: &Scene, is_deleted: bool) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+fn stories() -> u32 {
+    std::env::var("KOPFD_STORIES").map_or(200, |number| number.parse().expect("a number of stories"))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: stories(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_happens_every_cause_is_handled_to_its_end_and_nothing_twice((input, happenings, is_deleted) in story()) {
