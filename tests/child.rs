@@ -2,7 +2,7 @@
 //! read of their output.
 
 use std::io::{Read as _, Write as _};
-use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -18,6 +18,7 @@ const LIFETIME: Duration = Duration::from_mins(4);
 
 pub struct Process {
     child: Arc<Mutex<Child>>,
+    pub stdin: Option<ChildStdin>,
     pub stdout: Option<ChildStdout>,
     pub stderr: Option<ChildStderr>,
     /// Ends the thread that kills the process after its lifetime.
@@ -31,7 +32,7 @@ impl Process {
 
     fn start_for(command: &mut Command, lifetime: Duration) -> Self {
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let child = Arc::new(Mutex::new(child));
         let (ended, end) = channel();
         let (killed, name) = (Arc::clone(&child), format!("{command:?}"));
@@ -42,7 +43,7 @@ impl Process {
                 panic!("{name} is killed: it has run for {lifetime:?}");
             }
         });
-        Self { child, stdout, stderr, _ended: ended }
+        Self { child, stdin, stdout, stderr, _ended: ended }
     }
 
     pub fn id(&self) -> u32 {
@@ -81,7 +82,19 @@ impl Drop for Process {
 
 /// Runs a command to its end. Returns what `Command::output` returns, which has no limit.
 pub fn output(command: &mut Command) -> Output {
-    let mut process = Process::start(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    collect(Process::start(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped())))
+}
+
+/// Runs a command with an input to its end.
+pub fn output_with_input(command: &mut Command, input: &str) -> Output {
+    let mut process = Process::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let mut pipe = process.stdin.take().expect("a pipe");
+    pipe.write_all(input.as_bytes()).expect("the command reads its input");
+    drop(pipe);
+    collect(process)
+}
+
+fn collect(mut process: Process) -> Output {
     let (mut stdout, mut stderr) = (process.stdout.take().expect("a pipe"), process.stderr.take().expect("a pipe"));
     let errors = thread::spawn(move || {
         let mut text = Vec::new();

@@ -275,8 +275,8 @@ async fn a_plug_in_is_asked_again_before_its_token_ends() {
 
 #[tokio::test]
 async fn a_client_certificate_says_who_the_client_is() {
-    let _deadline = Deadline::of_test();
     use base64::engine::general_purpose::STANDARD;
+    let _deadline = Deadline::of_test();
     kopfd::http::install_crypto_provider();
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::new(Vec::<String>::new()).unwrap();

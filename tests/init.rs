@@ -1,7 +1,5 @@
 //! `kopfd init`: what it makes is accepted by the other commands as it is.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
-
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -107,8 +107,8 @@ fn play(client: &Client, watchers: usize, group: &str, processes: &[u32]) -> [Ra
     audience.wait(2 * watchers * objects);
     let patched = time();
     let rate = |count: usize, from: (Duration, Instant), to: (Duration, Instant)| Rate {
-        of_processors: count as f64 / (to.0 - from.0).as_secs_f64(),
-        of_clock: count as f64 / (to.1 - from.1).as_secs_f64(),
+        of_processors: count as f64 / (to.0.as_secs_f64() - from.0.as_secs_f64()),
+        of_clock: count as f64 / to.1.duration_since(from.1).as_secs_f64(),
     };
     [rate(objects, before, created), rate(objects, created, patched), rate(2 * watchers * objects, before, patched)]
 }
