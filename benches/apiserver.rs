@@ -20,26 +20,29 @@ mod size;
 mod support;
 
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use harness::{Cluster, Controllers, Tools};
+use support::ratios::Ratios;
 
 /// The binary that is measured.
 const KOPFD: &str = env!("CARGO_BIN_EXE_kopfd");
 
-fn main() {
+fn main() -> ExitCode {
     kopfd::http::install_crypto_provider();
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     let is_chosen = |part: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == part);
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-apiserver");
     std::fs::create_dir_all(&directory).expect("the directory of the figures can be made");
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime"));
+    let mut ratios = Ratios::default();
     if is_chosen("rates") {
         let real = std::env::var_os("KOPFD_CLUSTER_KUBERNETES").map(|kubernetes| {
             let tools = Tools { kubernetes: kubernetes.into(), kopfd: KOPFD.into(), kopf: Path::new("").to_owned() };
             Cluster::start(&directory.join("cluster"), &tools, Controllers::Absent)
         });
-        rates::measure(real.as_ref(), &runtime, &directory);
+        rates::measure(real.as_ref(), &runtime, &directory, &mut ratios);
     }
     if is_chosen("size") {
         size::measure(&runtime, &directory);
@@ -47,4 +50,5 @@ fn main() {
     if is_chosen("operator") {
         operator::measure(&runtime, &directory);
     }
+    if ratios == Ratios::default() { ExitCode::SUCCESS } else { ratios.finish() }
 }

@@ -14,6 +14,8 @@ use kopfd::scenario;
 use kopfd::script::{BindingKind, arguments, reference};
 use regex::Regex;
 
+use super::child::output;
+
 /// A fenced block.
 struct Block {
     line: usize,
@@ -250,7 +252,7 @@ fn as_it_comes(command: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder for the kubeconfig");
     let examples = root().join("examples").display().to_string();
     let arguments = command.split(' ').map(|word| word.replacen("examples", &examples, usize::from(word.starts_with("examples/"))));
-    let run = Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(&folder).output().expect("the binary runs");
+    let run = output(Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(&folder));
     let output = format!("{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     let here = folder.path().canonicalize().expect("the folder is there").display().to_string();
     let times = Regex::new(r"(?m)^\d\d:\d\d:\d\d ").expect("the pattern is valid");

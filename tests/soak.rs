@@ -25,10 +25,6 @@ use kopfd::reactor::{Background, Effects, Environment, Error as ReactorError, Ev
 use kopfd::script::host::Threads;
 use kopfd::script::{Call, Evaluation, Host, Installed, Object, Options, Program, Returned, Subject};
 
-/// The allocator of the binary.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const OBJECTS: usize = 20_000;
 
 /// In each round, the operator has a new revision of its scripts, and another kind.
@@ -257,6 +253,7 @@ fn resident() -> f64 {
 
 #[test]
 fn nothing_stays_of_what_has_gone() {
+    let _alone = super::alone();
     let objects = std::env::var("KOPFD_SOAK_OBJECTS").map_or(OBJECTS, |number| number.parse().expect("a number of objects"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {

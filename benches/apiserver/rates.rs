@@ -1,6 +1,7 @@
 //! Requests and deliveries per second of processor time, beside the real server with its store.
 //!
-//! Processor time is what a server on one core has: a client that cannot keep up, and other programs, do not count in.
+//! Processor time is what a server on one core has: a client that cannot keep up, and other programs, do not count in. The time by the clock
+//! shows a server that waits.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,12 +17,11 @@ use super::embedded::Embedded;
 use super::harness::{Client, Cluster, Kind, PATIENCE, eventually};
 use super::support::objects::spec;
 use super::support::process::{children, cpu};
+use super::support::ratios::{Ratios, count, rounds};
 use super::support::table::{median, print, row, verdict};
 
 /// Objects of one round.
 const OBJECTS: usize = 3_000;
-
-const ROUNDS: usize = 3;
 
 /// Requests at the same time.
 const AT_ONCE: usize = 32;
@@ -32,42 +32,61 @@ const FILLING: usize = 512;
 /// How many times as fast as the real server this one is to be.
 const GOAL: f64 = 5.0;
 
+/// The same by the clock: the client, which takes more time than the embedded server, is slower than that.
+const CLOCK_GOAL: f64 = 1.0;
+
+/// What is counted of one round.
+#[derive(Debug, Clone, Copy)]
+struct Rate {
+    /// In a second of the processes' time.
+    of_processors: f64,
+    /// In a second by the clock, which the client and the other programs of the machine share.
+    of_clock: f64,
+}
+
 /// Measures, and prints a table.
-pub fn measure(real: Option<&Cluster>, runtime: &Arc<Runtime>, directory: &Path) {
-    let mut rows = vec![row(["per second of processor time", "real", "embedded", "ratio", "goal", ""])];
+pub fn measure(real: Option<&Cluster>, runtime: &Arc<Runtime>, directory: &Path, ratios: &mut Ratios) {
+    let mut of_processors = vec![row(["per second of processor time", "real", "embedded", "ratio", "goal", ""])];
+    let mut of_clock = vec![row(["per second by the clock", "real", "embedded", "ratio", "goal", ""])];
     for watchers in [1, 50] {
-        let mut rounds = (Vec::new(), Vec::new());
-        for round in 0..ROUNDS {
+        let mut played = (Vec::new(), Vec::new());
+        for round in 0..rounds() {
             let group = format!("w{watchers}-r{round}.bench.kopfd.dev");
-            rounds.0.extend(real.map(|cluster| play(cluster.client(), watchers, &group, &children())));
+            played.0.extend(real.map(|cluster| play(cluster.client(), watchers, &group, &children())));
             let embedded = Embedded::start(runtime, directory);
-            rounds.1.push(play(&embedded.client, watchers, &group, &[embedded.program.id()]));
+            played.1.push(play(&embedded.client, watchers, &group, &[embedded.program.id()]));
         }
         for (index, title) in ["creations", "merge patches", "deliveries"].into_iter().enumerate() {
-            let middle = |rounds: &[[f64; 3]]| median(&rounds.iter().map(|figures| figures[index]).collect::<Vec<_>>());
-            let (real, embedded) = (middle(&rounds.0), middle(&rounds.1));
-            let ratio = embedded / real;
             let title = format!("{title}, {watchers} watching");
-            let mut cells = row([&title, "", &format!("{embedded:.0}"), "", "", ""]);
-            if ratio.is_finite() {
-                cells = row([
-                    &title,
-                    &format!("{real:.0}"),
-                    &format!("{embedded:.0}"),
-                    &format!("{ratio:.1} ×"),
-                    "5 ×",
-                    &verdict(ratio >= GOAL),
-                ]);
-            }
-            rows.push(cells);
+            let mut compare = |rows: &mut Vec<Vec<String>>, figure: fn(&Rate) -> f64, goal: f64| {
+                let middle = |rounds: &[[Rate; 3]]| median(&rounds.iter().map(|rates| figure(&rates[index])).collect::<Vec<_>>());
+                let (real, embedded) = (middle(&played.0), middle(&played.1));
+                rows.push(cells(&title, real, embedded, goal));
+                if (embedded / real).is_finite() {
+                    ratios.add_higher(format!("embedded server, {title}, {}", rows[0][0]), embedded / real);
+                }
+            };
+            compare(&mut of_processors, |rate| rate.of_processors, GOAL);
+            compare(&mut of_clock, |rate| rate.of_clock, CLOCK_GOAL);
         }
     }
-    print(&rows);
+    print(&of_processors);
+    println!();
+    print(&of_clock);
     println!();
 }
 
-/// Returns creations, patches, and deliveries per second of the processes' time.
-fn play(client: &Client, watchers: usize, group: &str, processes: &[u32]) -> [f64; 3] {
+fn cells(title: &str, real: f64, embedded: f64, goal: f64) -> Vec<String> {
+    let ratio = embedded / real;
+    if !ratio.is_finite() {
+        return row([title, "", &format!("{embedded:.0}"), "", "", ""]);
+    }
+    let (real, embedded, told) = (format!("{real:.0}"), format!("{embedded:.0}"), format!("{ratio:.1} ×"));
+    row([title, &real, &embedded, &told, &format!("{goal} ×"), &verdict(ratio >= goal)])
+}
+
+/// Returns the rates of creations, patches, and deliveries.
+fn play(client: &Client, watchers: usize, group: &str, processes: &[u32]) -> [Rate; 3] {
     let kind = Kind::of_group(group);
     let (path, definition) = kind.definition();
     client.ensure(path, &definition);
@@ -77,22 +96,26 @@ fn play(client: &Client, watchers: usize, group: &str, processes: &[u32]) -> [f6
     sleep(Duration::from_secs(3));
     let revision = list["metadata"]["resourceVersion"].as_str().expect("lists have a revision");
     let audience = Audience::new(client, &collection, revision, watchers);
-    let time = || processes.iter().map(|id| cpu(*id)).sum::<Duration>();
+    let time = || (processes.iter().map(|id| cpu(*id)).sum::<Duration>(), Instant::now());
 
+    let objects = count(OBJECTS);
     let before = time();
-    send(client, |number| create(&kind, &collection, number));
-    audience.wait(watchers * OBJECTS);
+    send(client, objects, |number| create(&kind, &collection, number));
+    audience.wait(watchers * objects);
     let created = time();
-    send(client, |number| patch(&collection, number));
-    audience.wait(2 * watchers * OBJECTS);
+    send(client, objects, |number| patch(&collection, number));
+    audience.wait(2 * watchers * objects);
     let patched = time();
-    let rate = |count: usize, from: Duration, to: Duration| count as f64 / (to.as_secs_f64() - from.as_secs_f64());
-    [rate(OBJECTS, before, created), rate(OBJECTS, created, patched), rate(2 * watchers * OBJECTS, before, patched)]
+    let rate = |count: usize, from: (Duration, Instant), to: (Duration, Instant)| Rate {
+        of_processors: count as f64 / (to.0.as_secs_f64() - from.0.as_secs_f64()),
+        of_clock: count as f64 / to.1.duration_since(from.1).as_secs_f64(),
+    };
+    [rate(objects, before, created), rate(objects, created, patched), rate(2 * watchers * objects, before, patched)]
 }
 
-fn send(client: &Client, request: impl Fn(usize) -> http::Request<Vec<u8>>) {
+fn send(client: &Client, objects: usize, request: impl Fn(usize) -> http::Request<Vec<u8>>) {
     let (client, runtime) = client.parts();
-    let requests = stream::iter(0..OBJECTS).map(|number| client.request::<Value>(request(number))).buffer_unordered(AT_ONCE);
+    let requests = stream::iter(0..objects).map(|number| client.request::<Value>(request(number))).buffer_unordered(AT_ONCE);
     let all = requests.for_each(|answer| async move {
         answer.expect("the server does what it is asked for");
     });

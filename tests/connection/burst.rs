@@ -25,6 +25,8 @@ use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
+use crate::child::Deadline;
+
 const OBJECTS: usize = 10_000;
 
 /// The requests of one operator that are in flight at once, each on one connection, its watch, and the list before the watch, whose
@@ -144,6 +146,7 @@ impl Effects for Sending {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_events_of_ten_thousand_objects_open_few_connections() {
+    let _deadline = Deadline::of_test();
     let (server, mut tasks, folder) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
     let address = server.start(&mut tasks).await;
     let path = folder.path().join("config");

@@ -307,3 +307,16 @@ fn injected(failure: Failure, retry_after: Option<u64>, body: AnswerBody) -> Res
     *response.body_mut() = body;
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_greatest_delays_do_not_overflow() {
+        assert_eq!(delay(5, 3, 7), Duration::from_millis(8));
+        assert_eq!(delay(5, 3, 8), Duration::from_millis(5));
+        assert_eq!(delay(0, u64::MAX, u64::MAX), Duration::from_millis(u64::MAX));
+        assert_eq!(delay(u64::MAX, u64::MAX, 7), Duration::from_millis(u64::MAX));
+    }
+}

@@ -216,3 +216,19 @@ fn tell(offences: impl Iterator<Item = String>) {
     let offences: BTreeSet<String> = offences.collect();
     assert!(offences.is_empty(), "\n{}\n", offences.into_iter().collect::<Vec<_>>().join("\n"));
 }
+
+#[test]
+fn every_file_of_tests_is_a_program_or_a_module_of_one() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let text = |path: &Path| std::fs::read_to_string(path).expect("a file of this package");
+    let manifest = text(&tests.with_file_name("Cargo.toml"));
+    let files = std::fs::read_dir(&tests).expect("the folder of tests").map(|entry| entry.expect("an entry of it").path());
+    let files: Vec<_> = files.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect();
+    let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let (programs, others): (Vec<_>, Vec<_>) =
+        files.iter().partition(|path| manifest.contains(&format!("[[test]]\nname = \"{}\"\n", stem(path))));
+    assert!(programs.len() >= 3, "{programs:?}");
+    let programs: Vec<String> = programs.into_iter().map(|path| text(path)).collect();
+    let is_module = |name: &str| programs.iter().any(|program| program.contains(&format!("\nmod {name};\n")));
+    tell(others.into_iter().map(|path| stem(path)).filter(|name| !is_module(name)).map(|name| format!("tests/{name}.rs is not compiled")));
+}
