@@ -76,6 +76,10 @@ impl EventSink for Accountant {
             _ => {}
         }
     }
+
+    fn wants_states(&self) -> bool {
+        true
+    }
 }
 
 fn call(handler: &Handler, retry: u64) -> Call {

@@ -210,6 +210,10 @@ impl EventSink for TimelineSink {
     fn wants_debugging(&self) -> bool {
         true
     }
+
+    fn wants_states(&self) -> bool {
+        true
+    }
 }
 
 /// Returns a difference as the vectors write it.
