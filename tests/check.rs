@@ -7,9 +7,11 @@ use std::process::{Command, Output};
 
 use clap::Parser as _;
 
+use super::child::output;
+
 fn kopfd(arguments: &[&str]) -> Output {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(folder).output().unwrap()
+    output(Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(folder))
 }
 
 fn text(bytes: &[u8]) -> String {

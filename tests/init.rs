@@ -1,12 +1,12 @@
 //! `kopfd init`: what it makes is accepted by the other commands as it is.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
-
 use std::path::Path;
 use std::process::{Command, Output};
 
+use super::child::output;
+
 fn kopfd(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(folder).output().unwrap()
+    output(Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(folder))
 }
 
 fn told(output: &Output) -> String {

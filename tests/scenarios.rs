@@ -11,12 +11,14 @@ use std::sync::Arc;
 use kopfd::manifest::Diagnostic;
 use kopfd::scenario::{self, Mode, Scenario};
 
+use super::child::output;
+
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn kopfd(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kopfd")).arg("test").args(arguments).current_dir(folder).output().unwrap()
+    output(Command::new(env!("CARGO_BIN_EXE_kopfd")).arg("test").args(arguments).current_dir(folder))
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -193,7 +195,7 @@ fn results_have_colours_where_there_are_some() {
         for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
             command.env_remove(variable);
         }
-        let output = command.envs(variables.iter().copied()).output().unwrap();
+        let output = output(command.envs(variables.iter().copied()));
         text(&output.stdout).contains("\u{1b}[1m\u{1b}[32mok\u{1b}[0m    examples")
     };
     assert!(!coloured(&[]), "the output is no terminal");

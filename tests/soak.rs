@@ -24,10 +24,6 @@ use kopfd::reactor::{Background, Effects, Environment, Error as ReactorError, Ev
 use kopfd::script::host::Threads;
 use kopfd::script::{Call, Evaluation, Host, Installed, Options, Program, Returned, Subject};
 
-/// The allocator of the binary.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const OBJECTS: usize = 20_000;
 
 /// In each round, the operator has a new revision of its scripts, and another kind.
@@ -209,7 +205,7 @@ async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Hos
     };
     let handlers: Vec<Arc<Handler>> = operator.handlers.into_iter().map(Arc::new).collect();
     let storages = Arc::new(operator.settings.persistence.storages);
-    let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, 60.0));
+    let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, Duration::from_mins(1)));
     let world = Arc::new(Soaked { host, scripts, clock: clock.clone(), patches: AtomicUsize::new(0), events: EventStream::default() });
     let kind = Arc::new(Kind::new(Arc::clone(&world), served, Arc::new(Pace::default()), None, Arc::from("soak")));
     let login = Box::new(Memory { round: number, objects });
@@ -239,6 +235,7 @@ fn resident() -> f64 {
 
 #[test]
 fn nothing_stays_of_what_has_gone() {
+    let _alone = super::alone();
     let objects = std::env::var("KOPFD_SOAK_OBJECTS").map_or(OBJECTS, |number| number.parse().expect("a number of objects"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {

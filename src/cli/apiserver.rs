@@ -9,14 +9,14 @@ use clap::Args;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::devserver::access::{Authentication, MASTERS, User};
-use crate::devserver::admission::Caller;
-use crate::devserver::identity::{self, Identity};
-use crate::devserver::journal::{self, Journal};
-use crate::devserver::kubeconfig::{self, Kubeconfig, Overwrite};
-use crate::devserver::pace::Pace;
-use crate::devserver::server::Listening;
-use crate::devserver::{Api, Settings, given};
+use crate::apiserver::Latency;
+use crate::apiserver::admission::Caller;
+use crate::apiserver::auth::access::{Authentication, MASTERS, User};
+use crate::apiserver::http::identity::{self, Identity};
+use crate::apiserver::http::kubeconfig::{self, Kubeconfig, Overwrite};
+use crate::apiserver::server::socket::Listening;
+use crate::apiserver::storage::journal::{self, Journal};
+use crate::apiserver::{ApiServer, Settings, bootstrap};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks};
 use crate::object::yaml;
@@ -124,18 +124,19 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
     let api = {
         let requests = if options.control { MAX_RECORDED_REQUESTS } else { 0 };
-        let pace = if options.realistic { Pace::realistic() } else { Pace { events: Some(Pace::EVENTS), ..Pace::default() } };
+        let latency =
+            if options.realistic { Latency::realistic() } else { Latency { events: Some(Latency::EVENTS), ..Latency::default() } };
         let settings = Settings {
-            pace,
+            latency,
             authentication,
             requests,
             has_control: options.control,
             webhooks: options.webhooks.caller(),
             ..Settings::default()
         };
-        Api::with_journal(settings, clock, journal)
+        ApiServer::with_journal(settings, clock, journal)
     };
-    given::apply(&api, objects).await.map_err(|refused| refused.to_string())?;
+    bootstrap::apply(&api, objects).await.map_err(|refused| refused.to_string())?;
     let address = SocketAddr::new(options.address, options.port);
     let listening = Listening::open_as(address, &identity).await.map_err(|error| chain(&error))?;
     // The kubeconfig outlives the server: with `--data`, clients find the same server again.
@@ -146,7 +147,7 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     let mut tasks = Tasks::default();
     tasks.spawn("controllers", {
         let (api, stop) = (api.clone(), stop.clone());
-        async move { api.attend(stop).await }
+        async move { api.run_controllers(stop).await }
     });
     tasks.spawn("server", listening.serve(api, stop.clone()));
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {

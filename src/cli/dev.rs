@@ -16,12 +16,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use tracing::{error, info};
 
+use crate::apiserver::Latency;
+use crate::apiserver::auth::access::{Authentication, MASTERS, User};
+use crate::apiserver::http::kubeconfig::Kubeconfig;
+use crate::apiserver::server::socket::Listening;
+use crate::apiserver::storage::ids;
+use crate::apiserver::{ApiServer, Settings};
 use crate::cluster::{Client, config};
-use crate::devserver::access::{Authentication, MASTERS, User};
-use crate::devserver::kubeconfig::Kubeconfig;
-use crate::devserver::pace::Pace;
-use crate::devserver::server::Listening;
-use crate::devserver::{Api, Settings, ids};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks, duration, surplus};
 use crate::manifest::Operator;
@@ -94,8 +95,7 @@ struct Timeout {
 }
 
 fn timeout(text: &str) -> Result<Timeout, String> {
-    let seconds = duration::parse(text).ok_or("expected a number with a unit, such as 30s, 5m or 1h")?;
-    let limit = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
+    let limit = duration::parse(text).map_err(|_| "expected a number with a unit, such as 30s, 5m or 1h")?;
     Ok(Timeout { text: text.to_owned(), limit })
 }
 
@@ -174,8 +174,9 @@ async fn start_server(
     let token = ids::Ids::random().uid();
     let administrator = User::new("kopfd-admin", &[MASTERS, "system:authenticated"]);
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
-    let pace = if options.realistic { Pace::realistic() } else { Pace::default() };
-    let api = Api::new(Settings { authentication, pace, webhooks: options.webhooks.caller(), ..Settings::default() }, clock.clone());
+    let latency = if options.realistic { Latency::realistic() } else { Latency::default() };
+    let api =
+        ApiServer::new(Settings { authentication, latency, webhooks: options.webhooks.caller(), ..Settings::default() }, clock.clone());
     let objects = AppliedObjects::apply_initial(api.clone(), files.object_paths()).await?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
     let listening = Listening::open(address).await.map_err(|problem| chain(&problem))?;
@@ -187,7 +188,7 @@ async fn start_server(
     drop(stdout);
     tasks.spawn("controllers", {
         let (api, stop) = (api.clone(), stop.clone());
-        async move { api.attend(stop).await }
+        async move { api.run_controllers(stop).await }
     });
     tasks.spawn("server", listening.serve(api, stop.clone()));
     Ok((objects, kubeconfig))

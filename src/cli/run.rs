@@ -168,14 +168,9 @@ fn engine_threads() -> usize {
     (processors / 2).clamp(1, MAX_ENGINE_THREADS)
 }
 
-/// Returns a setting in seconds as a duration.
-fn duration(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
-}
-
 async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock: Clock) -> u8 {
     let stop = Stop::new();
-    let exit_timeout = operators.iter().filter_map(|operator| operator.settings.process.ultimate_exiting_timeout).map(duration).max();
+    let exit_timeout = operators.iter().filter_map(|operator| operator.settings.process.ultimate_exiting_timeout).max();
     let mut watchdog = Tasks::default();
     watchdog.spawn("signals", handle_signals(stop.clone(), exit_timeout));
     let precedence = Precedence::of(&operators);

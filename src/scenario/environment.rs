@@ -12,11 +12,11 @@ use tokio::sync::{Mutex, OnceCell};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::apiserver::admin_client::{self, Meant};
+use crate::apiserver::auth::access::{Authentication, MASTERS, User};
+use crate::apiserver::storage::resource::Resource;
+use crate::apiserver::{ApiServer, Settings};
 use crate::cluster::Client;
-use crate::devserver::access::{Authentication, MASTERS, User};
-use crate::devserver::hand::{self, Meant};
-use crate::devserver::store::Resource;
-use crate::devserver::{Api, Settings};
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::tree::Spot;
 use crate::reactor::account::Broken;
@@ -60,7 +60,7 @@ const MAX_TOUCHES: usize = 10;
 pub struct Environment {
     scenario: Arc<Scenario>,
     seed: u64,
-    pub api: Api,
+    pub api: ApiServer,
     pub timeline: Arc<Timeline>,
     pub invariants: Arc<Invariants>,
     /// Random disturbances, in runs with a seed.
@@ -83,12 +83,12 @@ impl Environment {
     pub fn new(scenario: Arc<Scenario>, seed: u64, clock: Clock, timeline: Arc<Timeline>, chaos: Option<Arc<Chaos>>) -> Self {
         let operator = User::new(OPERATOR_USER, &[MASTERS, "system:authenticated"]);
         let authentication = Authentication::Tokens(BTreeMap::from([(OPERATOR_USER.to_owned(), operator)]));
-        let api = Api::new(Settings { authentication, seed: Some(seed), ..Settings::default() }, clock.clone());
+        let api = ApiServer::new(Settings { authentication, seed: Some(seed), ..Settings::default() }, clock.clone());
         let controllers = Stop::new();
         let mut tasks = Tasks::default();
         tasks.spawn("controllers", {
             let (api, stop) = (api.clone(), controllers.clone());
-            async move { api.attend(stop).await }
+            async move { api.run_controllers(stop).await }
         });
         let invariants = Arc::new(Invariants::new(api.clone(), clock.clone(), &scenario.operators));
         let faults = InjectedFaults::new(api.clone());
@@ -319,11 +319,11 @@ impl Environment {
         let served =
             registry.all().find(|served| served.kind.group == *group && served.kind.kind == *kind).map(|served| served.full_name());
         let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
-        let Some(Ok(found)) = served.map(|resource| hand::find(&self.api, &resource, name, namespace)) else { return };
+        let Some(Ok(found)) = served.map(|resource| admin_client::find(&self.api, &resource, name, namespace)) else { return };
         self.record(format!("another client writes {subject}, whose last cycle failed"));
-        let patch = json!({"metadata": {"annotations": {FOREIGN_ANNOTATION: self.api.with(|state| state.store.revision()).to_string()}}});
+        let patch = json!({"metadata": {"annotations": {FOREIGN_ANNOTATION: self.api.revision().to_string()}}});
         // An object that is being deleted at this moment needs no event.
-        let _ = hand::patch(&self.api, &found, None, "application/merge-patch+json", &patch).await;
+        let _ = admin_client::patch(&self.api, &found, None, "application/merge-patch+json", &patch).await;
     }
 
     pub async fn broken(&self) -> Vec<Broken> {
@@ -373,7 +373,7 @@ impl Environment {
     /// If the resource or the object is ambiguous or unknown.
     pub fn find(&self, target: &Target) -> Result<Meant, String> {
         let namespace = target.namespace.as_deref();
-        hand::find(&self.api, &target.resource, &target.name, namespace).map_err(|error| {
+        admin_client::find(&self.api, &target.resource, &target.name, namespace).map_err(|error| {
             let meant = unknown_resource(&self.api, &target.resource).and_then(|unknown| unknown.meant);
             let hint = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
             format!("{error}{hint}")
@@ -405,7 +405,7 @@ impl Observations for Environment {
 
     fn events(&self) -> Vec<Arc<Value>> {
         let events = Resource { group: String::new(), plural: "events".to_owned() };
-        self.api.with(|state| state.store.list(&events, None)).into_iter().map(|(_, stored)| Arc::clone(&stored.value)).collect()
+        self.api.list(&events, None).into_iter().map(|(_, stored)| Arc::clone(&stored.value)).collect()
     }
 
     async fn evaluate(&self, question: &Question) -> Result<bool, String> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::devserver::{given, hand};
+use crate::apiserver::{admin_client, bootstrap};
 use crate::manifest::tree::Spot;
 
 use super::environment::{Environment, UnknownResource};
@@ -140,18 +140,20 @@ async fn settle(environment: &Environment, within: Duration, despite_errors: boo
 async fn apply_step(environment: &Environment, step: &Step) -> Result<(), Problem> {
     match &step.action {
         StepAction::Apply(objects) => {
-            given::apply(&environment.api, objects.clone())
+            bootstrap::apply(&environment.api, objects.clone())
                 .await
                 .map_err(|refused| Problem::of_refusal(&refused, "", &environment.api.registry()))?;
         }
         StepAction::Patch(change) => {
             let meant = environment.find(&change.target)?;
-            let sent = hand::patch(&environment.api, &meant, change.subresource.as_deref(), change.media, &change.patch).await;
+            let sent = admin_client::patch(&environment.api, &meant, change.subresource.as_deref(), change.media, &change.patch).await;
             sent.map_err(|refused| format!("{}: {refused}", change.target))?;
         }
         StepAction::Delete(target, propagation) => {
             let meant = environment.find(target)?;
-            hand::delete(&environment.api, &meant, propagation.as_deref()).await.map_err(|refused| format!("{target}: {refused}"))?;
+            admin_client::delete(&environment.api, &meant, propagation.as_deref())
+                .await
+                .map_err(|refused| format!("{target}: {refused}"))?;
         }
         StepAction::Fault(fault) => environment.faults.add(step.spot, fault.rule.clone()),
         StepAction::ClearFaults => environment.faults.clear(),

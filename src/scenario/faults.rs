@@ -2,13 +2,10 @@
 
 pub mod words;
 
-use std::time::Duration;
-
 use serde_json::{Map, Value, json};
 
-use crate::devserver::faults::pattern::matches;
-use crate::devserver::faults::{Action, Rule};
-use crate::kit::duration;
+use crate::apiserver::faults::pattern::matches;
+use crate::apiserver::faults::{Action, Rule};
 use crate::manifest::reader::{Item, Reader};
 use crate::manifest::suggest::{nearest, one_of};
 use crate::manifest::tree::Kind;
@@ -206,6 +203,5 @@ fn action(word: &str, item: &Item<'_>, beside: &dyn Fn(&str) -> Option<Value>) -
 
 /// Returns the milliseconds of a duration, as fault rules have them.
 fn milliseconds(text: &str) -> Option<u64> {
-    let duration = Duration::try_from_secs_f64(duration::parse(text)?).ok()?;
-    u64::try_from(duration.as_millis()).ok()
+    u64::try_from(crate::kit::duration::parse(text).ok()?.as_millis()).ok()
 }

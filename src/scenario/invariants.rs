@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::devserver::Api;
-use crate::devserver::store::Change;
+use crate::apiserver::ApiServer;
+use crate::apiserver::storage::store::Change;
 use crate::handling::{Handler, On, Outcome, Reason};
 use crate::kit::Clock;
 use crate::manifest::Operator;
@@ -37,7 +37,7 @@ const MAX_VIOLATIONS: usize = 10;
 
 /// Checks the invariants of one scenario run over all operator runs.
 pub struct Invariants {
-    api: Api,
+    api: ApiServer,
     clock: Clock,
     /// The storage of each operator.
     operators: Vec<Storage>,
@@ -88,7 +88,7 @@ pub struct InvariantReport {
 
 impl Invariants {
     /// Creates the checker for these operators.
-    pub fn new(api: Api, clock: Clock, operators: &[Operator]) -> Self {
+    pub fn new(api: ApiServer, clock: Clock, operators: &[Operator]) -> Self {
         Self { api, clock, operators: operators.iter().map(Storage::of).collect(), state: Mutex::default(), limit_reached: Notify::new() }
     }
 
@@ -165,7 +165,7 @@ impl Invariants {
     pub fn failed_objects(&self) -> Vec<Subject> {
         let state = self.state.lock();
         let failed = state.objects.iter().filter(|(_, progress)| progress.has_failed());
-        let failed = failed.filter(|((_, uid), _)| self.api.with(|inner| inner.store.by_uid(uid).is_some()));
+        let failed = failed.filter(|((_, uid), _)| self.api.by_uid(uid).is_some());
         failed.map(|(_, progress)| progress.subject().clone()).collect()
     }
 
@@ -191,7 +191,7 @@ impl Invariants {
     fn update(&self, process: Process, body: &Body, act: impl FnOnce(&mut Progress, &mut Context<'_>)) {
         let Some(uid) = body.uid() else { return };
         let registry = self.api.registry();
-        let current = self.api.with(|inner| inner.store.by_uid(uid)).map(|(_, _, stored)| Body::from((*stored.value).clone()));
+        let current = self.api.by_uid(uid).map(|(_, _, stored)| Body::from((*stored.value).clone()));
         self.with(process, None, |state| {
             let State { objects, tallies, violations, .. } = state;
             let progress = objects.entry((process.operator, uid.to_owned())).or_insert_with(|| Progress::new(Subject::of(body)));
@@ -206,7 +206,7 @@ impl Invariants {
     /// engine has just written.
     fn with<T>(&self, process: Process, own: Option<u64>, act: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock();
-        let changes = self.api.with(|inner| inner.store.all_changes_after(state.revision));
+        let changes = self.api.all_changes_after(state.revision);
         for change in changes {
             state.revision = change.revision;
             self.process_change(&mut state, &change, own.filter(|own| *own == change.revision).map(|_| process.operator));
@@ -230,8 +230,9 @@ impl Invariants {
     /// Processes a change of an object for all operators.
     fn process_change(&self, state: &mut State, change: &Change, writer: Option<usize>) {
         let registry = self.api.registry();
-        let body =
-            |stored: Option<std::sync::Arc<crate::devserver::store::Stored>>| stored.map(|stored| Body::from((*stored.value).clone()));
+        let body = |stored: Option<std::sync::Arc<crate::apiserver::storage::store::Stored>>| {
+            stored.map(|stored| Body::from((*stored.value).clone()))
+        };
         let (before, after) = (body(change.before()), body(change.after()));
         let Some(object) = after.as_ref().or(before.as_ref()) else { return };
         let Some(uid) = object.uid() else { return };

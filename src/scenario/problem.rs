@@ -1,7 +1,7 @@
 //! A problem of a scenario other than a failed expectation: a message, and a hint if there is one.
 
-use crate::devserver::given::Refused;
-use crate::devserver::registry::Registry;
+use crate::apiserver::bootstrap::Refused;
+use crate::apiserver::kinds::registry::Registry;
 use crate::manifest::suggest::nearest;
 
 /// A problem with an optional hint.

@@ -1,10 +1,10 @@
 //! Records the events of the reactor in the timeline, and passes them to the invariants.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::handling::telling::seconds;
 use crate::handling::{Handler, Outcome, Reason, Verdict};
 use crate::object::Sighting;
 use crate::reactor::account::shown;
@@ -64,8 +64,7 @@ impl EventSink for TimelineRecorder {
                 let subject = Subject::of(body);
                 self.invariants.attempt_judged(self.process, body, handler, retry, outcome);
                 if !outcome.is_final {
-                    let delay = Duration::try_from_secs_f64(outcome.delay.unwrap_or_default()).unwrap_or(Duration::MAX);
-                    let at = self.timeline.elapsed().saturating_add(delay);
+                    let at = self.timeline.elapsed().saturating_add(outcome.delay.unwrap_or_default());
                     self.pending_calls.lock().scheduled(&subject, &handler.id, at, outcome.error.clone());
                 }
                 self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome: describe_outcome(outcome) });
@@ -73,6 +72,10 @@ impl EventSink for TimelineRecorder {
             EngineEvent::CycleEnded { body, error, .. } => self.invariants.cycle_ended(self.process, body, error),
             _ => {}
         }
+    }
+
+    fn wants_states(&self) -> bool {
+        true
     }
 }
 
@@ -92,7 +95,7 @@ fn arrival(sighting: Sighting) -> &'static str {
 fn describe_outcome(outcome: &Outcome) -> String {
     match (&outcome.error, outcome.is_final, outcome.delay) {
         (Some(error), true, _) => format!("failed permanently: {error}"),
-        (Some(error), false, Some(delay)) => format!("failed, retried in {delay}s: {error}"),
+        (Some(error), false, Some(delay)) => format!("failed, retried in {}s: {error}", seconds(delay)),
         (Some(error), false, None) => format!("failed, retried at once: {error}"),
         (None, true, _) => match &outcome.result {
             Some(result) if !result.is_null() => format!("succeeded with {}", shown(result)),
@@ -107,7 +110,7 @@ fn describe_verdict(verdict: &Verdict) -> String {
         Verdict::Returned(Some(result)) if !result.is_null() => format!("succeeded with {}", shown(result)),
         Verdict::Returned(_) => "succeeded".to_owned(),
         Verdict::Temporary { text, .. } => format!("failed: {}", text.as_deref().unwrap_or("a temporary error")),
-        Verdict::Permanent { text } | Verdict::Failed { text, .. } => format!("failed: {text}"),
+        Verdict::Permanent { text } | Verdict::Rejected { text, .. } | Verdict::Failed { text, .. } => format!("failed: {text}"),
         Verdict::Unfinished { .. } => "unfinished".to_owned(),
     }
 }

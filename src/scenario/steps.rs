@@ -107,7 +107,7 @@ fn action(context: &ReadContext<'_>, word: &str, item: &Item<'_>) -> Option<Step
             if !item.node.is_null() {
                 let text = scalar_text(item);
                 refuse_scalar(context, item, format!("write `settle: {{within: {text}}}`"))?;
-                let fields = reader.fields(item, "a settlement", &["within", "despiteErrors"])?;
+                let fields = reader.fields(item, "the settle step", &["within", "despiteErrors"])?;
                 reader.set(&fields, "within", &mut within, |_, item| duration(context, item));
                 reader.set(&fields, "despiteErrors", &mut despite_errors, Reader::boolean);
             }
@@ -118,12 +118,12 @@ fn action(context: &ReadContext<'_>, word: &str, item: &Item<'_>) -> Option<Step
 }
 
 fn duration(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Duration> {
-    let seconds = context.reader.duration(item)?;
-    let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration <= Duration::from_hours(24 * 365));
-    if duration.is_none() {
-        context.reader.error_with(item, format!("`{}` is longer than a year", item.name()), "write a shorter time");
+    let duration = context.reader.duration(item)?;
+    if duration <= Duration::from_hours(24 * 365) {
+        return Some(duration);
     }
-    duration
+    context.reader.error_with(item, format!("`{}` is longer than a year", item.name()), "write a shorter time");
+    None
 }
 
 fn downtime(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Downtime> {
@@ -132,10 +132,10 @@ fn downtime(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Downtime> {
         return Some(Downtime::default());
     }
     let text = scalar_text(item);
-    let is_time = crate::kit::duration::parse(&text).is_some();
+    let is_time = crate::kit::duration::parse(&text).is_ok();
     let downtime = if is_time { text } else { "30s".to_owned() };
     refuse_scalar(context, item, format!("write `- {0}` alone, or `{0}: {{downtime: {downtime}}}`", item.name()))?;
-    let fields = reader.fields(item, "an absence", &["downtime", "meanwhile"])?;
+    let fields = reader.fields(item, "a downtime", &["downtime", "meanwhile"])?;
     let mut downtime = Downtime::default();
     reader.set(&fields, "downtime", &mut downtime.duration, |_, item| duration(context, item));
     downtime.meanwhile = reader.list_of(&fields, "meanwhile").iter().filter_map(|item| step(context, item, &MEANWHILE)).collect();

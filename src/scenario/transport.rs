@@ -15,13 +15,13 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use crate::apiserver::http::request::{Path, Place, Query, verb};
+use crate::apiserver::server::socket::Service;
+use crate::apiserver::storage::resource::Key;
+use crate::apiserver::{ApiServer, admin_client};
 use crate::cluster::in_process::InProcess;
 use crate::cluster::transport::{Answer, ByteStream, Connection, Login, Transport};
 use crate::cluster::{Error, LoginError};
-use crate::devserver::request::{Path, Place, Query, verb};
-use crate::devserver::server::Service;
-use crate::devserver::store::Key;
-use crate::devserver::{Api, hand};
 use crate::reactor::changes::changes;
 
 use super::chaos::{Chaos, OnRead, OnWrite, Reading};
@@ -41,7 +41,7 @@ pub struct ScenarioTransport {
 
 /// What a transport is created from.
 pub struct TransportOptions {
-    pub api: Api,
+    pub api: ApiServer,
     pub timeline: Arc<Timeline>,
     pub invariants: Arc<Invariants>,
     /// Random disturbances, in runs with a seed.
@@ -71,7 +71,7 @@ impl ScenarioTransport {
     pub fn new(options: TransportOptions) -> Self {
         let server = InProcess::new(Service::new(options.api.clone()));
         let changed = Arc::new(Notify::new());
-        let recorded_firings = options.api.injection().faults().firings().count();
+        let recorded_firings = options.api.faults().firings().count();
         let shared = Arc::new(Inner {
             options,
             server,
@@ -371,13 +371,13 @@ impl ScenarioTransport {
     async fn write_concurrently(&self, place: &Place) {
         let (Some(chaos), Some(name)) = (&self.shared.options.chaos, &place.name) else { return };
         let resource = if place.group.is_empty() { place.plural.clone() } else { format!("{}.{}", place.plural, place.group) };
-        let Ok(meant) = hand::find(&self.shared.options.api, &resource, name, place.namespace.as_deref()) else { return };
+        let Ok(meant) = admin_client::find(&self.shared.options.api, &resource, name, place.namespace.as_deref()) else { return };
         let Some(object) = meant.value() else { return };
         let version = object["metadata"]["resourceVersion"].clone();
         let patch = json!({"metadata": {"annotations": {FOREIGN_ANNOTATION: version}}});
         chaos.record(format!("another client writes {resource}/{name}"));
         // An object that is being deleted at this moment causes no conflict.
-        let _ = hand::patch(&self.shared.options.api, &meant, None, "application/merge-patch+json", &patch).await;
+        let _ = admin_client::patch(&self.shared.options.api, &meant, None, "application/merge-patch+json", &patch).await;
     }
 
     fn object(&self, place: &Place) -> Option<Value> {
@@ -408,7 +408,7 @@ impl ScenarioTransport {
 
     /// Records the faults that have fired since the last call.
     fn record_faults(&self) {
-        let faults = self.shared.options.api.injection().faults();
+        let faults = self.shared.options.api.faults();
         let mut recorded = self.shared.recorded_firings.lock();
         for firing in faults.firings().skip(*recorded) {
             let rule = faults.rules().find(|(id, _)| *id == firing.rule);
@@ -455,7 +455,7 @@ impl ScenarioTransport {
             if answer.status >= 300 {
                 return answer;
             }
-            let delivered = since.unwrap_or_else(|| self.shared.options.api.with(|state| state.store.revision()));
+            let delivered = since.unwrap_or_else(|| self.shared.options.api.revision());
             let open = watches.open(path, &place, delivered);
             Answer { body: open.deliver(answer.body, self.shared.options.chaos.clone()), ..answer }
         })

@@ -24,6 +24,8 @@ use kopfd::script::{Call, Evaluation, Returned, Subject};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
+use crate::child::Deadline;
+
 const OBJECTS: usize = 10_000;
 
 /// The requests of one operator that are in flight at once, each on one connection, its watch, and the list before the watch, whose
@@ -131,6 +133,7 @@ impl Effects for Sending {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_events_of_ten_thousand_objects_open_few_connections() {
+    let _deadline = Deadline::of_test();
     let (server, mut tasks, folder) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
     let address = server.start(&mut tasks).await;
     let path = folder.path().join("config");
@@ -154,8 +157,8 @@ async fn ten_thousand_events_of_ten_thousand_objects_open_few_connections() {
     let selectors = vec![kopfd::object::Selector::parse("things.burst.dev").unwrap()];
     let handlers = [Arc::new(Handler { selectors, ..Handler::simple("create", On::Create) })];
     let storages = Arc::new(Storages::default());
-    let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, 60.0));
-    let pace = Pace { consistency_timeout: 0.0, ..Pace::default() };
+    let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, Duration::from_mins(1)));
+    let pace = Pace { consistency_timeout: Duration::ZERO, ..Pace::default() };
     let world = Arc::new(Sending { client: client.clone(), clock, events: EventStream::default() });
     let kind = Arc::new(Kind::new(world, served, Arc::new(pace), None, Arc::from("burst")));
     let mut watcher = Watcher::new(client, resource, None).unwrap();

@@ -1,12 +1,13 @@
 //! Sub-handlers, as handlers register them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kopfd::handling::{Lifecycle, Verdict};
 use kopfd::script::Returned;
 use serde_json::{Value, json};
 
-use crate::world::{Operator, Stored, World, in_virtual_time};
+use super::world::{Operator, Stored, World, in_virtual_time};
 
 /// Calls the handler again and again, storing what it says, until it is finished. Returns the last call.
 async fn to_the_end(world: &mut World, lifecycle: Lifecycle) -> (Returned, usize) {
@@ -18,7 +19,7 @@ async fn to_the_end(world: &mut World, lifecycle: Lifecycle) -> (Returned, usize
         stored.0.extend(returned.records.clone());
         world.records = Arc::new(Stored(stored.0));
         match returned.verdict {
-            Verdict::Unfinished { delay } => tokio::time::sleep(std::time::Duration::from_secs_f64(delay)).await,
+            Verdict::Unfinished { delay } => tokio::time::sleep(delay).await,
             _ => return (returned, pass),
         }
     }
@@ -61,7 +62,7 @@ fn execute_returns_only_when_all_are_finished() {
         let text = "subhandler(\"a\", |retry| { if retry < 2 { throw temporary(\"not yet\", 10); } }); try { execute(); } catch {} patch.status.after = true;";
         let mut world = Operator::new("").runs(text).start().await;
         let first = world.call(0).await;
-        assert_eq!(first.verdict, Verdict::Unfinished { delay: 10.0 });
+        assert_eq!(first.verdict, Verdict::Unfinished { delay: Duration::from_secs(10) });
         assert!(first.patch.is_empty());
         let (returned, passes) = to_the_end(&mut world, Lifecycle::AllAtOnce).await;
         assert_eq!(passes, 3);
@@ -101,7 +102,7 @@ fn an_unfinished_sub_sub_handler_does_not_stop_its_uncle() {
         let text = "subhandler(\"a\", || { subhandler(\"b\", || throw temporary(\"later\", 5)); execute(); memo.never = 1; }); subhandler(\"d\", || { return 4; });";
         let world = Operator::new("").runs(text).start().await;
         let returned = world.call(0).await;
-        assert_eq!(returned.verdict, Verdict::Unfinished { delay: 5.0 });
+        assert_eq!(returned.verdict, Verdict::Unfinished { delay: Duration::from_secs(5) });
         assert_eq!(Value::Object(returned.patch.merge), json!({"status": {"parent/d": 4}}));
     });
 }
@@ -135,7 +136,7 @@ fn mistakes_in_options_are_told() {
             ("subhandler(\"a\", #{when: \"1 +\"}, || 1);", "no expression"),
             ("subhandler(\"a\", #{labels: #{a: 1}}, || 1);", "in quotes"),
         ] {
-            let error = crate::endings::failed(Operator::new("").runs(text).start().await.call(0).await);
+            let error = super::endings::failed(Operator::new("").runs(text).start().await.call(0).await);
             assert!(error.contains(part), "{text}: {error}");
         }
     });
@@ -171,7 +172,7 @@ fn only_handlers_of_changes_have_sub_handlers() {
         let world = Operator::new("").runs("subhandler(\"a\", || 1);").start().await;
         let mut call = world.a_call(0);
         call.subhandling = None;
-        let error = crate::endings::failed(world.host.call(&world.installed, call).await);
+        let error = super::endings::failed(world.host.call(&world.installed, call).await);
         assert!(error.contains("handlers of changes only"), "{error}");
     });
 }

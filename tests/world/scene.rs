@@ -8,13 +8,13 @@ use kopfd::kit::Stop;
 use kopfd::object::Sighting;
 use kopfd::reactor::worker::{Attempt, Expected, Pace, Worker};
 use kopfd::reactor::{Mailbox, Memories, Served};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::declare::{self, Declared};
 use super::embedded::Embedded;
 use super::scripted::ScriptedWorld;
-use super::server::Server;
-use super::timeline::{BEGINNING, Timeline};
+use super::server::{Server, version};
+use super::timeline::{BEGINNING, Entry, Timeline};
 
 /// Longer than anything in a scene.
 const FOREVER: Duration = Duration::from_secs(1_000_000_000);
@@ -52,14 +52,14 @@ impl Scene {
         let setting = |name: &str| input["settings"].get(name).unwrap_or(&Value::Null);
         let finalizer = input.get("finalizer").unwrap_or_else(|| setting("persistence.finalizer"));
         let storages = Arc::new(declare::storages(&Value::Null, &input["storage"], finalizer));
-        let backoff = setting("execution.default_backoff").as_f64().unwrap_or(60.0);
+        let backoff = declare::duration(setting("execution.default_backoff")).unwrap_or(Duration::from_mins(1));
         let resource = declare::resource(&input["subresources"]);
         let served = Served::new(resource, &declared.handlers, storages, declare::lifecycle(&input["lifecycle"]), backoff);
         let defaults = Pace::default();
-        let delays = setting("queueing.error_delays").as_array().map(|delays| delays.iter().filter_map(Value::as_f64).collect());
+        let delays = setting("queueing.error_delays").as_array().map(|delays| delays.iter().filter_map(declare::duration).collect());
         let pace = Pace {
-            consistency_timeout: setting("persistence.consistency_timeout").as_f64().unwrap_or(defaults.consistency_timeout),
-            idle_timeout: setting("queueing.idle_timeout").as_f64().unwrap_or(defaults.idle_timeout),
+            consistency_timeout: declare::duration(setting("persistence.consistency_timeout")).unwrap_or(defaults.consistency_timeout),
+            idle_timeout: declare::duration(setting("queueing.idle_timeout")).unwrap_or(defaults.idle_timeout),
             error_delays: delays.unwrap_or(defaults.error_delays),
         };
         Ok(Self {
@@ -70,6 +70,12 @@ impl Scene {
             pace: Arc::new(pace),
             uid,
         })
+    }
+
+    /// Lets the operator forget that it has handled the object in this life: a defect.
+    pub fn forget_handling(&self) {
+        self.memories.forget(&self.uid);
+        self.memories.notice(&self.uid, true);
     }
 
     /// Returns a worker for the object.
@@ -94,6 +100,8 @@ impl Scene {
     pub fn restart(&mut self) {
         (self.memories, self.mailbox) = (Arc::default(), Arc::default());
         self.world.server.disconnect();
+        let before = self.world.server.object();
+        self.world.timeline.add(Entry { shown: json!({"life": "begins"}), version: version(&before), before, ..Entry::default() });
         if !self.world.server.is_gone() {
             self.world.server.announce(Sighting::Listed);
         }

@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 use kopfd::handling::Telling;
-use kopfd::handling::progress::seconds_between;
 use kopfd::kit::Clock;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -17,8 +16,10 @@ const MOST_ENTRIES: usize = 10_000;
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
     pub shown: Value,
-    /// The object before a patch, for telling whether operations do the same; or as it is when a handler is called.
+    /// The object before a patch, for telling whether operations do the same; as it is when a handler is called; or as an event shows it.
     pub before: Value,
+    /// The version of the object in the answer to a request.
+    pub version: Option<u64>,
     /// Whether the called handler does not ask to be called again.
     pub is_final: bool,
     /// When the called handler was selected first.
@@ -48,7 +49,7 @@ impl Timeline {
     pub fn add(&self, mut entry: Entry) -> usize {
         let mut entries = self.entries.lock();
         assert!(entries.len() < MOST_ENTRIES, "the operator runs in circles");
-        entry.shown["t"] = json!(seconds_between(self.beginning, self.clock.now()));
+        entry.shown["t"] = json!(self.clock.now().duration_since(self.beginning).as_secs_f64());
         entries.push(entry);
         entries.len() - 1
     }

@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tracing::{error, info};
 
+use crate::apiserver::{ApiServer, admin_client, bootstrap};
 use crate::cli::apiserver;
-use crate::devserver::{Api, given, hand};
 
 /// The objects of files.
 pub struct AppliedObjects {
-    api: Api,
+    api: ApiServer,
     /// Accepted objects by apiVersion, kind, namespace and name.
     applied: BTreeMap<[String; 4], Value>,
 }
@@ -23,7 +23,7 @@ impl AppliedObjects {
     ///
     /// # Errors
     /// If a file cannot be read, or an object is refused.
-    pub async fn apply_initial(api: Api, paths: Vec<PathBuf>) -> Result<Self, String> {
+    pub async fn apply_initial(api: ApiServer, paths: Vec<PathBuf>) -> Result<Self, String> {
         let (objects, problems) = read(&paths);
         if let Some(problem) = problems.into_iter().next() {
             return Err(problem);
@@ -52,7 +52,7 @@ impl AppliedObjects {
         let changed: Vec<Value> = objects.into_iter().filter(|object| self.applied.get(&key(object)) != Some(object)).collect();
         let changed = [self.missing_namespaces(&changed), changed].concat();
         let mut problems = Vec::new();
-        given::apply_each(&self.api, changed, |object, accepted| match accepted {
+        bootstrap::apply_each(&self.api, changed, |object, accepted| match accepted {
             Ok(()) => {
                 let key = key(&object);
                 log(&key, !self.applied.contains_key(&key));
@@ -68,7 +68,7 @@ impl AppliedObjects {
     fn missing_namespaces(&self, objects: &[Value]) -> Vec<Value> {
         let namespaces = objects.iter().filter_map(|object| object.pointer("/metadata/namespace")?.as_str());
         let is_given = |name: &str| objects.iter().any(|object| key(object) == key(&namespace(name)));
-        let is_there = |name: &str| hand::find(&self.api, "namespaces", name, None).is_ok_and(|meant| meant.stored.is_some());
+        let is_there = |name: &str| admin_client::find(&self.api, "namespaces", name, None).is_ok_and(|meant| meant.stored.is_some());
         let missing: BTreeSet<&str> = namespaces.filter(|name| !name.is_empty() && !is_given(name) && !is_there(name)).collect();
         for name in &missing {
             info!(target: "kopfd", "The namespace {name} does not exist. It is created.");
@@ -84,7 +84,7 @@ fn namespace(name: &str) -> Value {
 /// Returns the objects of files without manifests and scenarios, and the errors of files.
 fn read(paths: &[PathBuf]) -> (Vec<Value>, Vec<String>) {
     let (objects, problems) = apiserver::read(paths);
-    let objects = objects.into_iter().flat_map(given::items).filter(|object| !is_kopfd_document(object));
+    let objects = objects.into_iter().flat_map(bootstrap::items).filter(|object| !is_kopfd_document(object));
     (objects.collect(), problems)
 }
 

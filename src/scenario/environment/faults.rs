@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 
-use crate::devserver::Api;
-use crate::devserver::faults::Rule;
-use crate::devserver::faults::pattern::matches;
+use crate::apiserver::ApiServer;
+use crate::apiserver::faults::Rule;
+use crate::apiserver::faults::pattern::matches;
 use crate::manifest::suggest::nearest;
 use crate::manifest::tree::Spot;
 
@@ -20,14 +20,14 @@ pub struct UnknownResource {
 
 /// The faults that a scenario has injected.
 pub struct InjectedFaults {
-    api: Api,
+    api: ApiServer,
     /// Position in the file, number on the server, and rule of each fault.
     faults: Mutex<Vec<(Spot, u64, Rule)>>,
 }
 
 impl InjectedFaults {
     /// Returns no faults yet.
-    pub fn new(api: Api) -> Self {
+    pub fn new(api: ApiServer) -> Self {
         Self { api, faults: Mutex::default() }
     }
 
@@ -39,12 +39,12 @@ impl InjectedFaults {
 
     /// Removes all faults from the server.
     pub fn clear(&self) {
-        self.api.injection().faults().clear();
+        self.api.faults().clear();
     }
 
     /// Returns the positions of deterministic faults that never fired, with the resource if the server does not have it.
     pub fn unfired(&self) -> Vec<(Spot, Option<UnknownResource>)> {
-        let fired: BTreeSet<u64> = self.api.injection().faults().firings().map(|firing| firing.rule).collect();
+        let fired: BTreeSet<u64> = self.api.faults().firings().map(|firing| firing.rule).collect();
         let faults = self.faults.lock();
         let unfired = faults.iter().filter(|(_, number, rule)| !fired.contains(number) && rule.probability >= 1.0);
         let unknown = |rule: &Rule| rule.matching.resource.as_deref().and_then(|resource| unknown_resource(&self.api, resource));
@@ -53,7 +53,7 @@ impl InjectedFaults {
 }
 
 /// Checks the name of a resource, a pattern with `*`. Returns it if no resource of the server matches.
-pub fn unknown_resource(api: &Api, resource: &str) -> Option<UnknownResource> {
+pub fn unknown_resource(api: &ApiServer, resource: &str) -> Option<UnknownResource> {
     let registry = api.registry();
     let names: Vec<String> = registry.all().flat_map(|served| [served.kind.plural.clone(), served.full_name()]).collect();
     if names.iter().any(|name| matches(resource, name)) {

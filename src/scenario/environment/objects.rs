@@ -1,7 +1,6 @@
 //! The objects of an environment: those given by the scenario, those that ever existed, and those at the end.
 
-use crate::devserver::store::Resource;
-use crate::devserver::{Api, given};
+use crate::apiserver::{ApiServer, bootstrap};
 use crate::manifest::tree::Spot;
 
 use super::super::compare::{self, FinalState};
@@ -13,9 +12,9 @@ use super::super::timeline::{Event, Subject, Timeline};
 ///
 /// # Errors
 /// If the server refuses one: its position in the scenario and the reason.
-pub async fn apply_given(api: &Api, scenario: &Scenario) -> Result<(), (Spot, Problem)> {
+pub async fn apply_given(api: &ApiServer, scenario: &Scenario) -> Result<(), (Spot, Problem)> {
     let objects = scenario.given.iter().map(|given| given.object.clone()).collect();
-    match given::apply(api, objects).await {
+    match bootstrap::apply(api, objects).await {
         Ok(_) => Ok(()),
         Err(refused) => {
             let given = &scenario.given[refused.position];
@@ -27,16 +26,9 @@ pub async fn apply_given(api: &Api, scenario: &Scenario) -> Result<(), (Spot, Pr
 }
 
 /// Returns all objects of the server without the fields that differ between runs.
-pub fn final_state(api: &Api, ignored: &[String]) -> FinalState {
-    let objects = api.with(|state| {
-        let resources: Vec<_> = state.store.resources().cloned().collect();
-        let listed = resources.into_iter().map(|resource| {
-            let objects = state.store.list(&resource, None);
-            (resource, objects)
-        });
-        listed.collect::<Vec<_>>()
-    });
-    let named = objects.into_iter().flat_map(|(resource, objects)| {
+pub fn final_state(api: &ApiServer, ignored: &[String]) -> FinalState {
+    let objects: Vec<_> = api.resources().into_iter().map(|resource| (api.list(&resource, None), resource)).collect();
+    let named = objects.into_iter().flat_map(|(objects, resource)| {
         let dot = if resource.group.is_empty() { "" } else { "." };
         let resource = format!("{}{dot}{}", resource.plural, resource.group);
         objects.into_iter().map(move |((namespace, name), stored)| ((resource.clone(), namespace, name), stored))
@@ -45,7 +37,7 @@ pub fn final_state(api: &Api, ignored: &[String]) -> FinalState {
 }
 
 /// Returns the objects of a kind that exist, that the scenario applies, or that appear in the timeline.
-pub fn subjects(api: &Api, scenario: &Scenario, timeline: &Timeline, like: &Subject) -> impl Iterator<Item = Subject> + use<> {
+pub fn subjects(api: &ApiServer, scenario: &Scenario, timeline: &Timeline, like: &Subject) -> impl Iterator<Item = Subject> + use<> {
     let mut all: Vec<Subject> = scenario.applied_objects().into_iter().map(Subject::of).collect();
     timeline.with(|entries| {
         all.extend(entries.iter().filter_map(|(_, event)| {
@@ -59,11 +51,8 @@ pub fn subjects(api: &Api, scenario: &Scenario, timeline: &Timeline, like: &Subj
             }
         }));
     });
-    all.extend(api.with(|state| {
-        let resources: Vec<Resource> = state.store.resources().cloned().collect();
-        let stored = resources.iter().flat_map(|resource| state.store.list(resource, None));
-        stored.map(|(_, stored)| Subject::of(&stored.value)).collect::<Vec<_>>()
-    }));
+    let stored = api.resources().into_iter().flat_map(|resource| api.list(&resource, None));
+    all.extend(stored.map(|(_, stored)| Subject::of(&stored.value)));
     all.retain(|subject| subject.group == like.group && subject.kind == like.kind);
     for subject in &mut all {
         // Objects written without a namespace are created in the default one.

@@ -1,6 +1,6 @@
 //! Descriptions of faults for the timeline.
 
-use crate::devserver::faults::{Action, Drop, Expiry, Firing, Phase, WebhookFailure};
+use crate::apiserver::faults::{Action, Drop, Expiry, Firing, Phase, WebhookFailure};
 
 /// Describes a fault that has fired.
 pub fn firing(action: Option<&Action>, firing: &Firing) -> String {

@@ -10,10 +10,12 @@
 //! arrive within the consistency time. Such repetitions are counted; any other is a violation.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use crate::devserver::registry::Registry;
+use crate::apiserver::kinds::registry::Registry;
+use crate::handling::progress::time_between;
 use crate::handling::{Handler, On, Reason, Record};
 use crate::object::Body;
 use crate::script::Returned;
@@ -23,7 +25,7 @@ use super::stored::{Facts, Storage, is_same};
 use super::tally::Tallies;
 
 /// Tolerance when times are compared.
-const TOLERANCE: SignedDuration = SignedDuration::from_millis(1);
+const TOLERANCE: Duration = Duration::from_millis(1);
 
 /// An operator in one run of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -415,8 +417,8 @@ impl Progress {
     fn may_be_outdated(&self, context: &Context<'_>) -> bool {
         let seen = self.seen_state.as_ref().and_then(|seen_state| seen_state.version);
         let Some((seen, written)) = seen.zip(self.written) else { return false };
-        let waited = context.now.duration_since(written.at);
-        seen < written.version && (!written.is_acknowledged || waited >= context.storage.consistency_timeout - TOLERANCE)
+        let waited = time_between(written.at, context.now);
+        seen < written.version && (!written.is_acknowledged || waited + TOLERANCE >= context.storage.consistency_timeout)
     }
 
     fn already_recorded(context: &Context<'_>, id: &str, retry: u64) -> Option<String> {

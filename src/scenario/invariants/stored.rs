@@ -1,11 +1,12 @@
 //! Reads what one operator has stored on objects.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::devserver::registry::Registry;
+use crate::apiserver::kinds::registry::Registry;
 use crate::handling::cause::{self, Memory};
 use crate::handling::{Handler, Reason, Record, Records as _};
 use crate::manifest::Operator;
@@ -17,7 +18,7 @@ pub struct Storage {
     storages: Arc<Storages>,
     handlers: Vec<Handler>,
     /// How long it waits for the event of its own write.
-    pub consistency_timeout: SignedDuration,
+    pub consistency_timeout: Duration,
 }
 
 /// The stored state of an object.
@@ -56,7 +57,7 @@ impl Storage {
     /// Returns the storage of an operator.
     pub fn of(operator: &Operator) -> Self {
         let persistence = &operator.settings.persistence;
-        let consistency_timeout = SignedDuration::try_from_secs_f64(persistence.consistency_timeout).unwrap_or(SignedDuration::MAX);
+        let consistency_timeout = persistence.consistency_timeout;
         Self { storages: Arc::new(persistence.storages.clone()), handlers: operator.handlers.clone(), consistency_timeout }
     }
 
