@@ -2,6 +2,7 @@
 
 pub mod conversion;
 pub mod deleting;
+mod deletion_options;
 pub mod handlers;
 pub mod patching;
 pub mod reading;

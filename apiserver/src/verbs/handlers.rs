@@ -13,7 +13,7 @@ use crate::http::reply::Reply;
 use crate::http::request::{self, Body};
 use crate::http::{json, protobuf};
 use crate::kinds::registry::{Registry, Served};
-use crate::kinds::versioning;
+use crate::kinds::{definition, versioning};
 use crate::storage::store::{Key, Stored};
 use crate::verbs::request_context::Call;
 use crate::verbs::{conversion, deleting, patching, reading, reviews, watch, writing};
@@ -66,6 +66,7 @@ async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
         return below(api, served, call, subresource).await;
     }
     match (call.method.as_str(), place.name.is_some()) {
+        (method, _) if place.is_watch && method != "GET" => Err(Failure::no_method()),
         ("GET", _) if is_watch(call) => watch::answer(api, served, call).await,
         ("GET", true) => reading::get(api, served, call).await,
         ("GET", false) => reading::list(api, served, call).await,
@@ -82,8 +83,8 @@ async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
         ("PATCH", true) => patching::patch(api, served, call, "").await,
         ("DELETE", true) => deleting::delete(api, served, call).await,
         ("DELETE", false) if served.kind.verbs.iter().any(|verb| verb == "deletecollection") => {
-            if served.kind.namespaced && place.namespace.is_none() && !is_custom {
-                return Err(Failure::no_method());
+            if served.kind.namespaced && place.namespace.is_none() {
+                return if is_custom { Ok(Reply::no_page()) } else { Err(Failure::no_method()) };
             }
             deleting::delete_all(api, served, call).await
         }
@@ -182,12 +183,19 @@ pub fn existing(api: &Api, served: &Served, call: &Call) -> Result<Arc<Stored>, 
     api.read(&served.resource, &key).ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))
 }
 
+/// Tells whether objects of a kind are read into Go's types, for which numbers are whole only if they are written as such. Custom objects,
+/// and the schemas of definitions, have no such types.
+pub fn has_go_types(served: &Served) -> bool {
+    !served.kind.is_custom() && served.kind.group != definition::GROUP
+}
+
 /// Reads the body of a request by its media type.
 pub fn read_body(served: &Served, call: &Call) -> Result<Body, Failure> {
-    let media = request::media_type(&call.headers).unwrap_or("application/json");
+    let media = request::media_type(&call.headers);
     let name = &served.kind.kind;
-    match media {
-        "application/json" => json::parse(&call.body).map_err(|error| {
+    let parse = if has_go_types(served) { json::parse_strictly } else { json::parse };
+    match media.as_deref().unwrap_or("application/json") {
+        "application/json" => parse(&call.body).map_err(|error| {
             let version = &served.kind.version;
             Failure::bad_request(format!(
                 "{name} in version {version:?} cannot be handled as a {name}: couldn't get version/kind; json parse error: {error}"
@@ -210,7 +218,7 @@ pub fn read_yaml(text: &str) -> Result<Body, yaml::Error> {
     let Some(mut read) = yaml::parse_leniently(text)? else { return Ok(Body::from(Value::Null)) };
     read.repeated.sort();
     let remarks = read.repeated.iter().map(|(line, key)| format!("line {line}: key {key:?} already set in map")).collect();
-    Ok(Body { value: read.value, remarks })
+    Ok(Body { value: json::with_whole_numbers(read.value), remarks })
 }
 
 /// Returns the failure of a body that nobody here can read.
