@@ -14,6 +14,11 @@ use kopfd::scenario;
 use kopfd::script::{BindingKind, arguments, reference};
 use regex::Regex;
 
+#[path = "clients/excuse.rs"]
+mod excuse;
+#[path = "clients/excuse_tests.rs"]
+mod excuse_tests;
+
 /// A fenced block.
 struct Block {
     line: usize,
