@@ -12,6 +12,7 @@ mod cel;
 pub mod controllers;
 pub mod discovery;
 pub mod faults;
+mod go;
 pub mod http;
 pub mod kinds;
 pub mod patch;
