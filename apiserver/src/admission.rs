@@ -2,7 +2,6 @@
 //!
 //! Everything is decided here and below; only [`call`] waits.
 
-pub mod admission_chain;
 #[cfg(feature = "cel")]
 mod authorizer;
 pub mod call;

@@ -8,4 +8,3 @@ pub mod kubeconfig;
 pub mod protobuf;
 pub mod reply;
 pub mod request;
-pub mod server;

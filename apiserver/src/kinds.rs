@@ -4,7 +4,6 @@ pub mod builtin;
 pub mod definition;
 pub mod kind;
 pub mod messages;
-pub mod pod_classes;
 pub mod registry;
 pub mod selector;
 pub mod table;

@@ -16,11 +16,15 @@ mod go;
 pub mod http;
 pub mod kinds;
 pub mod patch;
+pub mod rules;
 pub mod schema;
+pub mod server;
 pub mod storage;
 pub mod verbs;
 
-pub use crate::api::{Api, Settings};
+pub use crate::api::Settings;
+pub use crate::api::latency::Latency;
 pub use crate::http::api_error::{Cause, Failure};
 pub use crate::kinds::kind::Kind;
 pub use crate::schema::Schema;
+pub use crate::server::ApiServer;

@@ -3,5 +3,6 @@
 pub mod ids;
 pub mod journal;
 pub mod private_files;
+pub mod resource;
 pub mod store;
 pub mod work_item;

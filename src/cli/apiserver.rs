@@ -9,14 +9,14 @@ use clap::Args;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::apiserver::Latency;
 use crate::apiserver::admission::Caller;
 use crate::apiserver::auth::access::{Authentication, MASTERS, User};
-use crate::apiserver::controllers::latency::Pace;
 use crate::apiserver::http::identity::{self, Identity};
 use crate::apiserver::http::kubeconfig::{self, Kubeconfig, Overwrite};
-use crate::apiserver::http::server::Listening;
+use crate::apiserver::server::socket::Listening;
 use crate::apiserver::storage::journal::{self, Journal};
-use crate::apiserver::{Api, Settings, bootstrap};
+use crate::apiserver::{ApiServer, Settings, bootstrap};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks};
 use crate::object::yaml;
@@ -123,16 +123,17 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
     let api = {
         let requests = if options.control { RECORD } else { 0 };
-        let pace = if options.realistic { Pace::realistic() } else { Pace { events: Some(Pace::EVENTS), ..Pace::default() } };
+        let latency =
+            if options.realistic { Latency::realistic() } else { Latency { events: Some(Latency::EVENTS), ..Latency::default() } };
         let settings = Settings {
-            pace,
+            latency,
             authentication,
             requests,
             has_control: options.control,
             webhooks: options.webhooks.caller(),
             ..Settings::default()
         };
-        Api::with_journal(settings, clock, journal)
+        ApiServer::with_journal(settings, clock, journal)
     };
     bootstrap::apply(&api, objects).await.map_err(|refused| refused.to_string())?;
     let address = SocketAddr::new(options.address, options.port);
@@ -145,7 +146,7 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     let mut tasks = Tasks::default();
     tasks.spawn("controllers", {
         let (api, stop) = (api.clone(), stop.clone());
-        async move { api.attend(stop).await }
+        async move { api.run_controllers(stop).await }
     });
     tasks.spawn("server", listening.serve(api, stop.clone()));
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {

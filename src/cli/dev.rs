@@ -15,12 +15,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use tracing::{error, info};
 
+use crate::apiserver::Latency;
 use crate::apiserver::auth::access::{Authentication, MASTERS, User};
-use crate::apiserver::controllers::latency::Pace;
 use crate::apiserver::http::kubeconfig::Kubeconfig;
-use crate::apiserver::http::server::Listening;
+use crate::apiserver::server::socket::Listening;
 use crate::apiserver::storage::ids;
-use crate::apiserver::{Api, Settings};
+use crate::apiserver::{ApiServer, Settings};
 use crate::cluster::{Client, config};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks, duration, surplus};
@@ -172,8 +172,9 @@ async fn start_server(
     let token = ids::Ids::random().uid();
     let administrator = User::new("kopfd-admin", &[MASTERS, "system:authenticated"]);
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
-    let pace = if options.realistic { Pace::realistic() } else { Pace::default() };
-    let api = Api::new(Settings { authentication, pace, webhooks: options.webhooks.caller(), ..Settings::default() }, clock.clone());
+    let latency = if options.realistic { Latency::realistic() } else { Latency::default() };
+    let api =
+        ApiServer::new(Settings { authentication, latency, webhooks: options.webhooks.caller(), ..Settings::default() }, clock.clone());
     let given = Given::begin(api.clone(), files.of_objects()).await?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
     let listening = Listening::open(address).await.map_err(|problem| chain(&problem))?;
@@ -185,7 +186,7 @@ async fn start_server(
     drop(stdout);
     tasks.spawn("controllers", {
         let (api, stop) = (api.clone(), stop.clone());
-        async move { api.attend(stop).await }
+        async move { api.run_controllers(stop).await }
     });
     tasks.spawn("server", listening.serve(api, stop.clone()));
     Ok((given, kubeconfig))

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::apiserver::Api;
+use crate::apiserver::ApiServer;
 use crate::apiserver::storage::store::Change;
 use crate::handling::{Handler, On, Outcome, Reason};
 use crate::kit::Clock;
@@ -47,7 +47,7 @@ pub struct Process {
 
 /// Watches over the invariants of one run, over all lives of its operators.
 pub struct Invariants {
-    api: Api,
+    api: ApiServer,
     clock: Clock,
     /// What each operator stores, and where.
     operators: Vec<Storage>,
@@ -100,7 +100,7 @@ pub struct Verdict {
 
 impl Invariants {
     /// Returns a watch over these operators.
-    pub fn new(api: Api, clock: Clock, operators: &[Operator]) -> Self {
+    pub fn new(api: ApiServer, clock: Clock, operators: &[Operator]) -> Self {
         Self { api, clock, operators: operators.iter().map(Storage::of).collect(), state: Mutex::default(), exhausted: Notify::new() }
     }
 
@@ -178,7 +178,7 @@ impl Invariants {
     pub fn failed_objects(&self) -> Vec<Subject> {
         let state = self.state.lock();
         let failed = state.objects.iter().filter(|(_, progress)| progress.has_failed());
-        let failed = failed.filter(|((_, uid), _)| self.api.with(|inner| inner.store.by_uid(uid).is_some()));
+        let failed = failed.filter(|((_, uid), _)| self.api.by_uid(uid).is_some());
         failed.map(|(_, progress)| progress.subject().clone()).collect()
     }
 
@@ -204,7 +204,7 @@ impl Invariants {
     fn of(&self, process: Process, body: &Body, act: impl FnOnce(&mut Progress, &mut Context<'_>)) {
         let Some(uid) = body.uid() else { return };
         let registry = self.api.registry();
-        let current = self.api.with(|inner| inner.store.by_uid(uid)).map(|(_, _, stored)| Body::from((*stored.value).clone()));
+        let current = self.api.by_uid(uid).map(|(_, _, stored)| Body::from((*stored.value).clone()));
         self.with(process, None, |state| {
             let State { objects, tallies, violations, .. } = state;
             let progress = objects.entry((process.operator, uid.to_owned())).or_insert_with(|| Progress::new(Subject::of(body)));
@@ -219,7 +219,7 @@ impl Invariants {
     /// an engine.
     fn with<T>(&self, process: Process, own: Option<u64>, act: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock();
-        let changes = self.api.with(|inner| inner.store.all_changes_after(state.revision));
+        let changes = self.api.all_changes_after(state.revision);
         for change in changes {
             state.revision = change.revision;
             self.note(&mut state, &change, own.filter(|own| *own == change.revision).map(|_| process.operator));

@@ -153,7 +153,7 @@ async fn simple(stage: &Stage, step: &Step) -> Result<(), Problem> {
             admin_client::delete(&stage.api, &meant, propagation.as_deref()).await.map_err(|refused| format!("{target}: {refused}"))?;
         }
         Act::Fault(fault) => stage.add_fault(step.spot, fault.rule.clone()),
-        Act::EndFaults => stage.api.injection().faults().clear(),
+        Act::EndFaults => stage.api.faults().clear(),
         Act::Advance(duration) => tokio::time::sleep(*duration).await,
         _ => {}
     }

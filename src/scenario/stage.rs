@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use crate::apiserver::admin_client::{self, Meant};
 use crate::apiserver::auth::access::{Authentication, MASTERS, User};
 use crate::apiserver::faults::Rule;
-use crate::apiserver::storage::store::Resource;
-use crate::apiserver::{Api, Settings};
+use crate::apiserver::storage::resource::Resource;
+use crate::apiserver::{ApiServer, Settings};
 use crate::cluster::Client;
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::tree::Spot;
@@ -62,7 +62,7 @@ pub struct Stage {
     scenario: Arc<Scenario>,
     seed: u64,
     /// The server.
-    pub api: Api,
+    pub api: ApiServer,
     /// What happens.
     pub timeline: Arc<Timeline>,
     /// What must not happen.
@@ -88,12 +88,12 @@ impl Stage {
     pub fn set(scenario: Arc<Scenario>, seed: u64, clock: Clock, timeline: Arc<Timeline>, chaos: Option<Arc<Chaos>>) -> Self {
         let operator = User::new(OPERATOR, &[MASTERS, "system:authenticated"]);
         let authentication = Authentication::Tokens(BTreeMap::from([(OPERATOR.to_owned(), operator)]));
-        let api = Api::new(Settings { authentication, seed: Some(seed), ..Settings::default() }, clock.clone());
+        let api = ApiServer::new(Settings { authentication, seed: Some(seed), ..Settings::default() }, clock.clone());
         let controllers = Stop::new();
         let mut tasks = Tasks::default();
         tasks.spawn("controllers", {
             let (api, stop) = (api.clone(), controllers.clone());
-            async move { api.attend(stop).await }
+            async move { api.run_controllers(stop).await }
         });
         let invariants = Arc::new(Invariants::new(api.clone(), clock.clone(), &scenario.operators));
         let lives = std::sync::atomic::AtomicU32::new(0);
@@ -311,7 +311,7 @@ impl Stage {
         let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
         let Some(Ok(meant)) = served.map(|resource| admin_client::find(&self.api, &resource, name, namespace)) else { return };
         self.tell(format!("somebody else writes {subject}, whose last cycle has failed"));
-        let patch = json!({"metadata": {"annotations": {FOREIGN_ANNOTATION: self.api.with(|state| state.store.revision()).to_string()}}});
+        let patch = json!({"metadata": {"annotations": {FOREIGN_ANNOTATION: self.api.revision().to_string()}}});
         // An object that is just vanishing needs no event.
         let _ = admin_client::patch(&self.api, &meant, None, "application/merge-patch+json", &patch).await;
     }
@@ -396,7 +396,7 @@ impl Witness for Stage {
 
     fn events(&self) -> Vec<Arc<Value>> {
         let events = Resource { group: String::new(), plural: "events".to_owned() };
-        self.api.with(|state| state.store.list(&events, None)).into_iter().map(|(_, stored)| Arc::clone(&stored.value)).collect()
+        self.api.list(&events, None).into_iter().map(|(_, stored)| Arc::clone(&stored.value)).collect()
     }
 
     async fn answer(&self, question: &Question) -> Result<bool, String> {

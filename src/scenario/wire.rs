@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::apiserver::http::request::{Path, Place, Query, verb};
-use crate::apiserver::http::server::Service;
-use crate::apiserver::storage::store::Key;
-use crate::apiserver::{Api, admin_client};
+use crate::apiserver::server::socket::Service;
+use crate::apiserver::storage::resource::Key;
+use crate::apiserver::{ApiServer, admin_client};
 use crate::cluster::in_process::InProcess;
 use crate::cluster::transport::{Answer, ByteStream, Connection, Login, Transport};
 use crate::cluster::{Error, LoginError};
@@ -42,7 +42,7 @@ pub struct Wire {
 /// What a way is made of.
 pub struct Parts {
     /// The server.
-    pub api: Api,
+    pub api: ApiServer,
     /// Where requests are told.
     pub timeline: Arc<Timeline>,
     /// Who checks the invariants.
@@ -74,7 +74,7 @@ impl Wire {
     pub fn new(parts: Parts) -> Self {
         let server = InProcess::new(Service::new(parts.api.clone()));
         let changed = Arc::new(Notify::new());
-        let told = parts.api.injection().faults().firings().count();
+        let told = parts.api.faults().firings().count();
         let shared = Arc::new(Inner {
             parts,
             server,
@@ -409,7 +409,7 @@ impl Wire {
 
     /// Tells the faults that have fired since the last look.
     fn tell_faults(&self) {
-        let faults = self.shared.parts.api.injection().faults();
+        let faults = self.shared.parts.api.faults();
         let mut told = self.shared.told.lock();
         for firing in faults.firings().skip(*told) {
             let rule = faults.rules().find(|(id, _)| *id == firing.rule);
@@ -456,7 +456,7 @@ impl Wire {
             if answer.status >= 300 {
                 return answer;
             }
-            let delivered = since.unwrap_or_else(|| self.shared.parts.api.with(|state| state.store.revision()));
+            let delivered = since.unwrap_or_else(|| self.shared.parts.api.revision());
             let open = watches.open(path, &place, delivered);
             Answer { body: open.deliver(answer.body, self.shared.parts.chaos.clone()), ..answer }
         })

@@ -6,9 +6,10 @@ use http::{HeaderMap, Method, header};
 use serde_json::{Value, json};
 
 use crate::http::api_error::Failure;
-use crate::http::request::{Path, Query, verb};
+use crate::http::request::{Path, Query, Question, verb};
 use crate::kinds::selector::selected_name;
-use crate::storage::store::{Resource, Store};
+use crate::storage::resource::Resource;
+use crate::storage::store::Store;
 
 /// The group whose members may do everything.
 pub const MASTERS: &str = "system:masters";
@@ -54,7 +55,12 @@ pub struct Attributes {
 
 impl Attributes {
     /// Returns what a request wants.
-    pub fn of(method: &Method, path: &Path, text: &str, query: &Query) -> Self {
+    pub fn of_request(request: &Question) -> Self {
+        Self::of(&request.method, &request.path, &request.text, &request.query)
+    }
+
+    /// Returns what a method on a path wants.
+    fn of(method: &Method, path: &Path, text: &str, query: &Query) -> Self {
         let Path::Objects(place) = path else {
             return Self { verb: method.as_str().to_lowercase(), path: Some(text.to_owned()), ..Self::default() };
         };

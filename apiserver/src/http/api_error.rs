@@ -125,6 +125,11 @@ impl Failure {
         failure
     }
 
+    /// Returns the failure of a storage that is not ready.
+    pub fn storage_not_ready() -> Self {
+        Self::new(429, "TooManyRequests", "storage is (re)initializing").retry_after(1)
+    }
+
     /// Returns the failure with the seconds after which the client may try again.
     pub fn retry_after(mut self, seconds: u64) -> Self {
         self.details.retry_after = Some(seconds);

@@ -3,10 +3,23 @@
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::http::request::Body;
-
 /// Values that are nested deeper are refused, because everything that walks over values recurses.
 const MAX_DEPTH: usize = 100;
+
+/// A body that was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Body {
+    /// What it says.
+    pub value: Value,
+    /// What is to be said of how it is written: fields that stand twice.
+    pub remarks: Vec<String>,
+}
+
+impl From<Value> for Body {
+    fn from(value: Value) -> Self {
+        Self { value, remarks: Vec::new() }
+    }
+}
 
 /// Returns what a value is, in the words of Go's decoder.
 pub fn type_name(value: &Value) -> &'static str {

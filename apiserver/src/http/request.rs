@@ -2,9 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, header};
-use serde_json::Value;
 
-use crate::auth::access::Attributes;
 use crate::http::api_error::{Cause, Failure};
 
 /// Bodies larger than this are refused.
@@ -37,11 +35,6 @@ impl Question {
         let uri = head.uri.path_and_query().map_or_else(|| text.clone(), ToString::to_string);
         let query = Query::parse(head.uri.query().unwrap_or_default());
         Self { method: head.method, path: Path::parse(&text), text, uri, query, headers: head.headers, body }
-    }
-
-    /// Returns what the user must have the right to.
-    pub fn wanted(&self) -> Attributes {
-        Attributes::of(&self.method, &self.path, &self.text, &self.query)
     }
 }
 
@@ -345,21 +338,6 @@ pub fn verb(method: &Method, place: &Place, query: &Query) -> &'static str {
         (_, true) if !place.is_watch => "get",
         _ if place.is_watch || query.is_on("watch") => "watch",
         _ => "list",
-    }
-}
-
-/// A body that was read.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Body {
-    /// What it says.
-    pub value: Value,
-    /// What is to be said of how it is written: fields that stand twice.
-    pub remarks: Vec<String>,
-}
-
-impl From<Value> for Body {
-    fn from(value: Value) -> Self {
-        Self { value, remarks: Vec::new() }
     }
 }
 

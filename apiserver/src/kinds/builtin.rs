@@ -4,6 +4,7 @@ mod assigned;
 pub mod autoscaling;
 mod checks;
 mod defaults;
+mod members;
 mod typed;
 
 use std::sync::LazyLock;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::kinds::kind::Kind;
 use crate::kinds::{builtin, definition};
 use crate::schema::Schema;
-use crate::storage::store::Resource;
+use crate::storage::resource::Resource;
 
 /// One kind in one version, with all that is needed to serve it.
 #[derive(Debug)]

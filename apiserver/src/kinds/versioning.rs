@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::kinds::builtin::{self, autoscaling};
+use crate::kinds::definition;
 use crate::kinds::kind::Kind;
 use crate::kinds::registry::Served;
 use crate::schema::Schema;
 use crate::storage::store::Stored;
-use crate::verbs::conversion;
 
 /// The fields of events, by their names in `v1` and in `events.k8s.io/v1`.
 const EVENT_FIELDS: &[(&str, &str)] = &[
@@ -96,7 +96,12 @@ fn is_old_autoscaler(served: &Served) -> bool {
 
 /// Returns the schema of the version that is stored. A webhook that converts says itself what becomes of what that version has not.
 fn own_stored_schema(served: &Served) -> Option<&Schema> {
-    served.stored_schema.as_ref().filter(|_| conversion::webhook(served).is_none())
+    served.stored_schema.as_ref().filter(|_| webhook(served).is_none())
+}
+
+/// Returns how the versions of a kind are converted by a webhook, if they are.
+pub fn webhook(served: &Served) -> Option<&Value> {
+    served.kind.definition.as_deref().and_then(definition::conversion_webhook)
 }
 
 fn rename(object: &mut Map<String, Value>, names: impl Iterator<Item = (&'static str, &'static str)>) {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::storage::store::{Key, Resource, key_of};
+use crate::storage::resource::{Key, Resource, key_of};
 
 /// The letters of generated names: none that could make a word.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";

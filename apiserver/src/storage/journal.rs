@@ -15,7 +15,8 @@ use tokio::sync::watch;
 use tracing::{error, info};
 
 use crate::storage::private_files;
-use crate::storage::store::{Key, Resource, Stored};
+use crate::storage::resource::{Key, Resource};
+use crate::storage::store::Stored;
 use kopfd_base::kit::tasks;
 
 /// The file in the directory of the data.

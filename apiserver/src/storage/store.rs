@@ -9,27 +9,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::storage::work_item::Chore;
+use crate::storage::resource::{Key, Resource, key_of, owners, revision_of, set_revision, uid_of};
+use crate::storage::work_item::WorkItem;
 pub use change::{Change, Sight, line};
 use resting::{Recent, Resting};
 
 /// The revision of an empty store. It is above 1, so that a watch from 1 is always too old.
 pub const FIRST_REVISION: u64 = 1_000;
-
-/// A resource as the store knows it, whatever the version.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Resource {
-    /// The API group.
-    pub group: String,
-    /// The plural name.
-    pub plural: String,
-}
-
-/// Where an object is inside of its resource: its namespace (empty for none) and its name, in the order of lists.
-pub type Key = (String, String);
 
 /// An object as it is stored.
 #[derive(Debug)]
@@ -84,7 +73,7 @@ pub struct Store {
     gone: HashSet<String>,
     /// Where objects are, by their unique ids.
     places: HashMap<String, (Resource, Key)>,
-    chores: VecDeque<Chore>,
+    queue: VecDeque<WorkItem>,
     recent: Recent,
 }
 
@@ -152,7 +141,7 @@ impl Store {
             dependents: HashMap::new(),
             gone: HashSet::new(),
             places: HashMap::new(),
-            chores: VecDeque::new(),
+            queue: VecDeque::new(),
             recent: Recent::default(),
         }
     }
@@ -412,20 +401,20 @@ impl Store {
         }
     }
 
-    /// Takes the oldest chore that a write has left for the controllers.
-    pub fn take_chore(&mut self) -> Option<Chore> {
-        self.chores.pop_front()
+    /// Takes the oldest item that a write has left for the controllers.
+    pub fn next_work_item(&mut self) -> Option<WorkItem> {
+        self.queue.pop_front()
     }
 
-    /// Tells whether a chore waits.
-    pub fn has_chores(&self) -> bool {
-        !self.chores.is_empty()
+    /// Tells whether a item waits.
+    pub fn has_work(&self) -> bool {
+        !self.queue.is_empty()
     }
 
-    /// Leaves a chore for the controllers, unless it already waits.
-    pub fn leave_chore(&mut self, chore: Chore) {
-        if !self.chores.contains(&chore) {
-            self.chores.push_back(chore);
+    /// Leaves a item for the controllers, unless it already waits.
+    pub fn enqueue(&mut self, item: WorkItem) {
+        if !self.queue.contains(&item) {
+            self.queue.push_back(item);
         }
     }
 
@@ -467,7 +456,7 @@ impl Store {
         }
     }
 
-    /// Keeps the indices in step with a write, and leaves the chores that come from it.
+    /// Keeps the indices in step with a write, and leaves the queue that come from it.
     fn note(&mut self, resource: &Resource, key: &Key, old: Option<&Stored>, new: Option<&Arc<Stored>>) {
         let place = (resource.clone(), key.clone());
         if let Some(old) = old {
@@ -496,8 +485,8 @@ impl Store {
         for owner in old.into_iter().flat_map(|old| owners(&old.value)).filter(|owner| !self.dependents.contains_key(*owner)) {
             self.gone.remove(owner);
         }
-        for chore in Chore::from_write(resource, key, old.map(|old| &*old.value), new.map(|new| &*new.value)) {
-            self.leave_chore(chore);
+        for item in WorkItem::from_write(resource, key, old.map(|old| &*old.value), new.map(|new| &*new.value)) {
+            self.enqueue(item);
         }
     }
 
@@ -514,33 +503,6 @@ fn in_namespace<'a>(
 ) -> impl Iterator<Item = (&'a Key, &'a Arc<Resting>)> {
     let begin = (namespace.unwrap_or_default().to_owned(), String::new());
     objects.range(begin..).take_while(move |(key, _)| namespace.is_none_or(|namespace| namespace == key.0))
-}
-
-/// Returns where an object is inside of its resource.
-pub fn key_of(value: &Value) -> Key {
-    let text = |name: &str| value["metadata"][name].as_str().unwrap_or_default().to_owned();
-    (text("namespace"), text("name"))
-}
-
-/// Returns an object's unique id.
-pub fn uid_of(value: &Value) -> &str {
-    value["metadata"]["uid"].as_str().unwrap_or_default()
-}
-
-/// Returns the unique ids of an object's owners.
-pub fn owners(value: &Value) -> impl Iterator<Item = &str> {
-    value["metadata"]["ownerReferences"].as_array().into_iter().flatten().filter_map(|owner| owner["uid"].as_str())
-}
-
-fn revision_of(value: &Value) -> Option<u64> {
-    value["metadata"]["resourceVersion"].as_str()?.parse().ok()
-}
-
-/// Writes a revision into an object's metadata.
-pub fn set_revision(value: &mut Value, revision: u64) {
-    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("resourceVersion".into(), json!(revision.to_string()));
-    }
 }
 
 #[cfg(test)]

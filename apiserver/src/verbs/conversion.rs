@@ -11,9 +11,8 @@ use serde_json::{Value, json};
 use crate::admission::{Client, Target};
 use crate::api::Api;
 use crate::http::api_error::Failure;
-use crate::kinds::definition;
 use crate::kinds::registry::Served;
-use crate::kinds::versioning;
+use crate::kinds::versioning::{self, webhook};
 use crate::storage::store::Stored;
 
 /// As whom conversion webhooks are called.
@@ -113,11 +112,6 @@ fn filled<'a>(served: &Served, value: &'a Value) -> Cow<'a, Value> {
 /// Tells whether an object is seen only through a webhook.
 pub fn is_foreign(served: &Served, value: &Value) -> bool {
     webhook(served).is_some() && value["apiVersion"] != served.kind.api_version().as_str()
-}
-
-/// Returns how the versions of a kind are converted by a webhook, if they are.
-pub fn webhook(served: &Served) -> Option<&Value> {
-    served.kind.definition.as_deref().and_then(definition::conversion_webhook)
 }
 
 /// The schema of the version has its say about what a webhook returns.

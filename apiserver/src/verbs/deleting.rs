@@ -5,16 +5,16 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::admission::Operation;
-use crate::admission::admission_chain::{By, Gate, Passage};
 use crate::api::Api;
 use crate::http::api_error::Failure;
 use crate::http::reply::Reply;
 use crate::kinds::registry::Served;
+use crate::rules::{self, ATTEMPTS, Decision, Deletion, Writer};
 use crate::storage::store::Stored;
-use crate::verbs::handlers::{existing, read_body};
+use crate::verbs::admission_chain::{By, Gate, Passage};
+use crate::verbs::body::read_body;
 use crate::verbs::request_context::Call;
-use crate::verbs::rules::{self, Decision, Deletion, Writer};
-use crate::verbs::writing::ATTEMPTS;
+use crate::verbs::target::{check_name, existing};
 use crate::verbs::{conversion, deletion_options, reading};
 
 /// Answers a request to delete an object.
@@ -34,7 +34,7 @@ pub async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
     warnings.extend(more);
     let answer = match deleted {
         Deleted::Gone(seen) if !answers_with_the_object(served) => {
-            let (name, uid) = (seen["metadata"]["name"].as_str().unwrap_or_default(), crate::storage::store::uid_of(&seen));
+            let (name, uid) = (seen["metadata"]["name"].as_str().unwrap_or_default(), crate::storage::resource::uid_of(&seen));
             Reply::success(&served.kind.group, &served.kind.plural, name, uid)
         }
         Deleted::Gone(seen) => reading::shape(served, call, last_form(api, served, &seen))?,
@@ -55,28 +55,11 @@ pub async fn evict(api: &Api, served: &Arc<Served>, call: &Call) -> Result<(), F
     check_name(call, &eviction)?;
     let old = existing(api, served, call)?;
     let gate = Gate::new(api, served, "eviction", by);
-    let (namespace, name) = crate::storage::store::key_of(&old.value);
+    let (namespace, name) = crate::storage::resource::key_of(&old.value);
     let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&eviction), old: None };
     gate.mutate(passage).await?;
     gate.validate(passage).await?;
     delete_one(api, served, old, &deletion, by).await.map(|_| ())
-}
-
-/// Checks that what is posted below a pod is for this pod.
-///
-/// # Errors
-/// If it names another one.
-pub fn check_name(call: &Call, posted: &Value) -> Result<(), Failure> {
-    let name = call.place.name.as_deref().unwrap_or_default();
-    let namespace = posted["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty());
-    if posted["metadata"]["name"] != name {
-        let (kind, sent) = (posted["kind"].as_str().unwrap_or("object"), posted["metadata"]["name"].as_str().unwrap_or_default());
-        return Err(Failure::bad_request(format!("name in URL ({name}) does not match name in {kind} ({sent})")));
-    }
-    if namespace.is_some() && namespace != call.place.namespace.as_deref() {
-        return Err(Failure::other_namespace());
-    }
-    Ok(())
 }
 
 /// What a deletion has come to, with the object in the version of the request.
@@ -100,7 +83,7 @@ pub async fn delete_one(
 ) -> Result<(Deleted, Vec<String>), Failure> {
     let gate = Gate::new(api, served, "", by);
     let writer = Writer { served, subresource: "", options: by.options, manager: "", now: api.now(), is_patch: false };
-    let (namespace, name) = crate::storage::store::key_of(&old.value);
+    let (namespace, name) = crate::storage::resource::key_of(&old.value);
     // Of a collection of custom objects, webhooks are not told the names.
     let told = if deletion.is_of_many && served.kind.is_custom() { "" } else { &name };
     let mut warnings = Vec::new();

@@ -7,9 +7,9 @@ use crate::http::api_error::{Cause, Failure};
 use crate::http::protobuf;
 use crate::http::request::{self, Options, Query};
 use crate::kinds::registry::Served;
-use crate::verbs::handlers::read_body;
+use crate::rules::{Deletion, Propagation};
+use crate::verbs::body::read_body;
 use crate::verbs::request_context::Call;
-use crate::verbs::rules::{Deletion, Propagation};
 
 /// `DeleteOptions` as they were sent.
 #[derive(Debug, Default, Deserialize, Serialize)]

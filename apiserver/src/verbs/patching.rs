@@ -4,21 +4,23 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::admission::admission_chain::Gate;
 use crate::api::Api;
 use crate::http::api_error::{Cause, Failure};
-use crate::http::json;
+use crate::http::json::{self, Body};
 use crate::http::reply::Reply;
-use crate::http::request::{self, Body, Options};
+use crate::http::request::{self, Options};
 use crate::kinds::registry::Served;
 use crate::kinds::{builtin, versioning};
 use crate::patch::ownership;
 use crate::patch::{json_patch, merge_patch, strategic};
+use crate::rules::{self, Draft, Writer};
 use crate::schema::field_error::Place;
 use crate::schema::metadata;
-use crate::verbs::handlers::{self, unsupported_media};
+use crate::verbs::admission_chain::Gate;
+use crate::verbs::body::{has_go_types, read_yaml, unsupported_media};
 use crate::verbs::request_context::Call;
-use crate::verbs::rules::{self, Draft, Writer};
+use crate::verbs::scale::scale_answer;
+use crate::verbs::target::{self, place_body};
 use crate::verbs::{reading, writing};
 
 /// A list of more operations is refused.
@@ -62,7 +64,7 @@ pub async fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &s
     let change = |old: &Value| {
         let mut new = patched(served, old, &patch)?;
         let warnings = writer.receive(&mut new, &patch.remarks).map_err(rules::no_object)?;
-        handlers::place_body(served, call, &mut new, true)?;
+        place_body(served, call, &mut new, true)?;
         Ok((writer.draft(old, new).map_err(rules::no_object)?, warnings))
     };
     let (value, warnings) = writing::write(api, &writer, call, change).await?;
@@ -71,7 +73,7 @@ pub async fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &s
 
 fn patched(served: &Served, old: &Value, patch: &Patch) -> Result<Value, Failure> {
     match patch.form {
-        Form::Json if handlers::has_go_types(served) => json_patch::apply(old, &patch.value),
+        Form::Json if has_go_types(served) => json_patch::apply(old, &patch.value),
         Form::Json => json_patch::apply(old, &patch.value).map(json::with_whole_numbers),
         Form::Merge => Ok(merge_patch::apply(old, &patch.value)),
         Form::Strategic => strategic::apply(old, &patch.value, &served.kind),
@@ -90,7 +92,7 @@ fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
         Err(Failure::bad_request(text))
     };
     // A merge works on the texts of numbers, a strategic one on their values.
-    let is_as_written = handlers::has_go_types(served) || call.place.subresource.as_deref() == Some("scale");
+    let is_as_written = has_go_types(served) || call.place.subresource.as_deref() == Some("scale");
     let parse = |form: Form| {
         let is_as_written = is_as_written && matches!(form, Form::Merge);
         let body = if is_as_written { json::parse_strictly(&call.body) } else { json::parse(&call.body) }.map_err(undecodable)?;
@@ -118,7 +120,7 @@ fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
         "application/strategic-merge-patch+json" if !served.kind.is_custom() => parse(Form::Strategic),
         "application/apply-patch+yaml" => {
             let text = std::str::from_utf8(&call.body).map_err(|error| Failure::bad_request(error.to_string()))?;
-            let body = handlers::read_yaml(text).map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))?;
+            let body = read_yaml(text).map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))?;
             Ok(Patch { form: Form::Apply, value: object(body.value)?, remarks: body.remarks })
         }
         _ if served.kind.is_custom() => {
@@ -162,20 +164,20 @@ async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, 
         builtin::wrap_numbers(&served.kind, &mut applied);
     }
     check_typed(served, &applied, namespace)?;
-    let is_there = api.read(&served.resource, &handlers::key(call)).is_some();
+    let is_there = api.read(&served.resource, &target::key(call)).is_some();
     // What is there need not be named again.
     let is_nameless = applied["metadata"]["name"].is_null() && matches!(applied["metadata"], Value::Null | Value::Object(_));
     if is_there && is_nameless {
-        applied["metadata"]["name"] = Value::from(handlers::key(call).1);
+        applied["metadata"]["name"] = Value::from(target::key(call).1);
     }
-    handlers::place_body(served, call, &mut applied, true)?;
+    place_body(served, call, &mut applied, true)?;
     if !is_there {
         if applied["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
             let text = "uid mismatch: the provided object specified a uid, and no existing object was found";
-            return Err(Failure::conflict(&served.kind.group, &served.kind.plural, &handlers::key(call).1, text));
+            return Err(Failure::conflict(&served.kind.group, &served.kind.plural, &target::key(call).1, text));
         }
         if !subresource.is_empty() {
-            return Err(Failure::not_found(&served.kind.group, &served.kind.plural, &handlers::key(call).1));
+            return Err(Failure::not_found(&served.kind.group, &served.kind.plural, &target::key(call).1));
         }
         let mut value = with_author(&writer, |by| ownership::apply(None, &applied, by))?;
         // What is applied to nothing has no revision to be based on.
@@ -201,7 +203,7 @@ async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, 
         Ok((writer.draft_applied(old, new)?, warnings))
     };
     let (value, warnings) = writing::write(api, &writer, call, change).await?;
-    let answer = if is_scale { handlers::scale_answer(served, &value) } else { reading::shape(served, call, value) };
+    let answer = if is_scale { scale_answer(served, &value) } else { reading::shape(served, call, value) };
     Ok(answer?.with_warnings(warnings))
 }
 

@@ -17,10 +17,11 @@ use crate::kinds::registry::Served;
 use crate::kinds::selector::{FieldSelector, LabelSelector};
 use crate::kinds::table::{Include, Table};
 use crate::kinds::versioning;
-use crate::storage::store::{Compacted, Key, Stored};
+use crate::storage::resource::Key;
+use crate::storage::store::{Compacted, Stored};
 use crate::verbs::conversion;
-use crate::verbs::handlers;
 use crate::verbs::request_context::Call;
+use crate::verbs::target;
 
 /// How long a request waits for a revision that is not there yet.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -100,13 +101,13 @@ pub fn stale_revision(api: &Api, served: &Served, call: &Call) -> Option<u64> {
 }
 
 fn visible(api: &Api, served: &Served, call: &Call) -> Result<Arc<Stored>, Failure> {
-    let key = handlers::key(call);
+    let key = target::key(call);
     let found = api.with(|state| state.store.visible(&served.resource, &key));
     found.ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))
 }
 
 fn existing_at(api: &Api, served: &Served, call: &Call, revision: u64) -> Result<Arc<Stored>, Failure> {
-    let key = handlers::key(call);
+    let key = target::key(call);
     let objects = api.with(|state| state.store.list_at(&served.resource, Some(&key.0), revision)).unwrap_or_default();
     let found = objects.into_iter().find(|(other, _)| *other == key).map(|(_, stored)| stored);
     found.ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use http::{Method, header};
 use jiff::Timestamp;
 
-use crate::admission::admission_chain::By;
 use crate::auth::access::User;
 use crate::faults::Fault;
 use crate::http::request::{Accept, Options, Place, Query};
+use crate::verbs::admission_chain::By;
 
 /// One request, with who asks.
 pub struct Call {

@@ -9,9 +9,10 @@ use crate::http::reply::Reply;
 use crate::kinds::builtin::{self, Field};
 use crate::kinds::kind::Kind;
 use crate::kinds::registry::Served;
-use crate::verbs::handlers;
+use crate::rules;
+use crate::verbs::body::read_body;
 use crate::verbs::request_context::Call;
-use crate::verbs::rules;
+use crate::verbs::target;
 
 /// How long an issued token is said to live that is asked for without a time, in seconds.
 const LIFETIME: i64 = 3600;
@@ -34,7 +35,7 @@ pub fn answer(api: &Api, served: &Served, call: &Call) -> Result<Option<Reply>, 
     if call.method != http::Method::POST {
         return Err(Failure::no_method());
     }
-    let mut review = handlers::read_body(served, call)?.value;
+    let mut review = read_body(served, call)?.value;
     if !review.is_object() {
         return Err(Failure::bad_request("a review is an object"));
     }
@@ -200,14 +201,14 @@ fn token(api: &Api, token: &str, audiences: &Value) -> Value {
 
 /// Issues a token that the server will know as the service account.
 fn issue(api: &Api, served: &Served, call: &Call, mut request: Value) -> Result<Reply, Failure> {
-    let stored = handlers::existing(api, served, call)?;
-    let (namespace, name) = handlers::key(call);
+    let stored = target::existing(api, served, call)?;
+    let (namespace, name) = target::key(call);
     let seconds = lifetime(&mut request, &namespace, &name)?;
     check_bound(api, &namespace, &request["spec"]["boundObjectRef"])?;
     if request["spec"]["audiences"].as_array().is_none_or(Vec::is_empty) {
         request["spec"]["audiences"] = json!([AUDIENCE]);
     }
-    let user = User { uid: crate::storage::store::uid_of(&stored.value).to_owned(), ..User::service_account(&namespace, &name) };
+    let user = User { uid: crate::storage::resource::uid_of(&stored.value).to_owned(), ..User::service_account(&namespace, &name) };
     let token = api.with(|state| {
         let token = format!("kopfd.{}.{}", state.ids.uid().replace('-', ""), state.ids.uid().replace('-', ""));
         state.issued.insert(token.clone(), user);
@@ -234,7 +235,7 @@ fn check_bound(api: &Api, namespace: &str, bound: &Value) -> Result<(), Failure>
         (Some("v1"), "Node") => ("nodes", ""),
         _ => return Err(Failure::bad_request(format!("cannot bind token for serviceaccount to an object of kind {kind:?}"))),
     };
-    let resource = crate::storage::store::Resource { group: String::new(), plural: plural.to_owned() };
+    let resource = crate::storage::resource::Resource { group: String::new(), plural: plural.to_owned() };
     let Some(found) = api.read(&resource, &(namespace.to_owned(), name.to_owned())) else {
         return Err(Failure::not_found("", plural, name));
     };

@@ -18,7 +18,8 @@ use crate::kinds::registry::Served;
 use crate::kinds::table::Table;
 use crate::kinds::versioning;
 use crate::schema::field_error;
-use crate::storage::store::{Change, Compacted, Sight, Stored, line, set_revision};
+use crate::storage::resource::set_revision;
+use crate::storage::store::{Change, Compacted, Sight, Stored, line};
 use crate::verbs::conversion;
 use crate::verbs::reading::{self, Interest};
 use crate::verbs::request_context::Call;
@@ -232,7 +233,7 @@ impl Watch {
             self.cursor = change.revision;
             let served = Arc::clone(&self.served);
             let is_plain = change.revisions().all(|revision| versioning::is_plain(&served, revision));
-            let is_told_as_stored = is_plain && conversion::webhook(&served).is_none() && self.call.accept.form == Form::Plain;
+            let is_told_as_stored = is_plain && versioning::webhook(&served).is_none() && self.call.accept.form == Form::Plain;
             if is_told_as_stored && let Some(is_covered) = self.interest.covers_key(change.key()) {
                 if let Some(sight) = change.whole_sight().filter(|_| is_covered) {
                     self.told = change.revision;

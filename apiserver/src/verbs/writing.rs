@@ -5,20 +5,21 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::admission::Operation;
-use crate::admission::admission_chain::{Gate, Passage};
 use crate::api::Api;
 use crate::http::api_error::{Cause, Failure};
 use crate::http::reply::Reply;
 use crate::http::request::Options;
 use crate::kinds::registry::Served;
-use crate::kinds::{pod_classes, versioning};
-use crate::verbs::handlers::{existing, key, not_served_here, place_body, read_body, scale_answer};
+use crate::kinds::versioning;
+use crate::rules::{self, ATTEMPTS, Decision, Draft, Writer};
+use crate::verbs::admission_chain::{Gate, Passage};
+use crate::verbs::body::read_body;
+use crate::verbs::pod_classes;
 use crate::verbs::request_context::Call;
-use crate::verbs::rules::{self, Decision, Draft, Writer};
+use crate::verbs::scale::scale_answer;
+use crate::verbs::target::{check_name, existing, key, not_served_here, place_body};
 use crate::verbs::{conversion, reading};
 
-/// How often a write is tried anew that does not say what it is based on.
-pub const ATTEMPTS: usize = 5;
 /// How often a generated name is generated anew when there is such an object.
 const NAMES: usize = 8;
 /// Objects that are larger are not stored.
@@ -223,7 +224,7 @@ async fn admit_changed(writer: &Writer<'_>, gate: &Gate<'_>, old: &Value, draft:
     if !gate.is_guarded() {
         return writer.settle(old, draft);
     }
-    let (namespace, name) = crate::storage::store::key_of(old);
+    let (namespace, name) = crate::storage::resource::key_of(old);
     let scale = |value: &Value| versioning::scale_of(writer.served, value).unwrap_or_default();
     let shown_as = |value: &Value| if writer.subresource == "scale" { scale(value) } else { value.clone() };
     let seen = writer.present(old, &draft);
@@ -309,7 +310,7 @@ pub async fn write_scale(
 pub async fn bind(api: &Api, served: &Served, call: &Call) -> Result<Reply, Failure> {
     let options = Options::default();
     let binding = read_body(served, call)?.value;
-    crate::verbs::deleting::check_name(call, &binding)?;
+    check_name(call, &binding)?;
     let stored = existing(api, served, call)?;
     let gate = Gate::new(api, served, "binding", call.by(&options));
     let (namespace, name) = key(call);
@@ -350,7 +351,7 @@ fn check_place(api: &Api, served: &Served, namespace: &str, name: &str) -> Resul
     if namespace.is_empty() {
         return Ok(());
     }
-    let namespaces = crate::storage::store::Resource { group: String::new(), plural: "namespaces".to_owned() };
+    let namespaces = crate::storage::resource::Resource { group: String::new(), plural: "namespaces".to_owned() };
     let Some(found) = api.read(&namespaces, &(String::new(), namespace.to_owned())) else {
         return Err(Failure::not_found("", "namespaces", namespace));
     };

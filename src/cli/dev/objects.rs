@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tracing::{error, info};
 
-use crate::apiserver::{Api, admin_client, bootstrap};
+use crate::apiserver::{ApiServer, admin_client, bootstrap};
 use crate::cli::apiserver;
 
 /// The objects of files.
 pub struct Given {
-    api: Api,
+    api: ApiServer,
     /// What was accepted, by what it is.
     applied: BTreeMap<[String; 4], Value>,
 }
@@ -23,7 +23,7 @@ impl Given {
     ///
     /// # Errors
     /// If a file cannot be read, or an object is not accepted.
-    pub async fn begin(api: Api, paths: Vec<PathBuf>) -> Result<Self, String> {
+    pub async fn begin(api: ApiServer, paths: Vec<PathBuf>) -> Result<Self, String> {
         let (objects, problems) = read(&paths);
         if let Some(problem) = problems.into_iter().next() {
             return Err(problem);

@@ -26,7 +26,7 @@ impl Stage {
 
     /// Returns where the faults stand that have never fired, except those by chance, and the resources of those that cannot fire.
     pub fn idle_faults(&self) -> Vec<(Spot, Option<Unknown>)> {
-        let fired: BTreeSet<u64> = self.api.injection().faults().firings().map(|firing| firing.rule).collect();
+        let fired: BTreeSet<u64> = self.api.faults().firings().map(|firing| firing.rule).collect();
         let faults = self.faults.lock();
         let idle = faults.iter().filter(|(_, number, rule)| !fired.contains(number) && rule.probability >= 1.0);
         idle.map(|(spot, _, rule)| (*spot, rule.matching.resource.as_deref().and_then(|resource| self.unknown(resource)))).collect()

@@ -1,7 +1,6 @@
 //! The objects on a stage: those that are given, those that were ever there, and those in the end.
 
 use crate::apiserver::bootstrap;
-use crate::apiserver::storage::store::Resource;
 use crate::manifest::tree::Spot;
 
 use super::super::compare::{self, Ending};
@@ -29,15 +28,8 @@ impl Stage {
 
     /// Returns all objects as they are in the end.
     pub fn ending(&self, ignored: &[String]) -> Ending {
-        let objects = self.api.with(|state| {
-            let resources: Vec<_> = state.store.resources().cloned().collect();
-            let listed = resources.into_iter().map(|resource| {
-                let objects = state.store.list(&resource, None);
-                (resource, objects)
-            });
-            listed.collect::<Vec<_>>()
-        });
-        let named = objects.into_iter().flat_map(|(resource, objects)| {
+        let objects: Vec<_> = self.api.resources().into_iter().map(|resource| (self.api.list(&resource, None), resource)).collect();
+        let named = objects.into_iter().flat_map(|(objects, resource)| {
             let dot = if resource.group.is_empty() { "" } else { "." };
             let resource = format!("{}{dot}{}", resource.plural, resource.group);
             objects.into_iter().map(move |((namespace, name), stored)| ((resource.clone(), namespace, name), stored))
@@ -60,11 +52,8 @@ impl Stage {
                 }
             }));
         });
-        all.extend(self.api.with(|state| {
-            let resources: Vec<Resource> = state.store.resources().cloned().collect();
-            let stored = resources.iter().flat_map(|resource| state.store.list(resource, None));
-            stored.map(|(_, stored)| Subject::of(&stored.value)).collect::<Vec<_>>()
-        }));
+        let stored = self.api.resources().into_iter().flat_map(|resource| self.api.list(&resource, None));
+        all.extend(stored.map(|(_, stored)| Subject::of(&stored.value)));
         all.retain(|subject| subject.group == like.group && subject.kind == like.kind);
         for subject in &mut all {
             // What is written without a namespace comes into the default one.

@@ -11,9 +11,9 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::apiserver::Api;
+use crate::apiserver::ApiServer;
 use crate::apiserver::http::request::Place;
-use crate::apiserver::storage::store::Resource;
+use crate::apiserver::storage::resource::Resource;
 use crate::cluster::transport::ByteStream;
 
 use super::super::chaos::{Chaos, OnPiece};
@@ -56,7 +56,7 @@ impl Watches {
     }
 
     /// Returns what is not delivered, in words.
-    pub fn pending(&self, api: &Api) -> Option<String> {
+    pub fn pending(&self, api: &ApiServer) -> Option<String> {
         let failed_lists = self.failed_lists.lock();
         if let Some((path, _)) = failed_lists.iter().find(|(_, failed_at)| failed_at.elapsed() < LIST_PAUSE) {
             return Some(format!("the list of {path} has failed and is not repeated yet"));
@@ -124,8 +124,8 @@ impl Watch {
         }
     }
 
-    fn is_behind(&self, api: &Api) -> bool {
-        let changes = api.with(|state| state.store.changes_after(&self.resource, self.delivered, usize::MAX));
+    fn is_behind(&self, api: &ApiServer) -> bool {
+        let changes = api.changes_after(&self.resource, self.delivered);
         let is_meant = |value: &Value| self.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str());
         changes.is_ok_and(|changes| {
             changes.iter().any(|change| change.after().or_else(|| change.before()).is_some_and(|stored| is_meant(&stored.value)))

@@ -150,7 +150,7 @@ pub fn to_new(autoscaler: &mut Value) {
 
 /// Fills in what nobody has said, in either version.
 pub(super) fn fill(version: &str, autoscaler: &mut Value) {
-    let put = super::defaults::put;
+    let put = super::members::put;
     put(&mut autoscaler["spec"], "minReplicas", json!(1));
     if version == "v1" {
         return;

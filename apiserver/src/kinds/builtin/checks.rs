@@ -12,6 +12,7 @@ mod nodes;
 mod pod_spec;
 pub(super) mod pods;
 mod probes;
+mod references;
 mod resources;
 mod scaling;
 mod schedule;

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::autoscaling;
+use super::members::{members, put};
 use crate::kinds::kind::Kind;
 use pods::{pod, tcp, template};
 
@@ -69,25 +70,10 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// Puts a value where there is none.
-pub(super) fn put(object: &mut Value, name: &str, value: Value) {
-    let members = members(object);
-    if members.get(name).is_none_or(Value::is_null) {
-        members.insert(name.into(), value);
-    }
-}
-
 fn put_all<const N: usize>(object: &mut Value, values: [(&str, Value); N]) {
     for (name, value) in values {
         put(object, name, value);
     }
-}
-
-fn members(value: &mut Value) -> &mut Map<String, Value> {
-    if !value.is_object() {
-        *value = json!({});
-    }
-    value.as_object_mut().expect("the value was just made an object")
 }
 
 fn items<'a>(value: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Value> {

@@ -6,8 +6,9 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::Stored;
 use super::resting::Resting;
-use super::{Key, Stored, set_revision};
+use crate::storage::resource::{Key, set_revision};
 
 /// One write: from what, to what.
 #[derive(Debug)]

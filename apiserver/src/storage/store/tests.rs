@@ -1,6 +1,7 @@
 //! The statements about the store.
 
 use super::*;
+use serde_json::json;
 
 fn things() -> Resource {
     Resource { group: "ex.dev".into(), plural: "things".into() }

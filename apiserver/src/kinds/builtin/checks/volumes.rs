@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::field::{Causes, Field};
 use super::resources::number;
-use super::{containers, storage};
+use super::{references, storage};
 
 /// The volumes of a pod that are right, by their names.
 pub struct Volumes<'a>(BTreeMap<&'a str, &'a Value>);
@@ -275,12 +275,12 @@ fn downward_files(source: &Field<'_, '_>, causes: &mut Causes) {
         file_path(&file.at("path"), causes);
         match (file.at("fieldRef").is_set(), file.at("resourceFieldRef").is_set()) {
             (true, has_both) => {
-                containers::field_reference(&file.at("fieldRef"), FIELDS, causes);
+                references::field_reference(&file.at("fieldRef"), FIELDS, causes);
                 if has_both {
                     causes.push(file.invalid("fieldRef and resourceFieldRef can not be specified simultaneously"));
                 }
             }
-            (false, true) => containers::resource_reference(&file.at("resourceFieldRef"), true, causes),
+            (false, true) => references::resource_reference(&file.at("resourceFieldRef"), true, causes),
             (false, false) => causes.push(file.required("one of fieldRef and resourceFieldRef is required")),
         }
         mode(&file.at("mode"), causes);

@@ -12,7 +12,8 @@ use crate::http::api_error::Failure;
 use crate::http::request::Options;
 use crate::kinds::kind::Kind;
 use crate::kinds::registry::Served;
-use crate::storage::store::{Resource, Stored};
+use crate::storage::resource::Resource;
+use crate::storage::store::Stored;
 
 /// The group of the configurations.
 const GROUP: &str = "admissionregistration.k8s.io";

@@ -20,6 +20,9 @@ use crate::schema::metadata::{self, NameRule};
 pub use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation, is_marked_first, mark};
 use sameness::{generation_grows, gives_its_status, has_generation, is_same, without_times};
 
+/// How often a write is tried anew that does not say what it is based on.
+pub const ATTEMPTS: usize = 5;
+
 /// What a write is about, and who writes.
 #[derive(Debug, Clone)]
 pub struct Writer<'a> {

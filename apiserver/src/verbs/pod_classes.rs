@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::api::Api;
 use crate::http::api_error::Failure;
 use crate::kinds::registry::Served;
-use crate::storage::store::Resource;
-use crate::verbs::rules;
+use crate::rules;
+use crate::storage::resource::Resource;
 
 /// Classes that every cluster has.
 const OF_THE_SYSTEM: [(&str, i64); 2] = [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];

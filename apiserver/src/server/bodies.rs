@@ -7,8 +7,8 @@ use bytes::Bytes;
 use futures::stream::{self, StreamExt as _};
 use tokio::time::Instant;
 
-use super::Broken;
 use crate::faults::Drop;
+use crate::faults::injection::Broken;
 use crate::http::api_error::Failure;
 use crate::storage::store::line;
 
