@@ -245,7 +245,7 @@ fn check_typed(served: &Served, applied: &Value, namespace: &str) -> Result<(), 
     if applied["metadata"]["managedFields"].as_array().is_some_and(|all| !all.is_empty()) {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
-    if let Some(why) = metadata::type_mistake(&applied["metadata"]) {
+    if let Some(why) = metadata::type_mistake(&applied["metadata"]).filter(|_| applied["metadata"].is_object()) {
         return refuse(why);
     }
     let unknown = metadata::clean(&mut applied["metadata"].clone(), &Place::Named("metadata"));
