@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt as _;
-use kopfd_apiserver::access::{Authentication, User};
-use kopfd_apiserver::{Api, Settings, given};
+use kopfd_apiserver::auth::access::{Authentication, User};
+use kopfd_apiserver::{Api, Settings, bootstrap};
 use kopfd_base::kit::Clock;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -43,7 +43,7 @@ impl Default for World {
         let api = runtime.block_on(async {
             let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().expect("a moment"));
             let api = Api::new(Settings { authentication, seed: Some(1), ..Settings::default() }, clock);
-            given::apply(&api, vec![definition()]).await.expect("the definition is in order");
+            bootstrap::apply(&api, vec![definition()]).await.expect("the definition is in order");
             api
         });
         Self { api, runtime }

@@ -235,7 +235,7 @@ fn the_tables_of_faults_and_options_are_those_of_the_code() {
         rows(&document, section).iter().map(|row| words(&row[0])[0].split(' ').next().unwrap_or_default().to_owned()).collect()
     };
     let wrong = serde_json::json!({"action": {"explode": {}}});
-    let problem = serde_json::from_value::<kopfd::devserver::faults::Rule>(wrong).expect_err("there is no such action").to_string();
+    let problem = serde_json::from_value::<kopfd::apiserver::faults::Rule>(wrong).expect_err("there is no such action").to_string();
     let known: BTreeSet<String> = words(&problem)[1..].iter().map(|word| (*word).to_owned()).collect();
     assert_eq!(first_words("Faults"), known);
     let commands = kopfd::cli::Cli::command();

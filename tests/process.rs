@@ -5,6 +5,7 @@ mod check;
 mod child;
 mod connection;
 mod dev;
+mod devserver_hostile;
 mod documents;
 mod init;
 mod mistakes;

@@ -1,5 +1,7 @@
 //! The API: what answers requests, with the store, the kinds, and the clock that it answers from.
 
+pub mod latency;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,25 +15,29 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::access::{self, Authentication, User};
-use super::admission::Caller;
-use super::call::Call;
-use super::chores::Chore;
-use super::deadline::{self, Deadline};
-use super::definition::{self, conditions};
-use super::failure::Failure;
-use super::faults::Fault;
-use super::ids::Ids;
-use super::impersonation::{Refusal, impersonated};
-use super::injection::Injection;
-use super::journal::{self, Journal, Record, WriteError};
-use super::pace::Pace;
-use super::registry::{Registry, Served};
-use super::reply::{self, Reply};
-use super::request::{Accept, Options, Path, Question};
-use super::rules::{Decision, Writer};
-use super::store::{Expected, Key, Limits, Raced, Resource, Store, Stored};
-use super::{controllers, discovery, handlers, openapi, rules};
+use crate::admission::Caller;
+use crate::api::latency::Pace;
+use crate::auth::access::{self, Authentication, User};
+use crate::auth::impersonation::{Refusal, impersonated};
+use crate::discovery::openapi;
+use crate::faults::Fault;
+use crate::faults::injection::Injection;
+use crate::http::api_error::Failure;
+use crate::http::deadline::{self, Deadline};
+use crate::http::reply::{self, Reply};
+use crate::http::request::{Accept, Options, Path, Question};
+use crate::kinds::definition::{self, conditions};
+use crate::kinds::registry::{Registry, Served};
+use crate::rules;
+use crate::rules::{Decision, Writer};
+use crate::storage::ids::Ids;
+use crate::storage::journal::{self, Journal, Record, WriteError};
+use crate::storage::resource::{Key, Resource};
+use crate::storage::store::{Expected, Limits, Raced, Store, Stored};
+use crate::storage::work_item::Chore;
+use crate::verbs::dispatch;
+use crate::verbs::request_context::Call;
+use crate::{controllers, discovery};
 use kopfd_base::kit::Clock;
 
 /// The header with the id of a request, in requests and answers.
@@ -244,9 +250,10 @@ impl Api {
             impersonated(&state.store, user, &question.headers).map_err(|refusal| match refusal {
                 Refusal::Nobody => Failure::bad_request("requested groups, a uid or more of a user, without a user to impersonate"),
                 // It is the request that is refused.
-                Refusal::Right(user, missing) => {
-                    Failure { details: access::refusal(&user, &question.wanted()).details, ..access::refusal(&user, &missing) }
-                }
+                Refusal::Right(user, missing) => Failure {
+                    details: access::refusal(&user, &access::Attributes::of_request(question)).details,
+                    ..access::refusal(&user, &missing)
+                },
             })
         })
     }
@@ -277,13 +284,13 @@ impl Api {
 
     /// Carries out a request. The fault is for those who read, watch, or call webhooks on the way.
     pub async fn carry_out(&self, user: User, question: Question, fault: Option<Fault>) -> Response<Body> {
-        let wanted = question.wanted();
+        let wanted = access::Attributes::of_request(&question);
         let Question { method, path, text, query, headers, body, .. } = question;
         if !self.with(|state| access::is_allowed(&state.store, &user, &wanted)) {
             return reply::refuse(access::refusal(&user, &wanted));
         }
-        if body.len() > super::request::MAX_BODY {
-            let text = format!("Request entity too large: limit is {}", super::request::MAX_BODY);
+        if body.len() > crate::http::request::MAX_BODY {
+            let text = format!("Request entity too large: limit is {}", crate::http::request::MAX_BODY);
             return reply::refuse(Failure::new(413, "RequestEntityTooLarge", text));
         }
         if openapi::is_version_two(&text, &headers) {
@@ -296,7 +303,7 @@ impl Api {
         let answered = match path {
             Path::Objects(place) => {
                 let call = Call { method, place, query, headers, body, user, accept, now: self.now(), fault };
-                handlers::answer(self, call).await
+                dispatch::answer(self, call).await
             }
             path if matches!(method, Method::GET | Method::HEAD) => Ok(discovery::answer(&self.registry(), &path, &query, &text)),
             Path::Other(other) if other != "/version" => Ok(Reply::no_page()),
@@ -320,7 +327,7 @@ impl Api {
             Decision::Unchanged => return Ok(old.cloned()),
             Decision::Store(value) => {
                 let stored = state.store.put(&served.resource, value, expected, now)?;
-                let key = super::store::key_of(&stored.value);
+                let key = crate::storage::resource::key_of(&stored.value);
                 let revision = stored.revision;
                 if old.is_none() {
                     state.ids.note_creation(&served.resource, &key);
@@ -328,7 +335,7 @@ impl Api {
                 (Some(stored), key, revision)
             }
             Decision::Remove(value) => {
-                let key = super::store::key_of(&value);
+                let key = crate::storage::resource::key_of(&value);
                 let revision = state.store.remove(&served.resource, &key, expected, now)?;
                 (None, key, revision)
             }
@@ -483,7 +490,7 @@ fn restore(store: &mut Store, registry: &mut Registry, objects: Vec<Value>, revi
     let placed = objects.into_iter().filter_map(|value| {
         let served = registry.by_object(&value);
         let resource = served.map(|served| served.resource.clone())?;
-        Some((resource, super::store::key_of(&value), value))
+        Some((resource, crate::storage::resource::key_of(&value), value))
     });
     let placed: Vec<_> = placed.collect();
     store.restore(revision, placed);

@@ -1,6 +1,7 @@
 //! The few controllers: garbage collection, namespaces, and the end of definitions.
 
 mod garbage;
+pub mod run_loop;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,16 +10,17 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use serde_json::{Map, Value, json};
 
-use super::access::User;
-use super::admission::Operation;
-use super::api::Api;
-use super::chores::{CLEANUP, Chore, has_finalizer};
-use super::gate::{By, Gate, Passage};
-use super::registry::Served;
-use super::request::Options;
-use super::rules::{Deletion, PROTECTED_NAMESPACES, Propagation, Writer, time};
-use super::store::{Key, Resource, Stored, uid_of};
-use super::{deleting, writing};
+use crate::admission::Operation;
+use crate::api::Api;
+use crate::auth::access::User;
+use crate::http::request::Options;
+use crate::kinds::registry::Served;
+use crate::rules::{Deletion, PROTECTED_NAMESPACES, Propagation, Writer, time};
+use crate::storage::resource::{Key, Resource, uid_of};
+use crate::storage::store::Stored;
+use crate::storage::work_item::{CLEANUP, Chore, has_finalizer};
+use crate::verbs::admission_chain::{By, Gate, Passage};
+use crate::verbs::{deleting, writing};
 
 /// Who writes, in managed fields.
 const NAME: &str = "kube-controller-manager";
@@ -68,7 +70,7 @@ async fn write(api: &Api, served: &Arc<Served>, stored: &Arc<Stored>, new: Value
     let writer = Writer { served, subresource: "finalize", options: &options, manager: NAME, now: api.now(), is_patch: true };
     let user = user();
     let gate = Gate::new(api, served, "", By { user: &user, options: &options, fault: None });
-    let (namespace, name) = super::store::key_of(&new);
+    let (namespace, name) = crate::storage::resource::key_of(&new);
     let passage =
         Passage { operation: Operation::Update, name: &name, namespace: &namespace, object: Some(&new), old: Some(&stored.value) };
     let Ok((changed, _)) = gate.mutate(passage).await else { return api.leave_for_later(again.clone(), AGAIN) };

@@ -9,14 +9,14 @@ use clap::Args;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::devserver::access::{Authentication, MASTERS, User};
-use crate::devserver::admission::Caller;
-use crate::devserver::identity::{self, Identity};
-use crate::devserver::journal::{self, Journal};
-use crate::devserver::kubeconfig::{self, Kubeconfig, Overwrite};
-use crate::devserver::pace::Pace;
-use crate::devserver::server::Listening;
-use crate::devserver::{Api, Settings, given};
+use crate::apiserver::admission::Caller;
+use crate::apiserver::api::latency::Pace;
+use crate::apiserver::auth::access::{Authentication, MASTERS, User};
+use crate::apiserver::http::identity::{self, Identity};
+use crate::apiserver::http::kubeconfig::{self, Kubeconfig, Overwrite};
+use crate::apiserver::server::socket::Listening;
+use crate::apiserver::storage::journal::{self, Journal};
+use crate::apiserver::{Api, Settings, bootstrap};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks};
 use crate::object::yaml;
@@ -134,7 +134,7 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
         };
         Api::with_journal(settings, clock, journal)
     };
-    given::apply(&api, objects).await.map_err(|refused| refused.to_string())?;
+    bootstrap::apply(&api, objects).await.map_err(|refused| refused.to_string())?;
     let address = SocketAddr::new(options.address, options.port);
     let listening = Listening::open_as(address, &identity).await.map_err(|error| chain(&error))?;
     // It stays when the server ends: with `--data`, clients find the same server again.

@@ -15,12 +15,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use tracing::{error, info};
 
+use crate::apiserver::api::latency::Pace;
+use crate::apiserver::auth::access::{Authentication, MASTERS, User};
+use crate::apiserver::http::kubeconfig::Kubeconfig;
+use crate::apiserver::server::socket::Listening;
+use crate::apiserver::storage::ids;
+use crate::apiserver::{Api, Settings};
 use crate::cluster::{Client, config};
-use crate::devserver::access::{Authentication, MASTERS, User};
-use crate::devserver::kubeconfig::Kubeconfig;
-use crate::devserver::pace::Pace;
-use crate::devserver::server::Listening;
-use crate::devserver::{Api, Settings, ids};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks, duration, surplus};
 use crate::manifest::Operator;

@@ -4,8 +4,8 @@ pub mod words;
 
 use serde_json::{Map, Value, json};
 
-use crate::devserver::faults::pattern::matches;
-use crate::devserver::faults::{Action, Rule};
+use crate::apiserver::faults::pattern::matches;
+use crate::apiserver::faults::{Action, Rule};
 use crate::manifest::reader::{Item, Reader};
 use crate::manifest::suggest::{nearest, one_of};
 use crate::manifest::tree::Kind;

@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::devserver::Api;
-use crate::devserver::store::Change;
+use crate::apiserver::Api;
+use crate::apiserver::storage::store::Change;
 use crate::handling::{Handler, On, Outcome, Reason};
 use crate::kit::Clock;
 use crate::manifest::Operator;
@@ -243,8 +243,9 @@ impl Invariants {
     /// Takes a change of an object into account, for all operators.
     fn note(&self, state: &mut State, change: &Change, writer: Option<usize>) {
         let registry = self.api.registry();
-        let body =
-            |stored: Option<std::sync::Arc<crate::devserver::store::Stored>>| stored.map(|stored| Body::from((*stored.value).clone()));
+        let body = |stored: Option<std::sync::Arc<crate::apiserver::storage::store::Stored>>| {
+            stored.map(|stored| Body::from((*stored.value).clone()))
+        };
         let (before, after) = (body(change.before()), body(change.after()));
         let Some(object) = after.as_ref().or(before.as_ref()) else { return };
         let Some(uid) = object.uid() else { return };

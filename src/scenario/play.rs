@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::devserver::{given, hand};
+use crate::apiserver::{admin_client, bootstrap};
 use crate::manifest::tree::Spot;
 
 use super::judge::{Difference, judge};
@@ -139,16 +139,18 @@ async fn settle(stage: &Stage, within: Duration, despite_errors: bool, mode: Mod
 async fn simple(stage: &Stage, step: &Step) -> Result<(), Problem> {
     match &step.act {
         Act::Apply(objects) => {
-            given::apply(&stage.api, objects.clone()).await.map_err(|refused| Problem::of_refusal(&refused, "", &stage.api.registry()))?;
+            bootstrap::apply(&stage.api, objects.clone())
+                .await
+                .map_err(|refused| Problem::of_refusal(&refused, "", &stage.api.registry()))?;
         }
         Act::Patch(change) => {
             let meant = stage.find(&change.target)?;
-            let sent = hand::patch(&stage.api, &meant, change.subresource.as_deref(), change.media, &change.patch).await;
+            let sent = admin_client::patch(&stage.api, &meant, change.subresource.as_deref(), change.media, &change.patch).await;
             sent.map_err(|refused| format!("{}: {refused}", change.target))?;
         }
         Act::Delete(target, propagation) => {
             let meant = stage.find(target)?;
-            hand::delete(&stage.api, &meant, propagation.as_deref()).await.map_err(|refused| format!("{target}: {refused}"))?;
+            admin_client::delete(&stage.api, &meant, propagation.as_deref()).await.map_err(|refused| format!("{target}: {refused}"))?;
         }
         Act::Fault(fault) => stage.add_fault(step.spot, fault.rule.clone()),
         Act::EndFaults => stage.api.injection().faults().clear(),

@@ -1,7 +1,7 @@
 //! What goes wrong with a scenario apart from its expectations: a sentence, and a way out where one is known.
 
-use crate::devserver::given::Refused;
-use crate::devserver::registry::Registry;
+use crate::apiserver::bootstrap::Refused;
+use crate::apiserver::kinds::registry::Registry;
 use crate::manifest::suggest::nearest;
 
 /// Something that went wrong.

@@ -12,12 +12,12 @@ use tokio::sync::{Mutex, OnceCell};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::apiserver::admin_client::{self, Meant};
+use crate::apiserver::auth::access::{Authentication, MASTERS, User};
+use crate::apiserver::faults::Rule;
+use crate::apiserver::storage::resource::Resource;
+use crate::apiserver::{Api, Settings};
 use crate::cluster::Client;
-use crate::devserver::access::{Authentication, MASTERS, User};
-use crate::devserver::faults::Rule;
-use crate::devserver::hand::{self, Meant};
-use crate::devserver::store::Resource;
-use crate::devserver::{Api, Settings};
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::tree::Spot;
 use crate::reactor::account::Broken;
@@ -309,11 +309,11 @@ impl Stage {
         let served =
             registry.all().find(|served| served.kind.group == *group && served.kind.kind == *kind).map(|served| served.full_name());
         let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
-        let Some(Ok(meant)) = served.map(|resource| hand::find(&self.api, &resource, name, namespace)) else { return };
+        let Some(Ok(meant)) = served.map(|resource| admin_client::find(&self.api, &resource, name, namespace)) else { return };
         self.tell(format!("somebody else writes {subject}, whose last cycle has failed"));
         let patch = json!({"metadata": {"annotations": {FOREIGN_ANNOTATION: self.api.with(|state| state.store.revision()).to_string()}}});
         // An object that is just vanishing needs no event.
-        let _ = hand::patch(&self.api, &meant, None, "application/merge-patch+json", &patch).await;
+        let _ = admin_client::patch(&self.api, &meant, None, "application/merge-patch+json", &patch).await;
     }
 
     /// Returns the objects whose last cycles have failed.
@@ -364,7 +364,7 @@ impl Stage {
     /// If it is not clear which one is meant.
     pub fn find(&self, target: &Target) -> Result<Meant, String> {
         let namespace = target.namespace.as_deref();
-        hand::find(&self.api, &target.resource, &target.name, namespace).map_err(|unclear| {
+        admin_client::find(&self.api, &target.resource, &target.name, namespace).map_err(|unclear| {
             let meant = self.unknown(&target.resource).and_then(|unknown| unknown.meant);
             let hint = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
             format!("{unclear}{hint}")

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::devserver::faults::Rule;
+use crate::apiserver::faults::Rule;
 use crate::manifest::Operator;
 use crate::manifest::source::Source;
 use crate::manifest::tree::{Node, Spot};

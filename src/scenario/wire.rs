@@ -15,13 +15,13 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use crate::apiserver::http::request::{Path, Place, Query, verb};
+use crate::apiserver::server::socket::Service;
+use crate::apiserver::storage::resource::Key;
+use crate::apiserver::{Api, admin_client};
 use crate::cluster::in_process::InProcess;
 use crate::cluster::transport::{Answer, ByteStream, Connection, Login, Transport};
 use crate::cluster::{Error, LoginError};
-use crate::devserver::request::{Path, Place, Query, verb};
-use crate::devserver::server::Service;
-use crate::devserver::store::Key;
-use crate::devserver::{Api, hand};
 use crate::reactor::changes::changes;
 
 use super::chaos::{Chaos, OnRead, OnWrite, Reading};
@@ -372,13 +372,13 @@ impl Wire {
     async fn interfere(&self, place: &Place) {
         let (Some(chaos), Some(name)) = (&self.shared.parts.chaos, &place.name) else { return };
         let resource = if place.group.is_empty() { place.plural.clone() } else { format!("{}.{}", place.plural, place.group) };
-        let Ok(meant) = hand::find(&self.shared.parts.api, &resource, name, place.namespace.as_deref()) else { return };
+        let Ok(meant) = admin_client::find(&self.shared.parts.api, &resource, name, place.namespace.as_deref()) else { return };
         let Some(object) = meant.value() else { return };
         let version = object["metadata"]["resourceVersion"].clone();
         let patch = json!({"metadata": {"annotations": {FOREIGN_ANNOTATION: version}}});
         chaos.tell(format!("somebody else writes {resource}/{name}"));
         // An object that is just vanishing is no conflict.
-        let _ = hand::patch(&self.shared.parts.api, &meant, None, "application/merge-patch+json", &patch).await;
+        let _ = admin_client::patch(&self.shared.parts.api, &meant, None, "application/merge-patch+json", &patch).await;
     }
 
     fn object(&self, place: &Place) -> Option<Value> {

@@ -25,17 +25,17 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("http", &["kit", "telemetry"]),
     ("cluster", &["kit", "object", "telemetry", "http"]),
     ("reactor", &["kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "cluster"]),
-    ("devserver", &["kit", "object", "telemetry", "http"]),
-    ("scenario", &["devserver", "kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "cluster", "reactor"]),
+    ("apiserver", &["kit", "object", "telemetry", "http"]),
+    ("scenario", &["apiserver", "kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "cluster", "reactor"]),
     (
         "cli",
-        &["scenario", "devserver", "kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "cluster", "reactor"],
+        &["scenario", "apiserver", "kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "cluster", "reactor"],
     ),
 ];
 
 /// Third-party crates, and the only modules that may name them.
 const OWNERS: &[(&str, &[&str])] = &[
-    // The packages of this workspace are used as modules: `kit`, `http`, `devserver`, and parts of `object`.
+    // The packages of this workspace are used as modules: `kit`, `http`, `apiserver`, and parts of `object`.
     ("kopfd_base", &["lib", "object"]),
     ("kopfd_apiserver", &["lib"]),
     ("rhai", &["script"]),

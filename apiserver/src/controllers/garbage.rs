@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use super::{create, delete, release, write};
 use crate::api::Api;
-use crate::chores::{Chore, FOREGROUND, ORPHAN, has_finalizer};
 use crate::rules::{Propagation, time};
-use crate::store::{Key, Resource, Stored, uid_of};
+use crate::storage::resource::{Key, Resource, uid_of};
+use crate::storage::store::Stored;
+use crate::storage::work_item::{Chore, FOREGROUND, ORPHAN, has_finalizer};
 
 /// Who tells of owners that are none.
 const NAME: &str = "garbage-collector-controller";

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::devserver::builtin;
+use crate::apiserver::kinds::builtin;
 use crate::kit::suggest;
 use crate::manifest::{Diagnostic, NamedKind, Operator, Severity};
 use crate::object::{Resource, yaml};
@@ -43,7 +43,7 @@ fn spellings(text: &str, resource: &Resource) -> Vec<String> {
     }
 }
 
-fn built_in_resource(kind: crate::devserver::kind::Kind) -> Resource {
+fn built_in_resource(kind: crate::apiserver::kinds::kind::Kind) -> Resource {
     Resource {
         group: kind.group,
         version: kind.version,

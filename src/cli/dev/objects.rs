@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tracing::{error, info};
 
+use crate::apiserver::{Api, admin_client, bootstrap};
 use crate::cli::apiserver;
-use crate::devserver::{Api, given, hand};
 
 /// The objects of files.
 pub struct Given {
@@ -52,7 +52,7 @@ impl Given {
         let changed: Vec<Value> = objects.into_iter().filter(|object| self.applied.get(&place(object)) != Some(object)).collect();
         let changed = [self.missing_namespaces(&changed), changed].concat();
         let mut problems = Vec::new();
-        given::apply_each(&self.api, changed, |object, accepted| match accepted {
+        bootstrap::apply_each(&self.api, changed, |object, accepted| match accepted {
             Ok(()) => {
                 let place = place(&object);
                 told(&place, !self.applied.contains_key(&place));
@@ -68,7 +68,7 @@ impl Given {
     fn missing_namespaces(&self, objects: &[Value]) -> Vec<Value> {
         let namespaces = objects.iter().filter_map(|object| object.pointer("/metadata/namespace")?.as_str());
         let is_given = |name: &str| objects.iter().any(|object| place(object) == place(&namespace(name)));
-        let is_there = |name: &str| hand::find(&self.api, "namespaces", name, None).is_ok_and(|meant| meant.stored.is_some());
+        let is_there = |name: &str| admin_client::find(&self.api, "namespaces", name, None).is_ok_and(|meant| meant.stored.is_some());
         let missing: BTreeSet<&str> = namespaces.filter(|name| !name.is_empty() && !is_given(name) && !is_there(name)).collect();
         for name in &missing {
             info!(target: "kopfd", "The namespace {name} does not exist. It is created.");
@@ -84,7 +84,7 @@ fn namespace(name: &str) -> Value {
 /// Returns the objects of files without manifests and scenarios, which are for kopfd and not for the server, and what cannot be read.
 fn read(paths: &[PathBuf]) -> (Vec<Value>, Vec<String>) {
     let (objects, problems) = apiserver::read(paths);
-    let objects = objects.into_iter().flat_map(given::items).filter(|object| !is_of_kopfd(object));
+    let objects = objects.into_iter().flat_map(bootstrap::items).filter(|object| !is_of_kopfd(object));
     (objects.collect(), problems)
 }
 

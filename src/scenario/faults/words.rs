@@ -1,6 +1,6 @@
 //! What faults do, in words for the timeline.
 
-use crate::devserver::faults::{Action, Drop, Expiry, Firing, Phase, WebhookFailure};
+use crate::apiserver::faults::{Action, Drop, Expiry, Firing, Phase, WebhookFailure};
 
 /// Returns what has happened to a request.
 pub fn firing(action: Option<&Action>, firing: &Firing) -> String {

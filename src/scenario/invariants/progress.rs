@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::devserver::registry::Registry;
+use crate::apiserver::kinds::registry::Registry;
 use crate::handling::progress::seconds_between;
 use crate::handling::{Handler, On, Reason, Record};
 use crate::object::Body;

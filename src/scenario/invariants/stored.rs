@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::devserver::registry::Registry;
+use crate::apiserver::kinds::registry::Registry;
 use crate::handling::cause::{self, Memory};
 use crate::handling::{Handler, Reason, Record, Records as _};
 use crate::manifest::Operator;

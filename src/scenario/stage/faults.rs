@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::devserver::faults::Rule;
-use crate::devserver::faults::pattern::matches;
+use crate::apiserver::faults::Rule;
+use crate::apiserver::faults::pattern::matches;
 use crate::manifest::suggest::nearest;
 use crate::manifest::tree::Spot;
 

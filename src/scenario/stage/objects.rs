@@ -1,7 +1,7 @@
 //! The objects on a stage: those that are given, those that were ever there, and those in the end.
 
-use crate::devserver::given;
-use crate::devserver::store::Resource;
+use crate::apiserver::bootstrap;
+use crate::apiserver::storage::resource::Resource;
 use crate::manifest::tree::Spot;
 
 use super::super::compare::{self, Ending};
@@ -16,7 +16,7 @@ impl Stage {
     /// If the server does not accept it: where the refused object is written, and why.
     pub async fn furnish(&self) -> Result<(), (Spot, Problem)> {
         let objects = self.scenario.given.iter().map(|given| given.object.clone()).collect();
-        match given::apply(&self.api, objects).await {
+        match bootstrap::apply(&self.api, objects).await {
             Ok(_) => Ok(()),
             Err(refused) => {
                 let given = &self.scenario.given[refused.position];

@@ -11,10 +11,10 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::apiserver::Api;
+use crate::apiserver::http::request::Place;
+use crate::apiserver::storage::resource::Resource;
 use crate::cluster::transport::ByteStream;
-use crate::devserver::Api;
-use crate::devserver::request::Place;
-use crate::devserver::store::Resource;
 
 use super::super::chaos::{Chaos, OnPiece};
 
