@@ -18,7 +18,7 @@ mod plugin;
 pub mod transport;
 pub mod watch;
 
-pub use apply::{Applied, Requests};
+pub use apply::{Applied, Requests, transformed};
 pub use calls::Calls;
 pub use client::{Client, Repeat, Request, Response};
 pub use config::{Networking, Options, Watching};

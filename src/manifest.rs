@@ -34,5 +34,5 @@ pub mod tree;
 
 pub use diagnostic::{Diagnostic, Severity, Snippet};
 pub use load::{Loaded, load, read};
-pub use operator::{Activity, Conversion, Daemon, Index, NamedKind, Operator, Reconcile, Schedule, Timer, Unsupported, Webhook};
+pub use operator::{Activity, Daemon, NamedKind, Operator, Reconcile, Schedule, Timer, Unsupported, Webhook};
 pub use settings::Settings;

@@ -15,7 +15,7 @@ pub use kopfd_base::{equality, quantity, yaml};
 
 pub use body::{Body, ObjectKey, Sighting};
 pub use diff::{Diff, Item, Op, Scope};
-pub use patch::{BodyFunction, Patch, Transform};
+pub use patch::{BodyFunction, Patch, Reply, Transform};
 pub use path::FieldPath;
 pub use resource::Resource;
 pub use selector::Selector;

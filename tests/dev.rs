@@ -55,7 +55,7 @@ fn a_handler_that_fails_for_good_is_the_exit_code() {
     let account = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(1), "{account}");
     assert!(account.contains("Handler 'refuse' failed permanently: no one"), "{account}");
-    assert!(account.ends_with("error: 1 handler failed for good: 'refuse' of ConfigMap default/one\n"), "{account}");
+    assert!(account.ends_with("error: 1 handler failed permanently: 'refuse' of ConfigMap default/one\n"), "{account}");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_folder_of_everything_can_be_applied() {
     dev.wait_for("[elsewhere/one] Handler 'greet' succeeded.");
     // The manifest is not an object that was applied: its changes are those of the operator.
     write(folder.path(), "operator.yaml", &manifest("greet, id: greet2"));
-    dev.wait_for("The operator starts anew.");
+    dev.wait_for("The operator restarts.");
     write(folder.path(), "obj.yaml", &OBJECT.replace("default", "nowhere"));
     dev.wait_for("The namespace nowhere does not exist. It is created.");
     dev.wait_for("[nowhere/one] Handler 'greet2' succeeded.");
@@ -294,9 +294,9 @@ fn changed_files_are_loaded_and_broken_ones_are_not() {
     dev.wait_for("first");
     write(folder.path(), "code.rhai", "fn greet(logger) { logger.inof(\"second\"); }");
     dev.wait_for("no method `inof`");
-    dev.wait_for("The revision before them stays in service.");
+    dev.wait_for("The previous revision keeps running.");
     write(folder.path(), "code.rhai", "fn greet(logger) { logger.info(\"third\"); }");
-    dev.wait_for("The operator starts anew.");
+    dev.wait_for("The operator restarts.");
     dev.wait_for("Operator 'tried' watches");
     assert_eq!(dev.interrupt(), Some(0));
 }

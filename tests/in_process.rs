@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kopfd::apiserver::server::socket::Service;
-use kopfd::apiserver::{Api, Settings, bootstrap};
+use kopfd::apiserver::{ApiServer, Settings, bootstrap};
 use kopfd::cluster::in_process::InProcess;
 use kopfd::cluster::{Client, Networking, Request, Watching};
 use kopfd::kit::{Clock, Stop, Tasks};
@@ -12,12 +12,12 @@ use serde_json::json;
 #[tokio::test(start_paused = true)]
 async fn a_client_in_the_same_process_needs_no_socket_and_no_real_time() {
     let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
-    let api = Api::new(Settings { seed: Some(1), ..Settings::default() }, clock.clone());
+    let api = ApiServer::new(Settings { seed: Some(1), ..Settings::default() }, clock.clone());
     let stop = Stop::new();
     let mut tasks = Tasks::default();
     tasks.spawn("controllers", {
         let (api, stop) = (api.clone(), stop.clone());
-        async move { api.attend(stop).await }
+        async move { api.run_controllers(stop).await }
     });
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}});
     bootstrap::apply(&api, vec![owner]).await.unwrap();

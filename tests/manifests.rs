@@ -21,7 +21,7 @@ fn the_first_example_of_the_guide_is_fine_but_for_the_server_of_its_webhook() {
     assert_eq!(operator.missing_server.map(|one| one.message).as_deref(), Some("the webhooks have no server"));
     let ids: Vec<&str> = operator.handlers.iter().map(|handler| handler.id.as_str()).collect();
     assert_eq!(ids, ["on_create", "on_update", "on_delete", "on_backup_toggled/spec.backupEnabled"]);
-    assert_eq!((operator.handlers[0].policy.retries, operator.handlers[0].policy.backoff), (Some(5), Some(10.0)));
+    assert_eq!((operator.handlers[0].policy.retries, operator.handlers[0].policy.backoff), (Some(5), Some(Duration::from_secs(10))));
 }
 
 #[test]
@@ -44,8 +44,14 @@ fn every_word_of_the_manifest_is_read() {
     );
     let (first, second) = (&operator.handlers[0], &operator.handlers[1]);
     assert_eq!(first.param, serde_json::json!({"a": null, "b": [1, 2]}));
-    assert_eq!((first.policy.timeout, first.policy.backoff, first.policy.errors), (Some(60.0), Some(5400.0), Some(ErrorMode::Permanent)));
-    assert_eq!((second.policy.retries, second.policy.timeout, second.policy.backoff), (Some(7), Some(5400.0), Some(0.5)));
+    assert_eq!(
+        (first.policy.timeout, first.policy.backoff, first.policy.errors),
+        (Some(Duration::from_mins(1)), Some(Duration::from_mins(90)), Some(ErrorMode::Permanent))
+    );
+    assert_eq!(
+        (second.policy.retries, second.policy.timeout, second.policy.backoff),
+        (Some(7), Some(Duration::from_mins(90)), Some(Duration::from_millis(500)))
+    );
     assert!(first.filters.when.is_some() && second.filters.when.is_none());
     assert_eq!((first.filters.labels.len(), second.filters.labels.len(), second.filters.annotations.len()), (1, 0, 1));
     assert!(operator.handlers.iter().filter(|handler| handler.on != On::Event).all(|handler| handler.policy.retries.is_some()));
@@ -73,10 +79,10 @@ fn what_this_version_cannot_run_is_refused_at_its_place() {
 fn limits_follow_the_kind_of_the_binding() {
     let (operator, _) = load("everything");
     let time = |id: &str| operator.declaration.bindings.iter().find(|binding| binding.id == id).unwrap().limits.time;
-    assert_eq!((time("changed"), time("raw"), time("watch")), (Some(600.0), Some(5.0), None));
+    assert_eq!((time("changed"), time("raw"), time("watch")), (Some(Duration::from_mins(10)), Some(Duration::from_secs(5)), None));
     assert_eq!(
         operator.declaration.bindings.iter().filter(|binding| binding.id == "admit").map(|one| one.limits.time).next(),
-        Some(Some(10.0))
+        Some(Some(Duration::from_secs(10)))
     );
     assert!(operator.declaration.bindings.iter().all(|binding| binding.limits.operations == 1_000_000));
 }

@@ -1,5 +1,6 @@
 //! The built binary as its users run it, real connections, and the documents that show what it says.
 
+mod apiserver_hostile;
 mod check;
 #[allow(dead_code, reason = "the suites on a real API server give processes an input")]
 mod child;

@@ -15,15 +15,14 @@ use futures::stream::{self, StreamExt as _};
 use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
 use kopfd::cluster::{Applied, Client, Error, LoginError, Networking, Seen, Sink, Watcher, Watching};
-use kopfd::handling::spawning::Companions;
 use kopfd::handling::{Handler, Lifecycle};
 use kopfd::kit::{Clock, Stop};
-use kopfd::object::{Body, Patch, Resource, Sighting};
+use kopfd::object::{Body, Patch, Resource};
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{Background, Effects, Environment, Error as ReactorError, EventStream, Indexing, Pace, Patcher, Scripts};
 use kopfd::script::host::Threads;
-use kopfd::script::{Call, Evaluation, Host, Installed, Object, Options, Program, Returned, Subject};
+use kopfd::script::{Call, Evaluation, Host, Installed, Options, Program, Returned, Subject};
 
 const OBJECTS: usize = 20_000;
 
@@ -91,30 +90,13 @@ impl Patcher for Soaked {
     }
 }
 
-impl Background for Soaked {
-    fn accompany<'a>(
-        &'a self,
-        _object: &'a Object,
-        _sighting: Sighting,
-        _is_reset: bool,
-    ) -> BoxFuture<'a, Result<Companions, ReactorError>> {
-        std::future::ready(Ok(Companions::default())).boxed()
-    }
-}
+impl Background for Soaked {}
 
-impl Indexing for Soaked {
-    fn index<'a>(&'a self, _object: &'a Object, _sighting: Sighting) -> BoxFuture<'a, Result<(), ReactorError>> {
-        std::future::ready(Ok(())).boxed()
-    }
-}
+impl Indexing for Soaked {}
 
 impl Environment for Soaked {
     fn clock(&self) -> &Clock {
         &self.clock
-    }
-
-    fn chance(&self, _bound: usize) -> usize {
-        0
     }
 }
 
@@ -223,7 +205,7 @@ async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Hos
     };
     let handlers: Vec<Arc<Handler>> = operator.handlers.into_iter().map(Arc::new).collect();
     let storages = Arc::new(operator.settings.persistence.storages);
-    let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, 60.0));
+    let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, Duration::from_mins(1)));
     let world = Arc::new(Soaked { host, scripts, clock: clock.clone(), patches: AtomicUsize::new(0), events: EventStream::default() });
     let kind = Arc::new(Kind::new(Arc::clone(&world), served, Arc::new(Pace::default()), None, Arc::from("soak")));
     let login = Box::new(Memory { round: number, objects });

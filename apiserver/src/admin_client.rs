@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use std::sync::Arc;
 
-use crate::api::Api;
 use crate::auth::access::User;
 use crate::kinds::registry::Served;
 use crate::kinds::versioning;
+use crate::server::ApiServer;
 use crate::storage::resource::Key;
 use crate::storage::store::Stored;
 
@@ -68,8 +68,8 @@ impl Meant {
 ///
 /// # Errors
 /// If there is no such resource, or several objects are meant.
-pub fn find(api: &Api, resource: &str, name: &str, namespace: Option<&str>) -> Result<Meant, Unclear> {
-    let registry = api.registry();
+pub fn find(server: &ApiServer, resource: &str, name: &str, namespace: Option<&str>) -> Result<Meant, Unclear> {
+    let registry = server.registry();
     let served = registry.all().filter(|served| is_called(served, resource)).max_by_key(|served| {
         // Of several versions, that in which the objects are stored.
         served.kind.version == served.kind.storage_version
@@ -78,10 +78,10 @@ pub fn find(api: &Api, resource: &str, name: &str, namespace: Option<&str>) -> R
     let own = name.to_owned();
     if !served.kind.namespaced || namespace.is_some() {
         let key = (namespace.filter(|_| served.kind.namespaced).unwrap_or_default().to_owned(), own);
-        let stored = api.read(&served.resource, &key);
+        let stored = server.read(&served.resource, &key);
         return Ok(Meant { served, key, stored });
     }
-    let mut found = api.with(|state| state.store.list(&served.resource, None));
+    let mut found = server.list(&served.resource, None);
     found.retain(|(key, _)| key.1 == name);
     match found.as_slice() {
         [] => Ok(Meant { served, key: ("default".to_owned(), own), stored: None }),
@@ -106,32 +106,38 @@ fn is_called(served: &Served, name: &str) -> bool {
 ///
 /// # Errors
 /// If the server does not accept it.
-pub async fn patch(api: &Api, meant: &Meant, subresource: Option<&str>, media: &'static str, patch: &Value) -> Result<(), Refused> {
+pub async fn patch(
+    server: &ApiServer,
+    meant: &Meant,
+    subresource: Option<&str>,
+    media: &'static str,
+    patch: &Value,
+) -> Result<(), Refused> {
     let below = subresource.map(|name| format!("/{name}")).unwrap_or_default();
     let path = format!("{}{below}?fieldManager=kubectl", meant.path());
-    send(api, Method::PATCH, &path, Some(media), patch.to_string()).await
+    send(server, Method::PATCH, &path, Some(media), patch.to_string()).await
 }
 
 /// Deletes an object.
 ///
 /// # Errors
 /// If the server does not accept it.
-pub async fn delete(api: &Api, meant: &Meant, propagation: Option<&str>) -> Result<(), Refused> {
+pub async fn delete(server: &ApiServer, meant: &Meant, propagation: Option<&str>) -> Result<(), Refused> {
     let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.unwrap_or("Background")});
-    send(api, Method::DELETE, &meant.path(), Some("application/json"), options.to_string()).await
+    send(server, Method::DELETE, &meant.path(), Some("application/json"), options.to_string()).await
 }
 
 /// Sends a request of the administrator.
 ///
 /// # Errors
 /// If the server does not accept it.
-pub async fn send(api: &Api, method: Method, path: &str, media: Option<&str>, body: String) -> Result<(), Refused> {
+pub async fn send(server: &ApiServer, method: Method, path: &str, media: Option<&str>, body: String) -> Result<(), Refused> {
     let mut request = Request::builder().method(method).uri(path);
     if let Some(media) = media {
         request = request.header(header::CONTENT_TYPE, media);
     }
     let request = request.body(Bytes::from(body)).map_err(|error| Refused { code: 0, message: error.to_string() })?;
-    let response = api.answer_as(User::administrator(), request).await;
+    let response = server.answer_as(User::administrator(), request).await;
     let code = response.status().as_u16();
     if response.status().is_success() {
         return Ok(());

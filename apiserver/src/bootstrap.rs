@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::Value;
 
 use crate::admin_client;
-use crate::api::Api;
+use crate::server::ApiServer;
 
 /// Who applies them, in managed fields.
 const NAME: &str = "kopfd";
@@ -27,21 +27,21 @@ pub struct Refused {
 ///
 /// # Errors
 /// If one of them is not accepted. Those before it are there.
-pub async fn apply(api: &Api, objects: Vec<Value>) -> Result<usize, Refused> {
+pub async fn apply(server: &ApiServer, objects: Vec<Value>) -> Result<usize, Refused> {
     let mut count = 0;
     for Given { position, object, is_late } in in_order(objects) {
-        wait(api, is_late).await;
-        apply_one(api, object).await.map_err(|refused| Refused { position, ..refused })?;
+        wait(server, is_late).await;
+        apply_one(server, object).await.map_err(|refused| Refused { position, ..refused })?;
         count += 1;
     }
     Ok(count)
 }
 
 /// Applies objects in the same order, also after one that is not accepted. Hands each over with what has become of it.
-pub async fn apply_each(api: &Api, objects: Vec<Value>, mut told: impl FnMut(Value, Result<(), Refused>)) {
+pub async fn apply_each(server: &ApiServer, objects: Vec<Value>, mut told: impl FnMut(Value, Result<(), Refused>)) {
     for Given { position, object, is_late } in in_order(objects) {
-        wait(api, is_late).await;
-        let applied = apply_one(api, object.clone()).await.map_err(|refused| Refused { position, ..refused });
+        wait(server, is_late).await;
+        let applied = apply_one(server, object.clone()).await.map_err(|refused| Refused { position, ..refused });
         told(object, applied);
     }
 }
@@ -72,10 +72,10 @@ fn in_order(objects: Vec<Value>) -> Vec<Given> {
 }
 
 /// A new kind is served a little after its definition.
-async fn wait(api: &Api, is_late: bool) {
+async fn wait(server: &ApiServer, is_late: bool) {
     if is_late {
-        let pace = api.pace();
-        tokio::time::sleep(pace.unserved + pace.unready).await;
+        let latency = server.latency();
+        tokio::time::sleep(latency.unserved + latency.unready).await;
     }
 }
 
@@ -87,11 +87,11 @@ pub fn items(object: Value) -> Vec<Value> {
     }
 }
 
-async fn apply_one(api: &Api, mut object: Value) -> Result<(), Refused> {
+async fn apply_one(server: &ApiServer, mut object: Value) -> Result<(), Refused> {
     let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
     let (version, kind, name) = (text(&object["apiVersion"]), text(&object["kind"]), text(&object["metadata"]["name"]));
     let refuse = |message: String| Refused { object: format!("{kind} {name:?}"), message, position: 0, is_unknown: false };
-    let registry = api.registry();
+    let registry = server.registry();
     let served = registry
         .by_kind(&version, &kind)
         .ok_or_else(|| Refused { is_unknown: true, ..refuse(format!("there is no such kind in {version:?}")) })?;
@@ -100,6 +100,6 @@ async fn apply_one(api: &Api, mut object: Value) -> Result<(), Refused> {
     }
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
     let path = format!("{}?fieldManager={NAME}&force=true", admin_client::path(served, text("namespace"), text("name")));
-    let sent = admin_client::send(api, Method::PATCH, &path, Some("application/apply-patch+yaml"), object.to_string()).await;
+    let sent = admin_client::send(server, Method::PATCH, &path, Some("application/apply-patch+yaml"), object.to_string()).await;
     sent.map_err(|refused| refuse(refused.message))
 }

@@ -12,6 +12,7 @@ mod cel;
 pub mod controllers;
 pub mod discovery;
 pub mod faults;
+mod go;
 pub mod http;
 pub mod kinds;
 pub mod patch;
@@ -21,7 +22,9 @@ pub mod server;
 pub mod storage;
 pub mod verbs;
 
-pub use crate::api::{Api, Settings};
+pub use crate::api::Settings;
+pub use crate::api::latency::Latency;
 pub use crate::http::api_error::{Cause, Failure};
 pub use crate::kinds::kind::Kind;
 pub use crate::schema::Schema;
+pub use crate::server::ApiServer;

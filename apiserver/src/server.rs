@@ -1,5 +1,191 @@
-//! The server as clients meet it: requests from the network, faults on demand, control, sockets.
+//! The server as clients meet it: requests in process and from sockets, faults on demand, control, controllers.
 
-pub mod bodies;
+mod answer;
+mod bodies;
 pub mod control;
+mod respond;
 pub mod socket;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::MutexGuard;
+use serde_json::Value;
+
+use crate::api::latency::Latency;
+use crate::api::{Api, Settings};
+use crate::controllers::{self, run_loop};
+use crate::faults::requests::Asked;
+use crate::faults::{Faults, Firing, Rule};
+use crate::http::api_error::Failure;
+use crate::kinds::registry::Registry;
+use crate::storage::journal::Journal;
+use crate::storage::resource::{Key, Resource, set_revision};
+use crate::storage::store::{Change, Compacted, FIRST_REVISION, Stored};
+use control::Restart;
+use kopfd_base::kit::{Clock, Stop};
+
+/// An API server. Cheap to clone.
+#[derive(Clone)]
+pub struct ApiServer {
+    api: Api,
+}
+
+impl ApiServer {
+    /// Returns a server with the namespaces that are always there.
+    pub fn new(settings: Settings, clock: Clock) -> Self {
+        Self::with_journal(settings, clock, None)
+    }
+
+    /// Returns a server that writes everything into a journal, and begins with the objects of it.
+    pub fn with_journal(settings: Settings, clock: Clock, journal: Option<(Journal, Vec<Value>, u64)>) -> Self {
+        let api = Api::new(settings, clock, journal);
+        controllers::create_namespaces(&api);
+        run_loop::settle(&api);
+        Self { api }
+    }
+
+    /// Returns the present moment of the server.
+    pub fn now(&self) -> Timestamp {
+        self.api.now()
+    }
+
+    /// Sets by how much the server's time is ahead of its clock. Delays and timeouts are not affected.
+    pub fn shift_time(&self, offset: SignedDuration) {
+        self.api.shift_time(offset);
+    }
+
+    /// Returns the kinds that are served.
+    pub fn registry(&self) -> Arc<Registry> {
+        self.api.registry()
+    }
+
+    /// Reads an object as it is stored.
+    pub fn read(&self, resource: &Resource, key: &Key) -> Option<Arc<Stored>> {
+        self.api.read(resource, key)
+    }
+
+    /// Returns the objects of a namespace, or of all, in the order of their keys.
+    pub fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<(Key, Arc<Stored>)> {
+        self.api.with(|state| state.store.list(resource, namespace))
+    }
+
+    /// Returns the resources that have objects.
+    pub fn resources(&self) -> Vec<Resource> {
+        self.api.with(|state| state.store.resources().cloned().collect())
+    }
+
+    /// Returns the object with a unique id.
+    pub fn by_uid(&self, uid: &str) -> Option<(Resource, Key, Arc<Stored>)> {
+        self.api.with(|state| state.store.by_uid(uid))
+    }
+
+    /// Returns the revision of the last write.
+    pub fn revision(&self) -> u64 {
+        self.api.with(|state| state.store.revision())
+    }
+
+    /// Returns the changes of a resource after a revision, in order.
+    ///
+    /// # Errors
+    /// If the history does not reach back so far.
+    pub fn changes_after(&self, resource: &Resource, revision: u64) -> Result<Vec<Arc<Change>>, Compacted> {
+        self.api.with(|state| state.store.changes_after(resource, revision, usize::MAX))
+    }
+
+    /// Returns the changes of all resources after a revision that are still in the history, in order.
+    pub fn all_changes_after(&self, revision: u64) -> Vec<Arc<Change>> {
+        self.api.with(|state| state.store.all_changes_after(revision))
+    }
+
+    /// Returns how long controllers and new definitions take.
+    pub fn latency(&self) -> Latency {
+        self.api.latency()
+    }
+
+    /// Runs all queued controller work now, ignoring delays. If there are webhooks, it is left to [`Self::run_controllers`].
+    pub fn settle(&self) {
+        run_loop::settle(&self.api);
+    }
+
+    /// Tells whether the controllers have nothing to do.
+    pub fn is_settled(&self) -> bool {
+        self.api.is_settled()
+    }
+
+    /// Runs the controllers until the stop: garbage collection, namespaces, definitions, expiry of events. Without them, only
+    /// [`Self::settle`] does that work.
+    pub async fn run_controllers(&self, stop: Stop) {
+        run_loop::run(&self.api, stop).await;
+    }
+
+    /// Returns the rules of faults and what they did, locked. The guard must not be held across an `await`.
+    pub fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.api.injection().faults()
+    }
+
+    /// Tells whether no request is in progress, of those on record.
+    pub fn is_idle(&self) -> bool {
+        self.api.injection().requests().is_idle()
+    }
+
+    /// Adds a rule and returns its id.
+    pub fn add_fault(&self, rule: Rule) -> u64 {
+        self.api.injection().faults().add(rule, self.api.now())
+    }
+
+    /// Replaces all rules and returns the ids of the new ones.
+    pub fn replace_faults(&self, rules: Vec<Rule>) -> Vec<u64> {
+        let now = self.api.now();
+        let mut faults = self.api.injection().faults();
+        faults.clear();
+        rules.into_iter().map(|rule| faults.add(rule, now)).collect()
+    }
+
+    /// Removes a rule; tells whether it was there.
+    pub fn remove_fault(&self, id: u64) -> bool {
+        self.api.injection().faults().remove(id)
+    }
+
+    /// Returns what has fired, in order.
+    pub fn firings(&self) -> Vec<Firing> {
+        self.api.injection().faults().firings().cloned().collect()
+    }
+
+    /// Returns the requests on record, in the order in which they came.
+    pub fn requests(&self) -> Vec<Asked> {
+        self.api.injection().requests().all()
+    }
+
+    /// Breaks all connections, as a server does that starts again, and changes what it knows as asked for.
+    ///
+    /// # Errors
+    /// If objects are to be lost that are kept over restarts.
+    pub fn restart(&self, how: Restart) -> Result<(), Failure> {
+        if how.reset_revision || !how.keep_objects {
+            control::refuse_if_durable(&self.api)?;
+        }
+        let (revision, objects) = self.api.with(|state| (state.store.revision(), state.store.all()));
+        let kept = objects.iter().filter(|_| how.keep_objects);
+        let mut objects: Vec<Value> = kept.map(|stored| (*stored.value).clone()).collect();
+        let mut revision = revision;
+        if how.reset_revision {
+            revision = FIRST_REVISION;
+            for object in &mut objects {
+                revision += 1;
+                set_revision(object, revision);
+            }
+        }
+        self.replace_objects(objects, revision);
+        self.api.injection().go_down(Duration::from_millis(how.down_ms));
+        Ok(())
+    }
+
+    /// Replaces all objects by these, and creates what is always there.
+    fn replace_objects(&self, objects: Vec<Value>, revision: u64) {
+        self.api.replace_objects(objects, revision);
+        controllers::create_namespaces(&self.api);
+        self.api.notify_replaced();
+    }
+}

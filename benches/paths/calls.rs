@@ -1,6 +1,7 @@
 //! The call of a script: five arguments, three fields read, one set in the patch.
 
 use std::sync::Arc;
+use std::time::Duration;
 use std::time::Instant;
 
 use jiff::Timestamp;
@@ -96,7 +97,7 @@ fn call(handler: &kopfd::handling::Handler) -> Call {
         records: Arc::new(records),
         purpose: Reason::Create,
         lifecycle: Lifecycle::Asap,
-        default_backoff: 60.0,
+        default_backoff: Duration::from_mins(1),
         defaults: handler.policy.clone(),
     };
     let object = Object { resource: Arc::default(), body, memo: Arc::from("bench/1") };

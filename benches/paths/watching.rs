@@ -12,14 +12,13 @@ use futures::stream::{self, StreamExt};
 use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
 use kopfd::cluster::{Applied, Client, Error, LoginError, Networking, Options, Seen, Sink, Watcher, Watching};
-use kopfd::handling::spawning::Companions;
 use kopfd::handling::{Handler, Lifecycle, Verdict};
 use kopfd::kit::{Clock, Stop};
-use kopfd::object::{Body, Patch, Resource, Sighting};
+use kopfd::object::{Body, Patch, Resource};
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{Background, Effects, Environment, Error as ReactorError, EventStream, Indexing, Pace, Patcher, Scripts};
-use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
+use kopfd::script::{Call, Evaluation, Returned, Subject};
 
 use crate::support::objects::{self, State};
 use crate::support::table::{median, verdict};
@@ -65,7 +64,7 @@ async fn follow(client: impl Future<Output = Client>) -> f64 {
     let operator = crate::load(manifest);
     let handlers: Vec<Arc<Handler>> = operator.handlers.into_iter().map(Arc::new).collect();
     let storages = Arc::new(operator.settings.persistence.storages.clone());
-    let served = Served::new(Arc::new(resource()), &handlers, storages, Lifecycle::Asap, 60.0);
+    let served = Served::new(Arc::new(resource()), &handlers, storages, Lifecycle::Asap, Duration::from_mins(1));
     let world = Arc::new(Nothing { clock: Clock::system(), events: EventStream::default() });
     let kind = Arc::new(Kind::new(world, Arc::new(served), Arc::new(Pace::default()), None, Arc::from("bench")));
     let mut watcher = Watcher::new(client.await, resource(), None).expect("the kind can be watched");
@@ -147,30 +146,13 @@ impl Patcher for Nothing {
     }
 }
 
-impl Background for Nothing {
-    fn accompany<'a>(
-        &'a self,
-        _object: &'a Object,
-        _sighting: Sighting,
-        _is_reset: bool,
-    ) -> BoxFuture<'a, Result<Companions, ReactorError>> {
-        std::future::ready(Ok(Companions::default())).boxed()
-    }
-}
+impl Background for Nothing {}
 
-impl Indexing for Nothing {
-    fn index<'a>(&'a self, _object: &'a Object, _sighting: Sighting) -> BoxFuture<'a, Result<(), ReactorError>> {
-        std::future::ready(Ok(())).boxed()
-    }
-}
+impl Indexing for Nothing {}
 
 impl Environment for Nothing {
     fn clock(&self) -> &Clock {
         &self.clock
-    }
-
-    fn chance(&self, _bound: usize) -> usize {
-        0
     }
 }
 

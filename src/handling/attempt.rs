@@ -1,76 +1,16 @@
-//! One attempt of a handler: the limits before it, and what its end means.
+//! One attempt of a handler: the limits before it, and the outcome that its verdict leads to.
+
+use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::handler::{ErrorMode, Handler};
+use super::outcome::{Outcome, Verdict};
 use super::progress::Record;
 use super::telling::{Telling, seconds, span};
 
 /// The delay of a temporary error that names none.
-pub const TEMPORARY_DELAY: f64 = 60.0;
-
-/// How a call of a handler ended.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
-    /// It returned, maybe with a result.
-    Returned(Option<Value>),
-    /// It asked to be called again after some seconds, or at once.
-    Temporary {
-        /// The text of the error; none if it was thrown without one.
-        text: Option<String>,
-        /// The seconds to wait; none for "at once, without any mark".
-        delay: Option<f64>,
-    },
-    /// It said that it will never succeed.
-    Permanent {
-        /// The text of the error.
-        text: String,
-    },
-    /// It failed in some other way.
-    Failed {
-        /// The text of the error, for records and for whoever looks at the object.
-        text: String,
-        /// What the log shows if the text is empty.
-        representation: String,
-        /// The place in the script and the calls that led there.
-        trace: Option<String>,
-    },
-    /// It is to be called again, because of its sub-handlers.
-    Unfinished {
-        /// The seconds until the next one of them is due.
-        delay: f64,
-    },
-}
-
-/// What an attempt came to, as records and the plan need it.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Outcome {
-    /// No further attempt will be made.
-    pub is_final: bool,
-    /// The seconds until the next attempt; none for a final outcome, and for "at once".
-    pub delay: Option<f64>,
-    /// What the handler returned, if it finished well.
-    pub result: Option<Value>,
-    /// The text of the error.
-    pub error: Option<String>,
-    /// The ids of the sub-handlers seen in this attempt.
-    pub subrefs: Vec<String>,
-}
-
-impl Outcome {
-    fn success(result: Option<Value>) -> Self {
-        Self { is_final: true, result, ..Self::default() }
-    }
-
-    fn failure(text: impl Into<String>) -> Self {
-        Self { is_final: true, error: Some(text.into()), ..Self::default() }
-    }
-
-    fn retry(delay: Option<f64>, text: impl Into<String>) -> Self {
-        Self { delay, error: Some(text.into()), ..Self::default() }
-    }
-}
+pub const TEMPORARY_DELAY: Duration = Duration::from_mins(1);
 
 /// Returns the line that is told before an attempt.
 pub fn announce(handler: &Handler) -> Telling {
@@ -94,7 +34,7 @@ pub fn check_limits(handler: &Handler, record: &Record, now: Timestamp) -> Optio
 }
 
 /// Returns what the end of a call means.
-pub fn judge(handler: &Handler, record: &Record, verdict: Verdict, now: Timestamp, default_backoff: f64) -> (Outcome, Telling) {
+pub fn judge(handler: &Handler, record: &Record, verdict: Verdict, now: Timestamp, default_backoff: Duration) -> (Outcome, Telling) {
     let title = handler.title();
     let ahead = LookAhead { handler, record, now };
     match verdict {
@@ -104,7 +44,8 @@ pub fn judge(handler: &Handler, record: &Record, verdict: Verdict, now: Timestam
             Outcome::retry(Some(delay), "None"),
             Telling::debug(format!("{title} has unfinished sub-handlers. Will retry soon.")),
         ),
-        Verdict::Permanent { text } => {
+        // Requests of webhooks are denied by the webhooks themselves.
+        Verdict::Permanent { text } | Verdict::Rejected { text, .. } => {
             let telling = Telling::error(format!("{title} failed permanently: {}", shown(&text, "permanent error")));
             (Outcome::failure(text), telling)
         }
@@ -122,14 +63,14 @@ fn shown<'a>(text: &'a str, representation: &'a str) -> &'a str {
     if text.is_empty() { representation } else { text }
 }
 
-fn temporary(ahead: &LookAhead<'_>, text: &str, delay: Option<f64>) -> (Outcome, Telling) {
+fn temporary(ahead: &LookAhead<'_>, text: &str, delay: Option<Duration>) -> (Outcome, Telling) {
     let title = ahead.handler.title();
     let error = shown(text, "temporary error");
-    let limit = match ahead.limit(delay.unwrap_or(0.0)) {
+    let limit = match ahead.limit(delay.unwrap_or_default()) {
         Some(Limit::Timeout(timeout)) => format!("will time out after {} seconds", seconds(timeout)),
         Some(Limit::Retries(retries)) => format!("will exceed {retries} retries"),
         None => {
-            let next = delay.filter(|delay| *delay > 0.0);
+            let next = delay.filter(|delay| !delay.is_zero());
             let next = next.map_or("Will retry at once.".to_owned(), |delay| format!("Will retry in {} seconds.", seconds(delay)));
             let telling = Telling::error(format!("{title} failed temporarily: {error}")).followed_by(next);
             return (Outcome::retry(delay, text), telling);
@@ -139,7 +80,7 @@ fn temporary(ahead: &LookAhead<'_>, text: &str, delay: Option<f64>) -> (Outcome,
     (Outcome::failure(text.clone()), Telling::error(text))
 }
 
-fn arbitrary(ahead: &LookAhead<'_>, text: String, representation: &str, backoff: f64) -> (Outcome, Telling) {
+fn arbitrary(ahead: &LookAhead<'_>, text: String, representation: &str, backoff: Duration) -> (Outcome, Telling) {
     let title = ahead.handler.title();
     let error = shown(&text, representation).to_owned();
     let tell = |what: String| Telling::error(format!("{title} failed with an exception and will {what}: {error}"));
@@ -166,15 +107,15 @@ struct LookAhead<'a> {
 }
 
 enum Limit {
-    Timeout(f64),
+    Timeout(Duration),
     Retries(u64),
 }
 
 impl LookAhead<'_> {
-    fn limit(&self, delay: f64) -> Option<Limit> {
+    fn limit(&self, delay: Duration) -> Option<Limit> {
         let policy = &self.handler.policy;
         let runtime = self.record.runtime(self.now);
-        let timeout = policy.timeout.filter(|timeout| runtime + delay >= *timeout).map(Limit::Timeout);
+        let timeout = policy.timeout.filter(|timeout| runtime.saturating_add(delay) >= *timeout).map(Limit::Timeout);
         timeout.or_else(|| policy.retries.filter(|retries| self.record.retries + 1 >= *retries).map(Limit::Retries))
     }
 }
@@ -188,7 +129,7 @@ mod tests {
     fn judged(on: On, policy: Policy, verdict: Verdict) -> (Outcome, String) {
         let handler = Handler { policy, ..Handler::simple("fn", on) };
         let record = Record { retries: 1, ..Record::fresh(Timestamp::UNIX_EPOCH, None) };
-        let (outcome, telling) = judge(&handler, &record, verdict, Timestamp::from_second(10).unwrap(), 60.0);
+        let (outcome, telling) = judge(&handler, &record, verdict, Timestamp::from_second(10).unwrap(), TEMPORARY_DELAY);
         (outcome, telling.text)
     }
 
@@ -205,7 +146,7 @@ mod tests {
 
     #[test]
     fn the_next_attempt_is_foreseen_by_time_before_retries() {
-        let policy = Policy { retries: Some(2), timeout: Some(70.0), ..Policy::default() };
+        let policy = Policy { retries: Some(2), timeout: Some(Duration::from_secs(70)), ..Policy::default() };
         let (outcome, text) = judged(On::Create, policy.clone(), failed());
         assert!(outcome.is_final && text.contains("would time out in 70 seconds"), "{text}");
         let (_, text) = judged(On::Create, Policy { timeout: None, ..policy }, failed());
@@ -214,17 +155,17 @@ mod tests {
 
     #[test]
     fn a_parent_waits_for_its_sub_handlers_whatever_its_limits() {
-        let policy = Policy { retries: Some(2), timeout: Some(10.0), ..Policy::default() };
-        let (outcome, _) = judged(On::Create, policy, Verdict::Unfinished { delay: 0.0 });
-        assert_eq!(outcome, Outcome { delay: Some(0.0), error: Some("None".into()), ..Outcome::default() });
+        let policy = Policy { retries: Some(2), timeout: Some(Duration::from_secs(10)), ..Policy::default() };
+        let (outcome, _) = judged(On::Create, policy, Verdict::Unfinished { delay: Duration::ZERO });
+        assert_eq!(outcome, Outcome { delay: Some(Duration::ZERO), error: Some("None".into()), ..Outcome::default() });
     }
 
     #[test]
     fn what_happens_next_is_told_beside_kopfs_own_words() {
         let handler = Handler::simple("fn", On::Create);
         let record = Record::fresh(Timestamp::UNIX_EPOCH, None);
-        let verdict = Verdict::Temporary { text: Some("not there yet".into()), delay: Some(10.0) };
-        let (_, telling) = judge(&handler, &record, verdict, Timestamp::UNIX_EPOCH, 60.0);
+        let verdict = Verdict::Temporary { text: Some("not there yet".into()), delay: Some(Duration::from_secs(10)) };
+        let (_, telling) = judge(&handler, &record, verdict, Timestamp::UNIX_EPOCH, TEMPORARY_DELAY);
         assert_eq!(telling.to_string(), "Handler 'fn' failed temporarily: not there yet. Will retry in 10 seconds.");
     }
 
@@ -238,7 +179,7 @@ mod tests {
             )
         };
         assert!(check(Policy { retries: Some(0), ..Policy::default() }).is_some());
-        assert!(check(Policy { timeout: Some(0.0), ..Policy::default() }).is_some());
-        assert!(check(Policy { retries: Some(1), timeout: Some(1.0), ..Policy::default() }).is_none());
+        assert!(check(Policy { timeout: Some(Duration::ZERO), ..Policy::default() }).is_some());
+        assert!(check(Policy { retries: Some(1), timeout: Some(Duration::from_secs(1)), ..Policy::default() }).is_none());
     }
 }

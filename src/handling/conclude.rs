@@ -1,12 +1,14 @@
 //! The conclusion of a cycle: what is stored, what is purged, and what is waited for.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::object::equality;
 
-use super::attempt::Outcome;
 use super::cause::Change;
+use super::outcome::Outcome;
 use super::plan::Plan;
 use super::progress::Record;
 use super::telling::Telling;
@@ -26,8 +28,8 @@ pub struct Decision {
     pub essence: Option<Value>,
     /// Whether the cause is handled to its end.
     pub is_handled: bool,
-    /// The seconds until the next attempts.
-    pub delays: Vec<f64>,
+    /// The times until the next attempts.
+    pub delays: Vec<Duration>,
     /// What is to be told.
     pub tellings: Vec<Telling>,
 }
@@ -90,9 +92,10 @@ fn essence_to_store(change: &Change) -> Option<Value> {
 mod tests {
     use super::*;
     use crate::handling::progress::{BrokenRecord, Records};
-    use crate::handling::{Answers, Cause, Handler, Lifecycle, On, Reason, plan};
+    use crate::handling::{Answers, Cause, ChangingHandlers, Handler, Lifecycle, On, Reason, plan};
     use crate::object::Body;
     use serde_json::json;
+    use std::sync::Arc;
 
     /// What is stored, by ids.
     #[derive(Default)]
@@ -112,8 +115,8 @@ mod tests {
         Outcome { is_final: true, error: Some("no".into()), ..Outcome::default() }
     }
 
-    fn retry(delay: f64) -> Outcome {
-        Outcome { delay: Some(delay), error: Some("wait".into()), ..Outcome::default() }
+    fn retry(seconds: u64) -> Outcome {
+        Outcome { delay: Some(Duration::from_secs(seconds)), error: Some("wait".into()), ..Outcome::default() }
     }
 
     fn record(purpose: Reason) -> Record {
@@ -125,7 +128,7 @@ mod tests {
         let body = Body::from(json!({"spec": {}}));
         let change = Change::between(None, Some(json!({"spec": {}})));
         let cause = Cause { reason: Reason::Create, initial: false, change };
-        let handlers: Vec<&Handler> = handlers.iter().collect();
+        let handlers = ChangingHandlers::of(handlers.iter().cloned().map(Arc::new));
         let (records, lifecycle, now) = (&stored as &dyn Records, Lifecycle::AllAtOnce, Timestamp::UNIX_EPOCH);
         let situation = plan::Situation { handlers: &handlers, body: &body, cause: &cause, records, lifecycle, now };
         let plan = plan::plan(&situation, &Answers::default(), &mut |_| 0).unwrap();
@@ -144,15 +147,18 @@ mod tests {
         let stored: Vec<&str> = decision.store.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(stored, ["a", "b"]);
         assert!(!decision.is_handled && decision.essence.is_none());
-        assert_eq!(decision.delays, [0.0]);
+        assert_eq!(decision.delays, [Duration::ZERO]);
     }
 
     #[test]
     fn records_that_have_not_changed_are_not_stored_again() {
-        let sleeping = Record { delayed: Some(crate::handling::Moment::after(Timestamp::UNIX_EPOCH, 30.0)), ..record(Reason::Create) };
+        let sleeping = Record {
+            delayed: Some(crate::handling::Moment::after(Timestamp::UNIX_EPOCH, Duration::from_secs(30))),
+            ..record(Reason::Create)
+        };
         let decision = concluded(&creating(&["a"]), Stored(vec![("a", sleeping)]), &[]);
         assert!(decision.store.is_empty());
-        assert_eq!(decision.delays, [30.0]);
+        assert_eq!(decision.delays, [Duration::from_secs(30)]);
     }
 
     #[test]
@@ -173,9 +179,9 @@ mod tests {
     #[test]
     fn of_two_handlers_with_one_id_the_last_outcome_counts_once() {
         let handlers = [Handler::simple("a", On::Create), Handler { function: "other".into(), ..Handler::simple("a", On::Create) }];
-        let decision = concluded(&handlers, Stored::default(), &[("a", success(Some(json!(1)))), ("a", retry(5.0))]);
+        let decision = concluded(&handlers, Stored::default(), &[("a", success(Some(json!(1)))), ("a", retry(5))]);
         let [(_, stored)] = &decision.store[..] else { panic!("there is one record") };
-        assert_eq!((stored.retries, stored.success, decision.delays.as_slice()), (1, false, &[5.0][..]));
+        assert_eq!((stored.retries, stored.success, decision.delays.as_slice()), (1, false, &[Duration::from_secs(5)][..]));
         assert!(decision.results.is_empty());
     }
 

@@ -4,6 +4,7 @@ use crate::object::{Body, Sighting};
 
 use super::filter::{Predicates, Unsettled, View};
 use super::handler::{Handler, On};
+use super::lists::ChangingHandlers;
 use super::select;
 
 /// What is to be done about our finalizer before anything else.
@@ -44,13 +45,9 @@ pub fn adjust(is_demanded: bool, body: &Body, finalizer: &str) -> Adjustment {
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
-pub fn is_demanded_by_deletion<'a>(
-    handlers: impl IntoIterator<Item = &'a Handler>,
-    view: View<'_>,
-    predicates: &dyn Predicates,
-) -> Result<bool, Unsettled> {
+pub fn is_demanded_by_deletion(handlers: &ChangingHandlers, view: View<'_>, predicates: &dyn Predicates) -> Result<bool, Unsettled> {
     let is_mandatory = |handler: &&Handler| handler.on == On::Delete { optional: false };
-    select::any_prematches(handlers.into_iter().filter(is_mandatory), view, predicates)
+    select::any_prematches(handlers.iter().filter(is_mandatory), view, predicates)
 }
 
 /// Tells whether the object may go: it is being deleted, only we hold it back, and nothing is left to wait for.

@@ -1,5 +1,7 @@
 //! Declared handlers: what they are for, whom they concern, and how their errors are taken.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::object::{FieldPath, Resource, Selector};
@@ -62,6 +64,16 @@ pub enum On {
     Daemon,
     /// The life of an object, as a function that is called at intervals.
     Timer,
+    /// Admission requests about objects.
+    Review,
+    /// Objects in other versions than the stored one.
+    Conversion,
+    /// The desired state of an object, whatever has changed.
+    Reconcile,
+    /// The operator itself, when it starts, stops, logs in, or is probed.
+    Activity,
+    /// The operator itself, at the ticks of a clock.
+    Schedule,
 }
 
 impl On {
@@ -118,10 +130,10 @@ pub struct Filters {
 pub struct Policy {
     /// The number of attempts.
     pub retries: Option<u64>,
-    /// The seconds since the start after which no attempt is made.
-    pub timeout: Option<f64>,
-    /// The seconds between attempts after arbitrary errors.
-    pub backoff: Option<f64>,
+    /// The time since the start after which no attempt is made.
+    pub timeout: Option<Duration>,
+    /// The pause between attempts after arbitrary errors.
+    pub backoff: Option<Duration>,
     /// What arbitrary errors mean.
     pub errors: Option<ErrorMode>,
 }
@@ -176,6 +188,10 @@ impl Handler {
             On::Daemon => "Daemon",
             On::Timer => "Timer",
             On::Index => "Indexer",
+            On::Review | On::Conversion => "Webhook",
+            On::Reconcile => "Reconciliation",
+            On::Activity => "Activity",
+            On::Schedule => "Schedule",
             _ => "Handler",
         };
         format!("{noun} '{}'", self.id)

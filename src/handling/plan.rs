@@ -8,6 +8,7 @@ use super::cause::{Cause, Reason};
 use super::filter::{Predicates, Unsettled, View};
 use super::handler::Handler;
 use super::lifecycle::Lifecycle;
+use super::lists::ChangingHandlers;
 use super::progress::{BrokenRecord, Records, State};
 use super::select;
 use super::telling::Telling;
@@ -15,7 +16,7 @@ use super::telling::Telling;
 /// Everything that the plan of a cycle depends on.
 pub struct Situation<'a> {
     /// The handlers of changes that are declared for the kind, whatever their filters.
-    pub handlers: &'a [&'a Handler],
+    pub handlers: &'a ChangingHandlers,
     /// The object.
     pub body: &'a Body,
     /// Why it is handled.
@@ -77,9 +78,9 @@ pub fn plan<'a>(
 ) -> Result<Plan<'a>, Obstacle> {
     let Situation { body, cause, records, now, .. } = *situation;
     let view = View { body, change: Some(&cause.change) };
-    let selected = select::changing(situation.handlers.iter().copied(), cause, view, predicates)?;
+    let selected = select::changing(situation.handlers, cause, view, predicates)?;
     let mut state = State::default();
-    for handler in situation.handlers {
+    for handler in situation.handlers.iter() {
         state.load(&handler.id, records)?;
     }
     for handler in &selected {

@@ -1,11 +1,12 @@
 //! The progress of one handler on one object, and how an attempt changes it.
 
 use std::fmt;
+use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use super::attempt::Outcome;
 use super::cause::Reason;
+use super::outcome::Outcome;
 
 /// A moment as it stands in a record: an instant, and the offset from UTC it was written with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,16 +24,15 @@ impl Moment {
         Self { at, offset: 0 }
     }
 
-    /// Returns the moment some seconds later.
-    pub fn after(at: Timestamp, seconds: f64) -> Self {
-        let span = SignedDuration::try_from_secs_f64(seconds).unwrap_or(SignedDuration::MAX);
-        Self::utc(at.checked_add(span).unwrap_or(Timestamp::MAX))
+    /// Returns the moment after a delay, or the last one there is.
+    pub fn after(at: Timestamp, delay: Duration) -> Self {
+        Self::utc(at.checked_add(delay).unwrap_or(Timestamp::MAX))
     }
 }
 
-/// Returns the seconds from one instant to another.
-pub fn seconds_between(from: Timestamp, to: Timestamp) -> f64 {
-    to.duration_since(from).as_secs_f64()
+/// Returns the time from one instant to another, which is zero if the second one is earlier.
+pub fn time_between(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
 
 /// What is known of the attempts of one handler on one object.
@@ -84,14 +84,14 @@ impl Record {
         !self.is_finished() && self.delayed.is_none_or(|delayed| delayed.at <= now)
     }
 
-    /// Returns the seconds since the start.
-    pub fn runtime(&self, now: Timestamp) -> f64 {
-        seconds_between(self.started.at, now)
+    /// Returns the time since the start.
+    pub fn runtime(&self, now: Timestamp) -> Duration {
+        time_between(self.started.at, now)
     }
 
-    /// Returns the seconds until the next attempt.
-    pub fn delay(&self, now: Timestamp) -> f64 {
-        self.delayed.map_or(0.0, |delayed| seconds_between(now, delayed.at).max(0.0))
+    /// Returns the time until the next attempt.
+    pub fn delay(&self, now: Timestamp) -> Duration {
+        self.delayed.map_or(Duration::ZERO, |delayed| time_between(now, delayed.at))
     }
 
     /// Returns the record after one more attempt.
@@ -218,8 +218,8 @@ impl State {
         self.active().all(Record::is_finished)
     }
 
-    /// Returns the seconds until the next attempts of all unfinished handlers.
-    pub fn delays(&self, now: Timestamp) -> Vec<f64> {
+    /// Returns the times until the next attempts of all unfinished handlers.
+    pub fn delays(&self, now: Timestamp) -> Vec<Duration> {
         self.active().filter(|record| !record.is_finished()).map(|record| record.delay(now)).collect()
     }
 

@@ -5,19 +5,19 @@ use std::collections::BTreeSet;
 use super::cause::Cause;
 use super::filter::{Poll, Predicates, Unsettled, View, matches, prematches};
 use super::handler::{Handler, On};
+use super::lists::{ChangingHandlers, IndexingHandlers, SpawningHandlers, WatchingHandlers};
 
 /// Returns the handlers of changes that a cause is for, in the order of declaration, each function once per id.
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
 pub fn changing<'a>(
-    handlers: impl IntoIterator<Item = &'a Handler>,
+    handlers: &'a ChangingHandlers,
     cause: &Cause,
     view: View<'_>,
     predicates: &dyn Predicates,
 ) -> Result<Vec<&'a Handler>, Unsettled> {
-    let is_meant = |handler: &Handler| handler.on.is_changing() && is_for_reason(handler.on, cause, view);
-    matching(handlers.into_iter().filter(|handler| is_meant(handler)), view, predicates)
+    matching(handlers.iter().filter(|handler| is_for_reason(handler.on, cause, view)), view, predicates)
 }
 
 fn is_for_reason(on: On, cause: &Cause, view: View<'_>) -> bool {
@@ -31,24 +31,16 @@ fn is_for_reason(on: On, cause: &Cause, view: View<'_>) -> bool {
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
-pub fn watching<'a>(
-    handlers: impl IntoIterator<Item = &'a Handler>,
-    view: View<'_>,
-    predicates: &dyn Predicates,
-) -> Result<Vec<&'a Handler>, Unsettled> {
-    matching(handlers.into_iter().filter(|handler| handler.on == On::Event), view, predicates)
+pub fn watching<'a>(handlers: &'a WatchingHandlers, view: View<'_>, predicates: &dyn Predicates) -> Result<Vec<&'a Handler>, Unsettled> {
+    matching(handlers.iter(), view, predicates)
 }
 
 /// Returns the handlers that put an object into indexes.
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
-pub fn indexing<'a>(
-    handlers: impl IntoIterator<Item = &'a Handler>,
-    view: View<'_>,
-    predicates: &dyn Predicates,
-) -> Result<Vec<&'a Handler>, Unsettled> {
-    matching(handlers.into_iter().filter(|handler| handler.on == On::Index), view, predicates)
+pub fn indexing<'a>(handlers: &'a IndexingHandlers, view: View<'_>, predicates: &dyn Predicates) -> Result<Vec<&'a Handler>, Unsettled> {
+    matching(handlers.iter(), view, predicates)
 }
 
 /// Returns the daemons and timers that an object is to have, except those that ended on their own.
@@ -56,13 +48,12 @@ pub fn indexing<'a>(
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
 pub fn spawning<'a>(
-    handlers: impl IntoIterator<Item = &'a Handler>,
+    handlers: &'a SpawningHandlers,
     ended: &BTreeSet<String>,
     view: View<'_>,
     predicates: &dyn Predicates,
 ) -> Result<Vec<&'a Handler>, Unsettled> {
-    let is_meant = |handler: &&Handler| handler.on.is_spawning() && !ended.contains(&handler.id);
-    matching(handlers.into_iter().filter(is_meant), view, predicates)
+    matching(handlers.iter().filter(|handler| !ended.contains(&handler.id)), view, predicates)
 }
 
 /// Returns the handlers that match, each function once per id: the first declaration wins.
@@ -86,12 +77,8 @@ pub(super) fn matching<'a>(
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
-pub fn is_concerned<'a>(
-    handlers: impl IntoIterator<Item = &'a Handler>,
-    view: View<'_>,
-    predicates: &dyn Predicates,
-) -> Result<bool, Unsettled> {
-    any_prematches(handlers.into_iter().filter(|handler| handler.on.is_changing()), view, predicates)
+pub fn is_concerned(handlers: &ChangingHandlers, view: View<'_>, predicates: &dyn Predicates) -> Result<bool, Unsettled> {
+    any_prematches(handlers.iter(), view, predicates)
 }
 
 /// Tells whether any of the handlers concerns the object; what is decided spares the questions behind it.
@@ -121,6 +108,7 @@ mod tests {
     use crate::handling::{Answers, Change, Reason};
     use crate::object::Body;
     use serde_json::json;
+    use std::sync::Arc;
 
     /// The ids of the handlers that a cause is for.
     fn selected(handlers: &[Handler], reason: Reason, initial: bool) -> Vec<String> {
@@ -128,7 +116,8 @@ mod tests {
         let body = Body::from(json!({"metadata": metadata}));
         let cause = Cause { reason, initial, change: Change::default() };
         let view = View { body: &body, change: Some(&cause.change) };
-        let selected = changing(handlers, &cause, view, &Answers::default()).unwrap();
+        let handlers = ChangingHandlers::of(handlers.iter().cloned().map(Arc::new));
+        let selected = changing(&handlers, &cause, view, &Answers::default()).unwrap();
         selected.into_iter().map(|handler| handler.id.clone()).collect()
     }
 

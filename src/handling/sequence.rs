@@ -2,6 +2,8 @@
 //!
 //! How a step is carried out belongs to the reactor; which handlers a step is about is decided in `select` and `plan`.
 
+use std::time::Duration;
+
 use super::cause::Reason;
 
 /// The steps of a cycle, in their order. A step that does not apply is left out.
@@ -94,8 +96,8 @@ pub struct Situation {
     pub own_patch: OwnPatch,
     /// There is something to be sent.
     pub has_patch: bool,
-    /// The seconds until the next attempt, if there is one.
-    pub delay: Option<f64>,
+    /// The time until the next attempt, if there is one.
+    pub delay: Option<Duration>,
     /// The sleep was not interrupted.
     pub has_slept: bool,
 }
@@ -172,7 +174,7 @@ mod tests {
         let deleted = Situation { cause: Some(Reason::Delete), is_held: true, ..created() };
         let gone = Situation { cause: Some(Reason::Gone), is_gone: true, is_held: true, ..created() };
         let awaited = Situation { own_patch: OwnPatch::Awaited, ..created() };
-        let (sleepy, patched) = (Some(5.0), true);
+        let (sleepy, patched) = (Some(Duration::from_secs(5)), true);
         let table: [(&str, Situation, &[Step]); 20] = [
             ("no handlers at all", Situation::default(), &[Finalizer, End]),
             ("a creation", created(), &[Detect, Concern, Finalizer, Changes, End]),

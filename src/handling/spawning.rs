@@ -2,9 +2,11 @@
 //! and how long the cycle waits for them.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::filter::{Predicates, Unsettled, View};
 use super::handler::Handler;
+use super::lists::SpawningHandlers;
 use super::select;
 use super::telling::{Telling, seconds};
 
@@ -13,8 +15,8 @@ use super::telling::{Telling, seconds};
 pub struct Companions {
     /// Whether any of them demands the finalizer.
     pub demand_finalizer: bool,
-    /// The seconds until each of those that are to stop is looked at again.
-    pub delays: Vec<f64>,
+    /// The times until each of the stopping tasks is checked again.
+    pub delays: Vec<Duration>,
 }
 
 /// Why a task that runs along with an object is to stop.
@@ -57,7 +59,7 @@ pub struct Arrangement<'a> {
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
 pub fn arrange<'a>(
-    handlers: impl IntoIterator<Item = &'a Handler>,
+    handlers: &'a SpawningHandlers,
     company: Company<'_>,
     view: View<'_>,
     predicates: &dyn Predicates,
@@ -78,15 +80,15 @@ pub fn arrange<'a>(
     Ok(Arrangement { spawn, stop, demand_finalizer })
 }
 
-/// How a task is brought to its end, in seconds.
+/// How a task is brought to its end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cancellation {
     /// How long it has after it was asked, before it is forced.
-    pub backoff: Option<f64>,
+    pub backoff: Option<Duration>,
     /// How long it has after it was forced, before it is given up; without it, nothing is forced.
-    pub timeout: Option<f64>,
-    /// How often it is looked after, where there is no timeout.
-    pub polling: f64,
+    pub timeout: Option<Duration>,
+    /// The interval at which it is checked, where there is no timeout.
+    pub polling: Duration,
 }
 
 /// How far the end of a task has come. A task that ends leaves the ladder at any stage.
@@ -112,17 +114,19 @@ pub enum Stage {
 pub struct Step {
     /// The stage that it enters now, if it is a new one.
     pub enter: Option<Stage>,
-    /// The seconds until it is looked after again; none if it is not waited for.
-    pub delay: Option<f64>,
+    /// The time until it is checked again; none if it is not waited for.
+    pub delay: Option<Duration>,
 }
 
-/// Returns what is to be done with a task that was asked to stop some seconds ago.
-pub fn step(cancellation: Cancellation, reached: Stage, age: f64) -> Step {
+/// Returns what is to be done with a task; the age is the time since it was asked to stop.
+pub fn step(cancellation: Cancellation, reached: Stage, age: Duration) -> Step {
     let enter = |stage| (reached < stage).then_some(stage);
-    let backoff = cancellation.backoff.unwrap_or(0.0);
+    let backoff = cancellation.backoff.unwrap_or_default();
     match (cancellation.backoff, cancellation.timeout) {
-        (Some(_), _) if age < backoff => Step { enter: enter(Stage::Signalled), delay: Some(backoff - age) },
-        (_, Some(timeout)) if age < timeout + backoff => Step { enter: enter(Stage::Cancelled), delay: Some(timeout + backoff - age) },
+        (Some(_), _) if age < backoff => Step { enter: enter(Stage::Signalled), delay: Some(backoff.saturating_sub(age)) },
+        (_, Some(timeout)) if age < timeout + backoff => {
+            Step { enter: enter(Stage::Cancelled), delay: Some((timeout + backoff).saturating_sub(age)) }
+        }
         (_, Some(_)) => Step { enter: enter(Stage::Abandoned), delay: None },
         (_, None) => Step { enter: None, delay: Some(cancellation.polling) },
     }
@@ -152,6 +156,7 @@ mod tests {
     use crate::handling::{Answers, Filters, Matcher, On};
     use crate::object::Body;
     use serde_json::{Value, json};
+    use std::sync::Arc;
 
     fn labelled(id: &str) -> Handler {
         let filters = Filters { labels: vec![("on".into(), Matcher::Present)], ..Filters::default() };
@@ -164,7 +169,7 @@ mod tests {
 
     /// The ids to start, those to stop, and whether the finalizer is demanded.
     fn arranged(metadata: Value, running: &[&str], ended: &[&str]) -> (Vec<String>, Vec<(String, StopReason)>, bool) {
-        let handlers = [labelled("a"), labelled("b")];
+        let handlers = SpawningHandlers::of([labelled("a"), labelled("b")].map(Arc::new));
         let body = Body::from(json!({"metadata": metadata}));
         let company = Company { running: &ids(running), ended: &ids(ended), is_paused: false, is_gone: false };
         let arrangement = arrange(&handlers, company, View { body: &body, change: None }, &Answers::default()).unwrap();
@@ -191,10 +196,12 @@ mod tests {
     }
 
     /// What happens at each of these ages, as `stage/delay`.
-    fn ladder(backoff: Option<f64>, timeout: Option<f64>, ages: &[f64]) -> Vec<String> {
+    fn ladder(backoff: Option<u64>, timeout: Option<u64>, ages: &[u64]) -> Vec<String> {
         let mut reached = Stage::Asked;
-        let mut take = |age: &f64| {
-            let step = step(Cancellation { backoff, timeout, polling: 60.0 }, reached, *age);
+        let (backoff, timeout) = (backoff.map(Duration::from_secs), timeout.map(Duration::from_secs));
+        let mut take = |age: &u64| {
+            let cancellation = Cancellation { backoff, timeout, polling: Duration::from_mins(1) };
+            let step = step(cancellation, reached, Duration::from_secs(*age));
             reached = step.enter.unwrap_or(reached);
             let stage = step.enter.map_or("-".to_owned(), |stage| format!("{stage:?}"));
             format!("{stage}/{}", step.delay.map_or("-".to_owned(), seconds))
@@ -204,16 +211,13 @@ mod tests {
 
     #[test]
     fn a_stop_climbs_from_asking_to_giving_up() {
-        assert_eq!(
-            ladder(Some(10.0), Some(5.0), &[0.0, 4.0, 10.0, 15.0, 20.0]),
-            ["Signalled/10", "-/6", "Cancelled/5", "Abandoned/-", "-/-"]
-        );
-        assert_eq!(ladder(None, Some(5.0), &[0.0, 5.0]), ["Cancelled/5", "Abandoned/-"]);
+        assert_eq!(ladder(Some(10), Some(5), &[0, 4, 10, 15, 20]), ["Signalled/10", "-/6", "Cancelled/5", "Abandoned/-", "-/-"]);
+        assert_eq!(ladder(None, Some(5), &[0, 5]), ["Cancelled/5", "Abandoned/-"]);
     }
 
     #[test]
     fn without_a_timeout_it_is_waited_for_without_end() {
-        assert_eq!(ladder(None, None, &[0.0, 9000.0]), ["-/60", "-/60"]);
-        assert_eq!(ladder(Some(10.0), None, &[0.0, 10.0]), ["Signalled/10", "-/60"]);
+        assert_eq!(ladder(None, None, &[0, 9000]), ["-/60", "-/60"]);
+        assert_eq!(ladder(Some(10), None, &[0, 10]), ["Signalled/10", "-/60"]);
     }
 }

@@ -1,14 +1,16 @@
 //! One pass over the sub-handlers of a call: the same as a cycle, without superseding, inside of the parent's attempt.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::attempt::Outcome;
 use super::cause::Reason;
 use super::conclude;
 use super::filter::{Predicates, Unsettled, View};
 use super::handler::Handler;
 use super::lifecycle::Lifecycle;
+use super::outcome::Outcome;
 use super::plan;
 use super::progress::{BrokenRecord, Record, Records, State};
 use super::select;
@@ -30,8 +32,8 @@ pub struct PassEnd {
     pub results: Vec<(String, Value)>,
     /// The ids that the parent, and all above it, must remember for purging.
     pub subrefs: Vec<String>,
-    /// The seconds until the next attempt, if any sub-handler is unfinished.
-    pub delay: Option<f64>,
+    /// The time until the next attempt, if any sub-handler is unfinished.
+    pub delay: Option<Duration>,
 }
 
 /// Returns the sub-handlers that take part.
@@ -84,7 +86,7 @@ impl<'a> Pass<'a> {
             store: self.state.changed(),
             results: conclude::results(outcomes),
             subrefs,
-            delay: self.state.delays(now).into_iter().reduce(f64::min),
+            delay: self.state.delays(now).into_iter().min(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What is to be told about a decision: the core does not log, it returns the lines.
 
 use std::fmt;
+use std::time::Duration;
 
 /// How much a line matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,28 +94,29 @@ impl fmt::Display for Telling {
     }
 }
 
-/// Prints seconds as a user would write them: without a fraction where there is none.
-pub fn seconds(seconds: f64) -> String {
-    if seconds.fract() == 0.0 && seconds.abs() < 1e15 { format!("{}", seconds as i64) } else { format!("{seconds}") }
+/// Returns the seconds of a duration as a user would write them: without a fraction where there is none.
+pub fn seconds(duration: Duration) -> String {
+    let text = format!("{}.{:09}", duration.as_secs(), duration.subsec_nanos());
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Prints computed seconds as Python prints floats: always with a fraction.
-pub fn float(seconds: f64) -> String {
-    if seconds.fract() == 0.0 && seconds.abs() < 1e15 { format!("{seconds:.1}") } else { format!("{seconds}") }
+/// Returns the seconds of a duration as Python prints floats: always with a fraction.
+pub fn float(duration: Duration) -> String {
+    let text = seconds(duration);
+    if text.contains('.') { text } else { text + ".0" }
 }
 
-/// Prints a span of time as Python does: `[N day(s), ]H:MM:SS[.ffffff]`.
-pub fn span(seconds: f64) -> String {
-    let microseconds = (seconds * 1e6).round() as i64;
-    let (whole, fraction) = (microseconds.div_euclid(1_000_000), microseconds.rem_euclid(1_000_000));
-    let (days, rest) = (whole.div_euclid(86_400), whole.rem_euclid(86_400));
-    let days = match days {
+/// Returns a duration as Python prints a `timedelta`: `[N day(s), ]H:MM:SS[.ffffff]`.
+pub fn span(duration: Duration) -> String {
+    let rounded = duration.saturating_add(Duration::from_nanos(500));
+    let (seconds, microseconds) = (rounded.as_secs(), rounded.subsec_micros());
+    let days = match seconds / 86_400 {
         0 => String::new(),
-        1 | -1 => format!("{days} day, "),
-        _ => format!("{days} days, "),
+        1 => "1 day, ".to_owned(),
+        days => format!("{days} days, "),
     };
-    let fraction = if fraction > 0 { format!(".{fraction:06}") } else { String::new() };
-    format!("{days}{}:{:02}:{:02}{fraction}", rest / 3600, rest / 60 % 60, rest % 60)
+    let fraction = if microseconds > 0 { format!(".{microseconds:06}") } else { String::new() };
+    format!("{days}{}:{:02}:{:02}{fraction}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
 }
 
 #[cfg(test)]
@@ -123,9 +125,19 @@ mod tests {
 
     #[test]
     fn spans_are_printed_as_python_does() {
-        assert_eq!(span(100.0), "0:01:40");
-        assert_eq!(span(0.5), "0:00:00.500000");
-        assert_eq!(span(90_061.0), "1 day, 1:01:01");
-        assert_eq!(span(180_000.25), "2 days, 2:00:00.250000");
+        assert_eq!(span(Duration::from_secs(100)), "0:01:40");
+        assert_eq!(span(Duration::from_millis(500)), "0:00:00.500000");
+        assert_eq!(span(Duration::from_secs(90_061)), "1 day, 1:01:01");
+        assert_eq!(span(Duration::from_millis(180_000_250)), "2 days, 2:00:00.250000");
+        assert_eq!(span(Duration::from_nanos(1_999_999_999)), "0:00:02");
+    }
+
+    #[test]
+    fn seconds_have_a_fraction_only_where_there_is_one() {
+        let texts = |nanoseconds| [seconds(Duration::from_nanos(nanoseconds)), float(Duration::from_nanos(nanoseconds))];
+        assert_eq!(texts(60_000_000_000), ["60", "60.0"]);
+        assert_eq!(texts(0), ["0", "0.0"]);
+        assert_eq!(texts(2_300_000_000), ["2.3", "2.3"]);
+        assert_eq!(texts(59_999_999_000), ["59.999999", "59.999999"]);
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::handling::Policy;
+use crate::handling::{On, Policy};
 use crate::script::BindingKind;
 
-use super::binding::{BINDING, Ids, Request, misplaced};
+use super::binding::{BINDING, Concern, Ids, Request, misplaced};
 use super::diagnostic::Severity;
 use super::draft::{Draft, POLICY, Script};
 use super::operator::{Activity, Moment, Schedule};
@@ -45,7 +45,8 @@ impl Draft<'_> {
         let request = Request { kind, script: &script, suffix: None, deadline: None };
         let Some(bound) = self.bind(&fields, &request) else { return };
         self.register(ids, &bound, noun);
-        self.operator.activities.push(Activity { id: bound.id, target: bound.target, on, policy });
+        let handler = bound.handler(On::Activity, Concern::default(), policy);
+        self.operator.activities.push(Activity { handler, moment: on });
     }
 
     /// Reads `spec.schedules`.
@@ -78,6 +79,7 @@ impl Draft<'_> {
         }
         let Some(ticks) = ticks else { return };
         let catches_up = missed == Some("once");
-        self.operator.schedules.push(Schedule { id: bound.id, target: bound.target, ticks, catches_up, policy });
+        let handler = bound.handler(On::Schedule, Concern::default(), policy);
+        self.operator.schedules.push(Schedule { handler, ticks, catches_up });
     }
 }

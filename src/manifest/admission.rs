@@ -1,5 +1,7 @@
 //! The server of admission webhooks, as it is declared in the settings.
 
+use std::time::Duration;
+
 use super::reader::{Item, Reader};
 
 /// A declared server of webhooks.
@@ -23,8 +25,8 @@ pub struct AdmissionServer {
     pub verification: Verification,
     /// More names of a self-signed certificate.
     pub extra_sans: Vec<String>,
-    /// The seconds between looks at the files.
-    pub file_check_interval: f64,
+    /// The interval at which the files are checked for changes.
+    pub file_check_interval: Duration,
     /// The account and the place of a tunnel.
     pub tunnel: Tunnel,
 }
@@ -141,7 +143,7 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<AdmissionServer> {
         }
         narrow
     });
-    let mut file_check_interval = 60.0;
+    let mut file_check_interval = Duration::from_mins(1);
     reader.set(&fields, "fileCheckInterval", &mut file_check_interval, Reader::duration);
     Some(AdmissionServer {
         kind: kind?,

@@ -1,68 +1,26 @@
 //! Timers, daemons, and indexes.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use croner::Cron;
 use jiff::tz::TimeZone;
 
 use crate::handling::{Handler, On, Policy};
-use crate::script::BindingKind;
+use crate::script::{BindingKind, arguments};
 
-use super::binding::{BINDING, Ids, Request, is_identifier, misplaced};
+use super::binding::{BINDING, Concern, Ids, Request, is_identifier, misplaced};
 use super::draft::{Block, Draft, POLICY, Script};
 use super::filters::{Asking, FILTERS};
-use super::operator::{Concern, Daemon, Delay, Index, Rhythm, Ticks, Timer};
+use super::operator::{Daemon, Delay, Rhythm, Ticks, Timer};
 use super::reader::{Fields, Item};
 use super::tree::Kind;
 
-/// The least interval of a timer in seconds.
-const LEAST_INTERVAL: f64 = 0.001;
+/// The least interval of a timer, unless it is zero.
+const LEAST_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The least seconds between looks at a daemon that does not stop.
-const LEAST_POLLING: f64 = 0.1;
-
-/// Names that scripts know as arguments, so that no index can have them.
-const ARGUMENTS: [&str; 39] = [
-    "body",
-    "spec",
-    "meta",
-    "status",
-    "labels",
-    "annotations",
-    "name",
-    "namespace",
-    "uid",
-    "resource",
-    "patch",
-    "memo",
-    "logger",
-    "param",
-    "retry",
-    "started",
-    "runtime",
-    "reason",
-    "old",
-    "new",
-    "diff",
-    "event",
-    "type",
-    "stopped",
-    "dryrun",
-    "operation",
-    "subresource",
-    "userinfo",
-    "sslpeer",
-    "headers",
-    "warnings",
-    "activity",
-    "settings",
-    "kwargs",
-    "value",
-    "children",
-    "related",
-    "version",
-    "scheduled_at",
-];
+/// The least interval at which a daemon that does not stop is checked.
+const LEAST_POLLING: Duration = Duration::from_millis(100);
 
 impl Draft<'_> {
     /// Reads one item of `timers`.
@@ -93,9 +51,9 @@ impl Draft<'_> {
         let script = self.script(&fields, &block.script);
         let asking = Asking { kind: BindingKind::Daemon, script: script.clone() };
         let initial_delay = self.delay(&fields, &asking);
-        let seconds = |key: &str| fields.get(key).and_then(|item| reader.duration(&item));
-        let backoff = seconds("cancellationBackoff");
-        let (timeout, polling) = (seconds("cancellationTimeout"), seconds("cancellationPolling"));
+        let duration = |key: &str| fields.get(key).and_then(|item| reader.duration(&item));
+        let backoff = duration("cancellationBackoff");
+        let (timeout, polling) = (duration("cancellationTimeout"), duration("cancellationPolling"));
         if let (Some(polling), Some(item)) = (polling, fields.get("cancellationPolling"))
             && polling < LEAST_POLLING
         {
@@ -131,14 +89,14 @@ impl Draft<'_> {
             reader.error_with(&place, format!("`{}` cannot be the id of an index", bound.id), hint);
             return;
         }
-        if ARGUMENTS.contains(&bound.id.as_str()) {
+        if arguments::is_argument(&bound.id) {
             let hint = "scripts would not see the argument of that name any more: choose another `id`";
             reader.error_with(&place, format!("`{}` is the name of an argument, and cannot be the id of an index", bound.id), hint);
             return;
         }
         self.register(ids, &bound, "an index");
         let concern = Concern { selectors: block.selectors.clone(), field, filters };
-        self.operator.indexes.push(Index { id: bound.id, target: bound.target, function: bound.function, concern, policy });
+        self.operator.indexes.push(bound.handler(On::Index, concern, policy));
     }
 
     /// Scripts may name the index, even if there is something wrong with it.
@@ -147,7 +105,7 @@ impl Draft<'_> {
         let name = fields.get("id").or_else(|| fields.get("fn"));
         let Some(name) = name.as_ref().and_then(|item| item.node.text()) else { return };
         let indexes = &mut self.operator.declaration.indexes;
-        if is_identifier(name) && !ARGUMENTS.contains(&name) && !indexes.iter().any(|known| known == name) {
+        if is_identifier(name) && !arguments::is_argument(name) && !indexes.iter().any(|known| known == name) {
             indexes.push(name.to_owned());
         }
     }
@@ -165,17 +123,7 @@ impl Draft<'_> {
             let message = format!("{noun} with the id `{}` is declared above, and only the first one runs", bound.id);
             self.reader.warn(&fields.item, message, "give it an `id` of its own");
         }
-        Some(Handler {
-            id: bound.id,
-            function: bound.function,
-            target: bound.target,
-            on,
-            selectors: block.selectors.clone(),
-            field,
-            filters,
-            policy,
-            param: bound.param,
-        })
+        Some(bound.handler(on, Concern { selectors: block.selectors.clone(), field, filters }, policy))
     }
 
     fn rhythm(&mut self, fields: &Fields<'_>) -> Rhythm {
@@ -187,23 +135,23 @@ impl Draft<'_> {
         if let (Some(timezone), false) = (fields.get("timezone"), fields.mentions("cron")) {
             reader.key_error(&timezone, "`timezone` needs `cron`", "leave it out: intervals have no time zone");
         }
-        let seconds = interval.as_ref().and_then(|item| reader.duration(item));
-        if let (Some(seconds), Some(item)) = (seconds, &interval)
-            && seconds > 0.0
-            && seconds < LEAST_INTERVAL
+        let pause = interval.as_ref().and_then(|item| reader.duration(item));
+        if let (Some(pause), Some(item)) = (pause, &interval)
+            && !pause.is_zero()
+            && pause < LEAST_INTERVAL
         {
             reader.error_with(item, "`interval` must be from 1ms to 36500d, or 0", "write 0 for no pause after a call");
         }
         let is_sharp = reader.flag(fields, "sharp").unwrap_or(false);
         if let Some(sharp) = fields.get("sharp").filter(|_| is_sharp) {
-            let is_zero = seconds == Some(0.0);
+            let is_zero = pause == Some(Duration::ZERO);
             if is_zero || !fields.mentions("interval") {
                 reader.key_error(&sharp, "`sharp` needs an `interval` of more than zero", "add `interval: 60s`, or leave `sharp` out");
             }
         }
-        match (self.ticks(fields), seconds) {
+        match (self.ticks(fields), pause) {
             (Some(ticks), _) => Rhythm::Cron(Box::new(ticks)),
-            (None, Some(seconds)) => Rhythm::Interval { seconds, is_sharp },
+            (None, Some(pause)) => Rhythm::Interval { pause, is_sharp },
             (None, None) => Rhythm::Once,
         }
     }
@@ -244,7 +192,7 @@ impl Draft<'_> {
         {
             return Some(Delay::Expression(self.expression(text, asking, false, true)));
         }
-        self.reader.duration(&item).map(Delay::Seconds)
+        self.reader.duration(&item).map(Delay::Fixed)
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use regex::Regex;
 use serde_json::Value;
 
-use crate::object::FieldPath;
+use crate::handling::{Filters, Handler, On, Policy};
+use crate::object::{FieldPath, Selector};
 use crate::script::{Binding, BindingKind, Code, Limits};
 
 use super::draft::{Draft, Script};
@@ -81,6 +83,26 @@ pub struct Bound {
     pub path: String,
 }
 
+/// Which objects a binding concerns.
+#[derive(Debug, Clone, Default)]
+pub struct Concern {
+    /// The kinds.
+    pub selectors: Vec<Selector>,
+    /// The field it looks at.
+    pub field: Option<FieldPath>,
+    /// Its filters.
+    pub filters: Filters,
+}
+
+impl Bound {
+    /// Returns the handler that calls the code.
+    pub fn handler(self, on: On, concern: Concern, policy: Policy) -> Handler {
+        let Concern { selectors, field, filters } = concern;
+        let Self { id, function, target, param, .. } = self;
+        Handler { id, function, target, on, selectors, field, filters, policy, param }
+    }
+}
+
 /// What is asked of a binding.
 #[derive(Debug, Clone)]
 pub struct Request<'s> {
@@ -90,8 +112,8 @@ pub struct Request<'s> {
     pub script: &'s Script,
     /// The field whose path is appended to the id.
     pub suffix: Option<&'s FieldPath>,
-    /// The seconds of one call that its kind of binding has, unless the binding says otherwise.
-    pub deadline: Option<f64>,
+    /// The time that a call of its kind of binding has, unless the binding sets another limit.
+    pub deadline: Option<Duration>,
 }
 
 /// The ids of one block: what is registered under them, what it is, and in which line.

@@ -1,5 +1,7 @@
 //! Budgets of scripts, as far as they are said.
 
+use std::time::Duration;
+
 use crate::script::Limits;
 
 use super::reader::{Item, Reader};
@@ -10,8 +12,8 @@ const DEEPEST_CALLS: i64 = 128;
 /// Budgets, as far as they are said.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Budgets {
-    /// The seconds of one call.
-    pub time: Option<f64>,
+    /// The time of one call.
+    pub time: Option<Duration>,
     limits: Option<Limits>,
 }
 
@@ -40,14 +42,14 @@ impl Budgets {
         reader.set(&fields, "output", &mut limits.output, Reader::size);
         let mut time = self.time.unwrap_or_default();
         reader.set(&fields, "time", &mut time, |reader, item| {
-            let seconds = reader.duration(item)?;
-            if seconds > 0.0 {
-                return Some(seconds);
+            let time = reader.duration(item)?;
+            if !time.is_zero() {
+                return Some(time);
             }
             reader.error_with(item, "`time` must be more than zero", "no budget is unlimited; leave it out for the default of one hour");
             None
         });
-        self.time = (time > 0.0).then_some(time).or(self.time);
+        self.time = (!time.is_zero()).then_some(time).or(self.time);
         self.limits = Some(limits);
     }
 }

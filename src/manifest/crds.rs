@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::document::directory_of;
 use super::draft::plain;
 use super::reader::{Item, Reader};
-use super::source::Source;
+use super::source::{Source, directory_of};
 use super::tree::{self, Node};
 
 /// Reads one item of `spec.crds`: the file must be there, be YAML, and hold a definition.

@@ -47,9 +47,9 @@ fn check_pair(first: &Operator, second: &Operator, known: &[Resource]) -> Vec<Di
         found.push(tell(message, "make `settings.peering.priority` and `lifetime` equal, or the names different"));
     }
     if first.settings.admission.server.is_some() && first.settings.admission.server == second.settings.admission.server {
-        let ids: Vec<&str> = first.webhooks.iter().map(|webhook| webhook.id.as_str()).collect();
-        for webhook in second.webhooks.iter().filter(|webhook| ids.contains(&webhook.id.as_str())) {
-            let message = format!("the operators {names} share a server and both have a webhook `{}`", webhook.id);
+        let ids: Vec<&str> = first.webhooks.iter().map(|webhook| webhook.handler.id.as_str()).collect();
+        for webhook in second.webhooks.iter().filter(|webhook| ids.contains(&webhook.handler.id.as_str())) {
+            let message = format!("the operators {names} share a server and both have a webhook `{}`", webhook.handler.id);
             found.push(tell(message, "give one of them an `id` of its own, or another `settings.admission.server`"));
         }
     }

@@ -1,6 +1,6 @@
 //! One document of a manifest: from its top to its blocks.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::handling::Policy;
 use crate::object::Selector;
@@ -10,7 +10,7 @@ use super::binding::Ids;
 use super::diagnostic::{Diagnostic, Severity};
 use super::draft::{Block, Draft, POLICY, Script, plain};
 use super::reader::{Fields, Item, Reader};
-use super::source::reason;
+use super::source::{directory_of, reason};
 use super::tree::Node;
 use super::{crds, selectors, settings_reader, storages};
 
@@ -39,14 +39,6 @@ pub fn read<'r>(reader: &'r Reader, root: &Node) -> Draft<'r> {
         draft.spec(&spec);
     }
     draft
-}
-
-/// Returns the directory that paths of a manifest are relative to.
-pub fn directory_of(file: &Path) -> PathBuf {
-    match file.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
 }
 
 fn check_head(reader: &Reader, fields: &Fields<'_>) {
@@ -194,7 +186,7 @@ impl Draft<'_> {
     /// Webhooks need a server, be it one that a startup activity sets. Settings with mistakes may have been meant to name one.
     fn check_server(&mut self, fields: &Fields<'_>) {
         let has_webhooks = !self.operator.webhooks.is_empty() || !self.operator.conversions.is_empty();
-        let may_be_set = self.operator.activities.iter().any(|activity| activity.on == super::operator::Moment::Startup);
+        let may_be_set = self.operator.activities.iter().any(|activity| activity.moment == super::operator::Moment::Startup);
         let has_server = self.operator.settings.admission.server.is_some();
         let is_misspelt = fields.get("settings").is_none() && fields.mentions("settings");
         if !has_webhooks || has_server || may_be_set || is_misspelt || self.reader.has_errors_in("spec.settings") {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::handling::{ErrorMode, Policy};
 use crate::object::Selector;
@@ -208,7 +209,7 @@ impl<'r> Draft<'r> {
     }
 
     /// Reads the budgets of one call. Webhooks have a deadline of their own, and daemons none.
-    pub fn limits(&self, fields: &Fields<'_>, kind: BindingKind, deadline: Option<f64>) -> Limits {
+    pub fn limits(&self, fields: &Fields<'_>, kind: BindingKind, deadline: Option<Duration>) -> Limits {
         let mut budgets = self.budgets.clone();
         let general = budgets.time.take();
         if let Some(item) = fields.get("limits") {

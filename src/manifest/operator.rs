@@ -1,13 +1,14 @@
 //! A checked operator: everything that its manifest declares.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use croner::Cron;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
-use crate::handling::{Filters, Handler, Policy, Predicate};
-use crate::object::{FieldPath, Selector};
+use crate::handling::{Handler, Policy, Predicate};
+use crate::object::Selector;
 use crate::script::Declaration;
 use crate::script::declaration::Place;
 
@@ -29,12 +30,12 @@ pub struct Operator {
     pub timers: Vec<Timer>,
     /// Daemons.
     pub daemons: Vec<Daemon>,
-    /// Indexes.
-    pub indexes: Vec<Index>,
+    /// Indexes; their ids are their names.
+    pub indexes: Vec<Handler>,
     /// Validating and mutating webhooks.
     pub webhooks: Vec<Webhook>,
     /// Conversion webhooks.
-    pub conversions: Vec<Conversion>,
+    pub conversions: Vec<Handler>,
     /// Level-triggered reconciliations.
     pub reconciles: Vec<Reconcile>,
     /// Activities.
@@ -105,8 +106,8 @@ pub struct Timer {
     pub handler: Handler,
     /// When it is called.
     pub rhythm: Rhythm,
-    /// The seconds of calm that an object needs before it is called.
-    pub idle: Option<f64>,
+    /// How long the object must be unchanged before it is called.
+    pub idle: Option<Duration>,
     /// How long after the first sight of the object it begins.
     pub initial_delay: Option<Delay>,
 }
@@ -118,8 +119,8 @@ pub enum Rhythm {
     Once,
     /// After each interval.
     Interval {
-        /// The seconds.
-        seconds: f64,
+        /// The interval.
+        pause: Duration,
         /// Whether they count from the beginning of a call, not from its end.
         is_sharp: bool,
     },
@@ -139,8 +140,8 @@ pub struct Ticks {
 /// A delay that is known, or is asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Delay {
-    /// These seconds.
-    Seconds(f64),
+    /// This one.
+    Fixed(Duration),
     /// What the expression yields.
     Expression(Predicate),
 }
@@ -152,51 +153,21 @@ pub struct Daemon {
     pub handler: Handler,
     /// How long after the first sight of the object it begins.
     pub initial_delay: Option<Delay>,
-    /// The seconds that it has to stop by itself.
-    pub cancellation_backoff: Option<f64>,
-    /// The seconds after which it is abandoned.
-    pub cancellation_timeout: Option<f64>,
-    /// The seconds between looks at one that does not stop.
-    pub cancellation_polling: Option<f64>,
-}
-
-/// Which objects something concerns that is no handler.
-#[derive(Debug, Clone, Default)]
-pub struct Concern {
-    /// The kinds.
-    pub selectors: Vec<Selector>,
-    /// The field it looks at.
-    pub field: Option<FieldPath>,
-    /// Its filters.
-    pub filters: Filters,
-}
-
-/// An in-memory index of objects.
-#[derive(Debug, Clone)]
-pub struct Index {
-    /// Its name.
-    pub id: String,
-    /// The number of the binding.
-    pub target: usize,
-    /// What tells two functions apart.
-    pub function: String,
-    /// Which objects it concerns.
-    pub concern: Concern,
-    /// How errors are taken.
-    pub policy: Policy,
+    /// The time that it has to stop by itself.
+    pub cancellation_backoff: Option<Duration>,
+    /// The time after which it is abandoned.
+    pub cancellation_timeout: Option<Duration>,
+    /// The interval at which one that does not stop is checked.
+    pub cancellation_polling: Option<Duration>,
 }
 
 /// A validating or mutating webhook.
 #[derive(Debug, Clone)]
 pub struct Webhook {
-    /// The id.
-    pub id: String,
-    /// The number of the binding.
-    pub target: usize,
+    /// What is common to all handlers.
+    pub handler: Handler,
     /// Whether it may change the object.
     pub is_mutating: bool,
-    /// Which objects it concerns.
-    pub concern: Concern,
     /// The operations in capitals; empty for all.
     pub operations: Vec<String>,
     /// The subresource; none for the object itself.
@@ -209,8 +180,8 @@ pub struct Webhook {
     pub ignores_failures: bool,
     /// Conditions that the API server checks, as they are written.
     pub match_conditions: Vec<Value>,
-    /// The seconds that the API server waits.
-    pub timeout: u8,
+    /// How long the API server waits for the answer: whole seconds.
+    pub timeout: Duration,
 }
 
 /// What a webhook tells about side effects.
@@ -223,34 +194,17 @@ pub enum SideEffects {
     NoneOnDryRun,
 }
 
-/// A webhook that converts between versions.
-#[derive(Debug, Clone)]
-pub struct Conversion {
-    /// The id.
-    pub id: String,
-    /// The number of the binding.
-    pub target: usize,
-    /// The kind.
-    pub selectors: Vec<Selector>,
-}
-
 /// A level-triggered reconciliation.
 #[derive(Debug, Clone)]
 pub struct Reconcile {
-    /// The id.
-    pub id: String,
-    /// The number of the binding.
-    pub target: usize,
-    /// Which objects it concerns.
-    pub concern: Concern,
-    /// How errors are taken.
-    pub policy: Policy,
+    /// What is common to all handlers.
+    pub handler: Handler,
     /// The kinds of children.
     pub owns: Vec<Selector>,
     /// Related kinds, and the numbers of the bindings that map them.
     pub watches: Vec<(Selector, usize)>,
-    /// The seconds between runs without any change.
-    pub resync: Option<f64>,
+    /// The interval of runs without any change.
+    pub resync: Option<Duration>,
     /// Whether children that are no longer wanted are deleted.
     pub prune: bool,
     /// The number of the binding that is called at the deletion.
@@ -260,14 +214,10 @@ pub struct Reconcile {
 /// A function that is called in the life of the operator.
 #[derive(Debug, Clone)]
 pub struct Activity {
-    /// The id.
-    pub id: String,
-    /// The number of the binding.
-    pub target: usize,
+    /// What is common to all handlers.
+    pub handler: Handler,
     /// When it is called.
-    pub on: Moment,
-    /// How errors are taken.
-    pub policy: Policy,
+    pub moment: Moment,
 }
 
 /// When an activity is called.
@@ -286,16 +236,12 @@ pub enum Moment {
 /// A function that is called at the ticks of a clock.
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    /// The id.
-    pub id: String,
-    /// The number of the binding.
-    pub target: usize,
+    /// What is common to all handlers.
+    pub handler: Handler,
     /// When it is called.
     pub ticks: Ticks,
     /// Whether one missed tick is made up for.
     pub catches_up: bool,
-    /// How errors are taken.
-    pub policy: Policy,
 }
 
 impl Operator {
@@ -309,11 +255,6 @@ impl Operator {
         self.unsupported.iter().map(Unsupported::warning).collect()
     }
 
-    /// Tells whether it keeps anything on objects.
-    pub fn is_persisting(&self) -> bool {
-        self.persisting_selectors().next().is_some()
-    }
-
     /// Returns the kinds on whose objects it keeps something: a finalizer or progress.
     pub fn persisting_selectors(&self) -> impl Iterator<Item = &Selector> {
         let handlers = self.handlers.iter().filter(|handler| handler.on.is_changing());
@@ -321,6 +262,6 @@ impl Operator {
             .chain(self.timers.iter().map(|timer| &timer.handler))
             .chain(self.daemons.iter().map(|daemon| &daemon.handler))
             .flat_map(|handler| &handler.selectors)
-            .chain(self.reconciles.iter().flat_map(|reconcile| &reconcile.concern.selectors))
+            .chain(self.reconciles.iter().flat_map(|reconcile| &reconcile.handler.selectors))
     }
 }

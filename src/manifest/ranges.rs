@@ -1,5 +1,7 @@
 //! The ranges of settings: one check for those of manifests and for those that a startup activity sets.
 
+use std::time::Duration;
+
 use super::settings::Settings;
 use super::values::LONGEST;
 
@@ -23,30 +25,36 @@ pub struct OutOfRange {
 pub fn check(settings: &Settings) -> Vec<OutOfRange> {
     let Settings { process, peering, watching, queueing, execution, background, networking, persistence, .. } = settings;
     let mut ranges = Ranges::default();
-    ranges.seconds("process", "ultimateExitingTimeout", process.ultimate_exiting_timeout, 0.0);
-    ranges.count("peering", "lifetime", Some(peering.lifetime), 1, LONGEST as i64);
+    ranges.duration("process", "ultimateExitingTimeout", process.ultimate_exiting_timeout, Duration::ZERO);
+    ranges.duration("peering", "lifetime", Some(peering.lifetime), SECOND);
     // Shorter times would end every request before its answer: nothing would be served.
-    ranges.seconds("watching", "serverTimeout", watching.server_timeout, 1.0);
-    ranges.seconds("watching", "clientTimeout", watching.client_timeout, 1.0);
-    ranges.seconds("watching", "connectTimeout", watching.connect_timeout, 0.1);
-    ranges.seconds("watching", "reconnectBackoff", Some(watching.reconnect_backoff), 0.0);
-    ranges.seconds("watching", "inactivityTimeout", Some(watching.inactivity_timeout), 1.0);
+    ranges.duration("watching", "serverTimeout", watching.server_timeout, SECOND);
+    ranges.duration("watching", "clientTimeout", watching.client_timeout, SECOND);
+    ranges.duration("watching", "connectTimeout", watching.connect_timeout, TENTH);
+    ranges.duration("watching", "reconnectBackoff", Some(watching.reconnect_backoff), Duration::ZERO);
+    ranges.duration("watching", "inactivityTimeout", Some(watching.inactivity_timeout), SECOND);
     ranges.count("queueing", "workerLimit", queueing.worker_limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX)), 1, MOST_WORKERS);
-    ranges.seconds("queueing", "idleTimeout", Some(queueing.idle_timeout), 0.0);
-    ranges.seconds("queueing", "exitTimeout", Some(queueing.exit_timeout), 0.0);
-    ranges.all_seconds("queueing", "errorDelays", &queueing.error_delays);
-    ranges.seconds("execution", "defaultBackoff", Some(execution.default_backoff), 0.0);
+    ranges.duration("queueing", "idleTimeout", Some(queueing.idle_timeout), Duration::ZERO);
+    ranges.duration("queueing", "exitTimeout", Some(queueing.exit_timeout), Duration::ZERO);
+    ranges.durations("queueing", "errorDelays", &queueing.error_delays);
+    ranges.duration("execution", "defaultBackoff", Some(execution.default_backoff), Duration::ZERO);
     // What is looked at without a pause would take a processor for itself.
-    ranges.seconds("background", "cancellationPolling", Some(background.cancellation_polling), 0.1);
-    ranges.seconds("background", "instantExitTimeout", background.instant_exit_timeout, 0.0);
+    ranges.duration("background", "cancellationPolling", Some(background.cancellation_polling), TENTH);
+    ranges.duration("background", "instantExitTimeout", background.instant_exit_timeout, Duration::ZERO);
     let cycles = background.instant_exit_zero_time_cycles.map(|cycles| i64::try_from(cycles).unwrap_or(i64::MAX));
     ranges.count("background", "instantExitZeroTimeCycles", cycles, 0, MOST_CYCLES);
-    ranges.seconds("networking", "requestTimeout", networking.request_timeout, 0.1);
-    ranges.seconds("networking", "connectTimeout", networking.connect_timeout, 0.1);
-    ranges.all_seconds("networking", "errorBackoffs", &networking.error_backoffs);
-    ranges.seconds("persistence", "consistencyTimeout", Some(persistence.consistency_timeout), 0.0);
+    ranges.duration("networking", "requestTimeout", networking.request_timeout, TENTH);
+    ranges.duration("networking", "connectTimeout", networking.connect_timeout, TENTH);
+    ranges.durations("networking", "errorBackoffs", &networking.error_backoffs);
+    ranges.duration("persistence", "consistencyTimeout", Some(persistence.consistency_timeout), Duration::ZERO);
     ranges.found
 }
+
+/// The least time that leaves room for an answer of a distant server.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The least time of a connection or a request, and between the checks of a daemon.
+const TENTH: Duration = Duration::from_millis(100);
 
 /// More workers than a process can have tasks and connections for.
 const MOST_WORKERS: i64 = 1_000_000;
@@ -60,23 +68,22 @@ struct Ranges {
 }
 
 impl Ranges {
-    fn seconds(&mut self, section: &'static str, key: &'static str, value: Option<f64>, least: f64) {
+    fn duration(&mut self, section: &'static str, key: &'static str, value: Option<Duration>, least: Duration) {
         if let Some(value) = value {
-            self.one(section, key, None, value, least);
+            self.one(section, key, None, (value, least));
         }
     }
 
-    fn all_seconds(&mut self, section: &'static str, key: &'static str, values: &[f64]) {
+    fn durations(&mut self, section: &'static str, key: &'static str, values: &[Duration]) {
         for (index, value) in values.iter().enumerate() {
-            self.one(section, key, Some(index), *value, 0.0);
+            self.one(section, key, Some(index), (*value, Duration::ZERO));
         }
     }
 
-    fn one(&mut self, section: &'static str, key: &'static str, index: Option<usize>, value: f64, least: f64) {
-        // What is no number at all is in no range.
+    fn one(&mut self, section: &'static str, key: &'static str, index: Option<usize>, (value, least): (Duration, Duration)) {
         if !(least..=LONGEST).contains(&value) {
             let range = format!("from {} to {}", shown(least), shown(LONGEST));
-            self.found.push(OutOfRange { section, key, index, range, value: format!("{value:e}s") });
+            self.found.push(OutOfRange { section, key, index, range, value: shown(value) });
         }
     }
 
@@ -88,13 +95,14 @@ impl Ranges {
     }
 }
 
-fn shown(seconds: f64) -> String {
-    if seconds >= 86_400.0 {
-        format!("{}d", seconds / 86_400.0)
-    } else if seconds > 0.0 && seconds < 1.0 {
-        format!("{}ms", seconds * 1000.0)
+fn shown(duration: Duration) -> String {
+    const DAY: Duration = Duration::from_hours(24);
+    if duration.is_zero() {
+        "0s".to_owned()
+    } else if duration >= DAY && duration.as_secs().is_multiple_of(DAY.as_secs()) && duration.subsec_nanos() == 0 {
+        format!("{}d", duration.as_secs() / DAY.as_secs())
     } else {
-        format!("{seconds}s")
+        format!("{duration:?}")
     }
 }
 
@@ -111,21 +119,19 @@ mod tests {
     fn settings_beyond_their_ranges_are_told_with_the_range() {
         let mut settings = Settings::default();
         settings.queueing.worker_limit = Some(usize::MAX);
-        settings.queueing.idle_timeout = f64::NAN;
-        settings.queueing.error_delays = vec![1.0, 1e300];
-        settings.watching.inactivity_timeout = 1e-9;
-        settings.networking.request_timeout = Some(0.0);
-        settings.background.cancellation_polling = -1.0;
+        settings.queueing.error_delays = vec![SECOND, Duration::MAX];
+        settings.watching.inactivity_timeout = Duration::from_nanos(1);
+        settings.networking.request_timeout = Some(Duration::ZERO);
+        settings.background.cancellation_polling = Duration::from_millis(99);
         let told: Vec<String> = check(&settings).iter().map(ToString::to_string).collect();
         let expected = [
-            "`settings.watching.inactivityTimeout` must be from 1s to 36500d, not 1e-9s",
+            "`settings.watching.inactivityTimeout` must be from 1s to 36500d, not 1ns",
             "`settings.queueing.workerLimit` must be from 1 to 1000000, not 9223372036854775807",
-            "`settings.queueing.idleTimeout` must be from 0s to 36500d, not NaNs",
-            "`settings.queueing.errorDelays` must be from 0s to 36500d, not 1e300s",
-            "`settings.background.cancellationPolling` must be from 100ms to 36500d, not -1e0s",
-            "`settings.networking.requestTimeout` must be from 100ms to 36500d, not 0e0s",
+            "`settings.queueing.errorDelays` must be from 0s to 36500d, not 18446744073709551615.999999999s",
+            "`settings.background.cancellationPolling` must be from 100ms to 36500d, not 99ms",
+            "`settings.networking.requestTimeout` must be from 100ms to 36500d, not 0s",
         ];
         assert_eq!(told, expected);
-        assert_eq!(check(&settings)[3].index, Some(1));
+        assert_eq!(check(&settings)[2].index, Some(1));
     }
 }

@@ -3,8 +3,11 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use regex::Regex;
+
+use crate::kit::duration::{self, ParseError};
 
 use super::diagnostic::{Diagnostic, Severity};
 use super::source::Source;
@@ -340,33 +343,38 @@ impl Reader {
         self.text(item).map(|text| text.value.clone())
     }
 
-    /// Returns seconds: a number, or a string with units.
-    pub fn duration(&self, item: &Item<'_>) -> Option<f64> {
-        let result = match &item.node.kind {
+    /// Returns a duration: seconds as a number, or a string with units.
+    pub fn duration(&self, item: &Item<'_>) -> Option<Duration> {
+        let parsed = match &item.node.kind {
             Kind::Number(number) => match number.as_f64() {
-                Some(seconds) if (0.0..=values::LONGEST).contains(&seconds) => return Some(seconds),
-                Some(seconds) if seconds > 0.0 => Err(values::TOO_LONG),
-                _ => Err(values::NEGATIVE),
+                Some(seconds) if seconds >= 0.0 => Duration::try_from_secs_f64(seconds).map_err(|_| ParseError::TooLong),
+                _ => Err(ParseError::Negative),
             },
-            Kind::Text(text) => values::duration(&text.value),
+            Kind::Text(text) => duration::parse(&text.value),
             _ => {
                 self.mistyped(item, "a duration", "write seconds as a number, or such as `500ms`, `30s`, `1h30m`, `2d`");
                 return None;
             }
         };
-        match result {
-            Ok(seconds) => Some(seconds),
-            Err(words) => {
-                let hint = match item.node.text() {
-                    _ if words == values::NEGATIVE => "write zero or more".to_owned(),
-                    _ if words == values::TOO_LONG => "leave it out, or write what is meant, such as `365d`".to_owned(),
-                    Some(text) if words == values::NO_UNIT => format!("write `{text}s`, or the number without quotes"),
-                    _ => "write seconds as a number, or such as `500ms`, `30s`, `1h30m`, `2d`".to_owned(),
-                };
-                self.error_with(item, format!("bad duration in `{}`: {words}", item.name()), hint);
+        let in_range = |duration: Duration| if duration <= values::LONGEST { Ok(duration) } else { Err(ParseError::TooLong) };
+        match parsed.and_then(in_range) {
+            Ok(duration) => Some(duration),
+            Err(error) => {
+                self.bad_duration(item, error);
                 None
             }
         }
+    }
+
+    fn bad_duration(&self, item: &Item<'_>, error: ParseError) {
+        let hint = match (error, item.node.text()) {
+            (ParseError::Negative, _) => "write zero or more".to_owned(),
+            (ParseError::TooLong, _) => "leave it out, or write what is meant, such as `365d`".to_owned(),
+            (ParseError::NoUnit, Some(text)) => format!("write `{text}s`, or the number without quotes"),
+            _ => "write seconds as a number, or such as `500ms`, `30s`, `1h30m`, `2d`".to_owned(),
+        };
+        let problem = if error == ParseError::TooLong { "a duration is at most 36500d".to_owned() } else { error.to_string() };
+        self.error_with(item, format!("bad duration in `{}`: {problem}", item.name()), hint);
     }
 
     /// Returns bytes: a number, or a quantity.

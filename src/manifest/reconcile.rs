@@ -1,12 +1,13 @@
 //! Level-triggered reconciliation.
 
+use crate::handling::On;
 use crate::object::Selector;
 use crate::script::{BindingKind, Limits};
 
-use super::binding::{BINDING, Ids, Request, misplaced};
+use super::binding::{BINDING, Concern, Ids, Request, misplaced};
 use super::draft::{Block, Draft, POLICY, Script};
 use super::filters::{Asking, FILTERS};
-use super::operator::{Concern, Reconcile};
+use super::operator::Reconcile;
 use super::reader::Item;
 use super::selectors;
 
@@ -24,12 +25,12 @@ impl Draft<'_> {
         let policy = self.policy(&fields, &self.operator.defaults.clone());
         let owns = reader.list_of(&fields, "owns").iter().filter_map(|item| self.kind(item)).collect();
         let resync = fields.get("resync").and_then(|item| {
-            let seconds = reader.duration(&item)?;
-            if seconds == 0.0 {
+            let interval = reader.duration(&item)?;
+            if interval.is_zero() {
                 reader.error_with(&item, "`resync` must be more than zero", "leave it out if changes alone matter");
                 return None;
             }
-            Some(seconds)
+            Some(interval)
         });
         let prune = reader.flag(&fields, "prune").unwrap_or(false);
         let request = Request { kind: BindingKind::Reconcile, script: &script, suffix: field.as_ref(), deadline: None };
@@ -41,11 +42,9 @@ impl Draft<'_> {
         let finalize = fields.get("finalize").and_then(|item| self.bind_other(&item, &id, &script, BindingKind::Change, limits));
         let Some(bound) = bound else { return };
         self.register(ids, &bound, "a reconciliation");
+        let concern = Concern { selectors: block.selectors.clone(), field, filters };
         self.operator.reconciles.push(Reconcile {
-            id: bound.id,
-            target: bound.target,
-            concern: Concern { selectors: block.selectors.clone(), field, filters },
-            policy,
+            handler: bound.handler(On::Reconcile, concern, policy),
             owns,
             watches,
             resync,

@@ -1,5 +1,7 @@
 //! The settings tree of an operator: kopf's names and defaults.
 
+use std::time::Duration;
+
 use crate::handling::Lifecycle;
 use crate::persistence::Storages;
 
@@ -35,8 +37,8 @@ pub struct Settings {
 /// The process as a whole.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Process {
-    /// The seconds after which an exiting process is killed.
-    pub ultimate_exiting_timeout: Option<f64>,
+    /// The time after which an exiting process is killed.
+    pub ultimate_exiting_timeout: Option<Duration>,
 }
 
 /// Events of Kubernetes.
@@ -65,8 +67,8 @@ pub struct Peering {
     pub stealth: bool,
     /// The priority among peers.
     pub priority: i64,
-    /// The seconds that a keep-alive is valid.
-    pub lifetime: i64,
+    /// How long a keep-alive is valid: whole seconds.
+    pub lifetime: Duration,
     /// Whether the peering object must be there.
     pub mandatory: bool,
     /// Whether peers are ignored.
@@ -78,16 +80,16 @@ pub struct Peering {
 /// Watch streams.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Watching {
-    /// The seconds after which the server is asked to end a stream.
-    pub server_timeout: Option<f64>,
-    /// The seconds after which a stream is ended by us.
-    pub client_timeout: Option<f64>,
-    /// The seconds to connect.
-    pub connect_timeout: Option<f64>,
-    /// The seconds between streams.
-    pub reconnect_backoff: f64,
-    /// The seconds of silence after which a stream is taken for dead.
-    pub inactivity_timeout: f64,
+    /// The time after which the server is asked to end a stream.
+    pub server_timeout: Option<Duration>,
+    /// The time after which the client ends a stream.
+    pub client_timeout: Option<Duration>,
+    /// The time to connect.
+    pub connect_timeout: Option<Duration>,
+    /// The pause between streams.
+    pub reconnect_backoff: Duration,
+    /// The time without any data after which a stream counts as broken.
+    pub inactivity_timeout: Duration,
 }
 
 /// Queues and workers of objects.
@@ -95,12 +97,12 @@ pub struct Watching {
 pub struct Queueing {
     /// The most workers at once.
     pub worker_limit: Option<usize>,
-    /// The seconds that a worker waits for more events.
-    pub idle_timeout: f64,
-    /// The seconds that workers have at the exit.
-    pub exit_timeout: f64,
-    /// The seconds to wait after the first, second, … failure of a cycle.
-    pub error_delays: Vec<f64>,
+    /// How long a worker waits for more events.
+    pub idle_timeout: Duration,
+    /// The time that workers have to finish at the exit.
+    pub exit_timeout: Duration,
+    /// The pauses after the first, second, … failure of a cycle.
+    pub error_delays: Vec<Duration>,
 }
 
 /// The discovery of kinds.
@@ -122,8 +124,8 @@ pub struct Admission {
 /// Calls of handlers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Execution {
-    /// The seconds between attempts, unless a handler says otherwise.
-    pub default_backoff: f64,
+    /// The pause between attempts, unless a handler says otherwise.
+    pub default_backoff: Duration,
     /// Which handlers are run in one cycle.
     pub lifecycle: Lifecycle,
 }
@@ -131,10 +133,10 @@ pub struct Execution {
 /// Daemons and timers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Background {
-    /// The seconds between looks at a daemon that does not stop.
-    pub cancellation_polling: f64,
-    /// The seconds in which daemons may exit at once.
-    pub instant_exit_timeout: Option<f64>,
+    /// The interval at which a daemon that does not stop is checked.
+    pub cancellation_polling: Duration,
+    /// The time in which daemons may exit at once.
+    pub instant_exit_timeout: Option<Duration>,
     /// The turns of the scheduler in which daemons may exit at once.
     pub instant_exit_zero_time_cycles: Option<u64>,
 }
@@ -142,12 +144,12 @@ pub struct Background {
 /// Calls of the API.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Networking {
-    /// The seconds of one call.
-    pub request_timeout: Option<f64>,
-    /// The seconds to connect.
-    pub connect_timeout: Option<f64>,
-    /// The seconds to wait after the first, second, … failure of a call.
-    pub error_backoffs: Vec<f64>,
+    /// The limit of one request.
+    pub request_timeout: Option<Duration>,
+    /// The time to connect.
+    pub connect_timeout: Option<Duration>,
+    /// The pauses after the first, second, … failure of a request.
+    pub error_backoffs: Vec<Duration>,
     /// Whether `Retry-After` is obeyed even where it shortens the wait.
     pub enforce_retry_after: bool,
     /// Whether proxies of the environment are used.
@@ -159,13 +161,13 @@ pub struct Networking {
 pub struct Persistence {
     /// The finalizer, and where progress and essences are kept.
     pub storages: Storages,
-    /// The seconds that handlers of changes wait for the own patch to come back.
-    pub consistency_timeout: f64,
+    /// How long handlers of changes wait for the event of the operator's own patch.
+    pub consistency_timeout: Duration,
 }
 
 impl Default for Process {
     fn default() -> Self {
-        Self { ultimate_exiting_timeout: Some(600.0) }
+        Self { ultimate_exiting_timeout: Some(Duration::from_mins(10)) }
     }
 }
 
@@ -188,7 +190,7 @@ impl Default for Peering {
             name: "default".to_owned(),
             stealth: false,
             priority: 0,
-            lifetime: 60,
+            lifetime: Duration::from_mins(1),
             mandatory: false,
             standalone: false,
             clusterwide: None,
@@ -198,35 +200,46 @@ impl Default for Peering {
 
 impl Default for Watching {
     fn default() -> Self {
-        Self { server_timeout: None, client_timeout: None, connect_timeout: None, reconnect_backoff: 0.1, inactivity_timeout: 70.0 }
+        Self {
+            server_timeout: None,
+            client_timeout: None,
+            connect_timeout: None,
+            reconnect_backoff: Duration::from_millis(100),
+            inactivity_timeout: Duration::from_secs(70),
+        }
     }
 }
 
 impl Default for Queueing {
     fn default() -> Self {
         let fibonacci = [1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610];
-        Self { worker_limit: None, idle_timeout: 5.0, exit_timeout: 2.0, error_delays: fibonacci.map(f64::from).to_vec() }
+        Self {
+            worker_limit: None,
+            idle_timeout: Duration::from_secs(5),
+            exit_timeout: Duration::from_secs(2),
+            error_delays: fibonacci.map(Duration::from_secs).to_vec(),
+        }
     }
 }
 
 impl Default for Execution {
     fn default() -> Self {
-        Self { default_backoff: 60.0, lifecycle: Lifecycle::default() }
+        Self { default_backoff: Duration::from_mins(1), lifecycle: Lifecycle::default() }
     }
 }
 
 impl Default for Background {
     fn default() -> Self {
-        Self { cancellation_polling: 60.0, instant_exit_timeout: None, instant_exit_zero_time_cycles: Some(10) }
+        Self { cancellation_polling: Duration::from_mins(1), instant_exit_timeout: None, instant_exit_zero_time_cycles: Some(10) }
     }
 }
 
 impl Default for Networking {
     fn default() -> Self {
         Self {
-            request_timeout: Some(300.0),
+            request_timeout: Some(Duration::from_mins(5)),
             connect_timeout: None,
-            error_backoffs: [1, 1, 2, 3, 5, 8, 13, 21].map(f64::from).to_vec(),
+            error_backoffs: [1, 1, 2, 3, 5, 8, 13, 21].map(Duration::from_secs).to_vec(),
             enforce_retry_after: false,
             trust_env: false,
         }
@@ -235,6 +248,6 @@ impl Default for Networking {
 
 impl Default for Persistence {
     fn default() -> Self {
-        Self { storages: Storages::default(), consistency_timeout: 5.0 }
+        Self { storages: Storages::default(), consistency_timeout: Duration::from_secs(5) }
     }
 }

@@ -1,5 +1,7 @@
 //! Reading the settings tree.
 
+use std::time::Duration;
+
 use crate::handling::Lifecycle;
 
 use super::reader::{Fields, Item, Reader};
@@ -126,7 +128,7 @@ fn posting(reader: &Reader, fields: &Fields<'_>, settings: &mut Settings) {
 fn peering(reader: &Reader, fields: &Fields<'_>, settings: &mut Settings) {
     let peering = &mut settings.peering;
     let priority = |reader: &Reader, item: &Item<'_>| reader.whole(item, i64::MIN);
-    let lifetime = |reader: &Reader, item: &Item<'_>| reader.duration(item).map(|seconds| seconds.ceil() as i64);
+    let lifetime = |reader: &Reader, item: &Item<'_>| reader.duration(item).map(whole_seconds);
     reader.set(fields, "name", &mut peering.name, Reader::owned);
     reader.set(fields, "stealth", &mut peering.stealth, Reader::boolean);
     reader.set(fields, "priority", &mut peering.priority, priority);
@@ -161,11 +163,16 @@ fn lifecycle(reader: &Reader, item: &Item<'_>) -> Option<Lifecycle> {
 }
 
 /// One duration counts as a list of one, as in kopf.
-fn durations(reader: &Reader, item: &Item<'_>) -> Option<Vec<f64>> {
+fn durations(reader: &Reader, item: &Item<'_>) -> Option<Vec<Duration>> {
     if matches!(item.node.kind, Kind::List(_)) {
         return reader.list(item).iter().map(|item| reader.duration(item)).collect();
     }
-    reader.duration(item).map(|seconds| vec![seconds])
+    reader.duration(item).map(|duration| vec![duration])
+}
+
+/// Returns a duration rounded up to whole seconds.
+fn whole_seconds(duration: Duration) -> Duration {
+    Duration::from_secs(duration.as_secs() + u64::from(duration.subsec_nanos() > 0))
 }
 
 fn managed(reader: &Reader, item: &Item<'_>) -> Option<String> {

@@ -97,3 +97,11 @@ fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     file.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
+
+/// Returns the directory that paths of a manifest are relative to.
+pub fn directory_of(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}

@@ -1,16 +1,22 @@
 //! Admission and conversion webhooks.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
+use crate::handling::{On, Policy};
 use crate::script::BindingKind;
 
-use super::binding::{BINDING, Request, misplaced};
+use super::binding::{BINDING, Concern, Request, misplaced};
 use super::draft::{Block, Draft};
 use super::filters::{Asking, FILTERS};
-use super::operator::{Concern, Conversion, SideEffects, Webhook};
+use super::operator::{SideEffects, Webhook};
 use super::reader::{Fields, Item};
 use super::suggest::{nearest, one_of};
 use super::tree::Kind;
+
+/// The longest time that an API server waits for a webhook.
+const LONGEST_ANSWER: Duration = Duration::from_secs(30);
 
 const OPERATIONS: [&str; 4] = ["create", "update", "delete", "connect"];
 const ON: [&str; 3] = ["validate", "mutate", "convert"];
@@ -55,10 +61,11 @@ impl Draft<'_> {
 
     fn conversion(&mut self, fields: &Fields<'_>, block: &Block<'_>) {
         let script = self.script(fields, &block.script);
-        let request = Request { kind: BindingKind::Convert, script: &script, suffix: None, deadline: Some(30.0) };
+        let request = Request { kind: BindingKind::Convert, script: &script, suffix: None, deadline: Some(LONGEST_ANSWER) };
         let Some(bound) = self.bind(fields, &request) else { return };
         self.register_webhook("convert", fields, &bound.id, bound.spot.line);
-        self.operator.conversions.push(Conversion { id: bound.id, target: bound.target, selectors: block.selectors.clone() });
+        let concern = Concern { selectors: block.selectors.clone(), ..Concern::default() };
+        self.operator.conversions.push(bound.handler(On::Conversion, concern, Policy::default()));
     }
 
     fn admission(&mut self, fields: &Fields<'_>, block: &Block<'_>, on: Option<&'static str>) {
@@ -73,23 +80,22 @@ impl Draft<'_> {
         if let Some(item) = fields.get("operations").filter(|item| item.items().is_some_and(|items| items.is_empty())) {
             reader.error_with(&item, "`operations` is empty", "leave it out for all operations");
         }
-        let timeout = fields.get("timeout").and_then(|item| self.whole_seconds(&item)).unwrap_or(30);
+        let timeout = fields.get("timeout").and_then(|item| self.whole_seconds(&item)).unwrap_or(LONGEST_ANSWER);
         let side_effects = fields.get("sideEffects").and_then(|item| self.side_effects(&item)).unwrap_or_default();
         let conditions = reader.list_of(fields, "matchConditions").iter().filter_map(|item| self.condition(item)).collect();
         let subresource = reader.string(fields, "subresource");
         let (persistent, ignores) = (reader.flag(fields, "persistent"), reader.flag(fields, "ignoreFailures"));
-        let request = Request { kind, script: &script, suffix: field.as_ref(), deadline: Some(f64::from(timeout)) };
+        let request = Request { kind, script: &script, suffix: field.as_ref(), deadline: Some(timeout) };
         let Some(bound) = self.bind(fields, &request) else { return };
         let Some(on) = on else {
             self.lost.insert(bound.target);
             return;
         };
         self.register_webhook(on, fields, &bound.id, bound.spot.line);
+        let concern = Concern { selectors: block.selectors.clone(), field, filters };
         self.operator.webhooks.push(Webhook {
-            id: bound.id,
-            target: bound.target,
+            handler: bound.handler(On::Review, concern, Policy::default()),
             is_mutating,
-            concern: Concern { selectors: block.selectors.clone(), field, filters },
             operations,
             subresource,
             is_persistent: persistent.unwrap_or(false),
@@ -122,10 +128,10 @@ impl Draft<'_> {
         None
     }
 
-    fn whole_seconds(&self, item: &Item<'_>) -> Option<u8> {
-        let seconds = self.reader.duration(item)?;
-        if (1.0..=30.0).contains(&seconds) && seconds.fract() == 0.0 {
-            return Some(seconds as u8);
+    fn whole_seconds(&self, item: &Item<'_>) -> Option<Duration> {
+        let duration = self.reader.duration(item)?;
+        if (Duration::from_secs(1)..=LONGEST_ANSWER).contains(&duration) && duration.subsec_nanos() == 0 {
+            return Some(duration);
         }
         self.reader.error_with(item, "the `timeout` of a webhook must be 1 to 30 whole seconds", "write such as `10s`");
         None

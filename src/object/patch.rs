@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 
 use super::path::{self, NotAMapping};
@@ -63,28 +62,28 @@ pub enum Transform {
     AddFinalizer(String),
     /// Removes all occurrences of a finalizer.
     RemoveFinalizer(String),
-    /// Runs code that somebody else brought.
+    /// Runs code of a script.
     Function(Arc<dyn BodyFunction>),
 }
 
 /// Code that changes a body; it may be run again on a fresher one.
 pub trait BodyFunction: fmt::Debug + Send + Sync {
-    /// Returns the changed body, or the text of what went wrong.
-    fn call(&self, body: Value) -> BoxFuture<'_, Result<Value, String>>;
+    /// Begins to change a body. The reply is dropped if the code can no longer run.
+    fn start(&self, body: Value, reply: Reply);
 }
 
+/// Takes the changed body, or the text of the error.
+pub type Reply = Box<dyn FnOnce(Result<Value, String>) + Send>;
+
 impl Transform {
-    /// Returns the body with the change made.
-    ///
-    /// # Errors
-    /// The text of the failure of somebody's code.
-    pub async fn apply(&self, mut body: Value) -> Result<Value, String> {
+    /// Begins to change a body.
+    pub fn start(&self, mut body: Value, reply: Reply) {
         match self {
             Self::AddFinalizer(finalizer) => add_finalizer(&mut body, finalizer),
             Self::RemoveFinalizer(finalizer) => remove_finalizer(&mut body, finalizer),
-            Self::Function(function) => return function.call(body).await,
+            Self::Function(function) => return function.start(body, reply),
         }
-        Ok(body)
+        reply(Ok(body));
     }
 }
 

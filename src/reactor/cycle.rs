@@ -3,31 +3,37 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::cluster::transformed;
 use crate::handling::conclude::conclude;
+use crate::handling::echo::ignores_echoes;
 use crate::handling::finalizer::{self, Adjustment, adjust, is_demanded_by_deletion};
 use crate::handling::plan::{self, Obstacle};
-use crate::handling::progress::seconds_between;
+use crate::handling::progress::time_between;
 use crate::handling::sequence::{OwnPatch, Presence, Situation, Step, next};
-use crate::handling::telling::float;
+use crate::handling::telling::{float, seconds};
 use crate::handling::{
-    Answers, Cause, Change, Handler, Lifecycle, On, Outcome, Plan, Policy, Reason, Record, Telling, Unsettled, attempt, cause, filter,
-    select,
+    Answers, Cause, Change, Handler, Handlers, Lifecycle, Outcome, Plan, Policy, Reason, Record, Telling, Unsettled, attempt, cause,
+    filter, select,
 };
 use crate::kit::Stop;
 use crate::object::{Body, Patch, Resource, Sighting, Transform};
 use crate::persistence::{Storages, Stored, essence, write};
 use crate::script::{Call, Evaluation, Object, Returned, Subhandling, Subject};
 
+use super::echo::Echo;
 use super::effects::Effects;
 use super::error::Error;
-use super::events::EngineEvent;
+use super::events::{EngineEvent, EventStream};
 use super::mailbox::Mailbox;
 
-/// Sleeps are cut to this many seconds and followed by a touch, so that no watch is silent for too long.
-const SLEEP_CAP: f64 = 600.0;
+/// Sleeps are cut to this time and followed by a touch, so that no watch is silent for too long.
+const SLEEP_CAP: Duration = Duration::from_mins(10);
+
+/// Kopf's message at the end of a cycle.
+const FINISHED: &str = "Handling cycle is finished, waiting for new changes.";
 
 /// One kind as one operator serves it.
 #[derive(Debug)]
@@ -35,17 +41,19 @@ pub struct Served {
     /// The kind.
     pub resource: Arc<Resource>,
     /// The handlers declared for the kind.
-    pub handlers: Vec<Arc<Handler>>,
+    pub handlers: Handlers,
     /// The fields that belong to its essences because handlers look at them.
     pub extra_fields: Vec<Vec<String>>,
     /// Where the operator keeps what it remembers.
     pub storages: Arc<Storages>,
     /// How many handlers are run in one cycle.
     pub lifecycle: Lifecycle,
-    /// The seconds between attempts after arbitrary errors.
-    pub default_backoff: f64,
+    /// The pause between attempts after arbitrary errors.
+    pub default_backoff: Duration,
     /// How errors of sub-handlers are taken where their options do not say.
     pub sub_defaults: Policy,
+    /// Whether events of own patches that end a cause lead to nothing.
+    pub ignores_echoes: bool,
 }
 
 impl Served {
@@ -55,24 +63,26 @@ impl Served {
         handlers: &[Arc<Handler>],
         storages: Arc<Storages>,
         lifecycle: Lifecycle,
-        default_backoff: f64,
+        default_backoff: Duration,
     ) -> Self {
         let handlers: Vec<Arc<Handler>> = handlers.iter().filter(|handler| handler.concerns(&resource)).cloned().collect();
         let extra_fields = essence::extra_fields(handlers.iter().map(AsRef::as_ref));
-        Self { resource, handlers, extra_fields, storages, lifecycle, default_backoff, sub_defaults: Policy::default() }
+        let ignores_echoes = handlers.iter().all(|handler| ignores_echoes(handler));
+        Self {
+            resource,
+            handlers: Handlers::of(&handlers),
+            extra_fields,
+            storages,
+            lifecycle,
+            default_backoff,
+            sub_defaults: Policy::default(),
+            ignores_echoes,
+        }
     }
 
     /// Returns the kind with defaults for sub-handlers.
     pub fn with_sub_defaults(self, sub_defaults: Policy) -> Self {
         Self { sub_defaults, ..self }
-    }
-
-    fn has(&self, is_meant: impl Fn(&Handler) -> bool) -> bool {
-        self.handlers.iter().any(|handler| is_meant(handler))
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Handler> {
-        self.handlers.iter().map(AsRef::as_ref)
     }
 }
 
@@ -107,6 +117,8 @@ pub struct Ended {
     pub handled: bool,
     /// What the patch has led to, or why the cycle has failed.
     pub result: Result<Sent, Error>,
+    /// What the own events of a finished cause look like, if they lead to nothing.
+    pub echo: Option<Echo>,
 }
 
 /// What the patches of a cycle have led to.
@@ -116,6 +128,8 @@ pub struct Sent {
     pub version: Option<String>,
     /// The functions that could not be applied.
     pub remaining: Vec<Transform>,
+    /// The versions that the requests have led to.
+    pub versions: Vec<String>,
 }
 
 /// What a cycle has found out and done so far.
@@ -128,15 +142,15 @@ struct State {
     change: Change,
     cause: Option<Cause>,
     is_finalizer_demanded: bool,
-    delays: Vec<f64>,
+    delays: Vec<Duration>,
     has_slept: bool,
     handled: bool,
     sent: Sent,
 }
 
 impl State {
-    fn delay(&self) -> Option<f64> {
-        self.delays.iter().copied().reduce(f64::min)
+    fn delay(&self) -> Option<Duration> {
+        self.delays.iter().copied().min()
     }
 }
 
@@ -153,14 +167,25 @@ impl<W: Effects> Cycle<'_, W> {
             }
             if step == Step::End {
                 self.tell_end(&state);
-                return Ended { handled: state.handled, result: Ok(state.sent) };
+                return Ended { handled: state.handled, echo: self.echo(&state), result: Ok(state.sent) };
             }
             let handled = state.handled;
             match self.carry_out(step, state).await {
                 Ok(after) => state = State { done: Some(step), ..after },
-                Err(error) => return Ended { handled, result: Err(error) },
+                Err(error) => return Ended { handled, echo: None, result: Err(error) },
             }
         }
+    }
+
+    /// Returns what the events of the own patch look like, if the cause is handled to its end, and the patch changes nothing
+    /// that handlers would be called for.
+    fn echo(&self, state: &State) -> Option<Echo> {
+        let reason = state.cause.as_ref()?.reason;
+        let is_settled = state.handled && reason != Reason::Delete && state.delays.is_empty() && state.sent.remaining.is_empty();
+        if !is_settled || !self.served.ignores_echoes || !state.patch.transforms.is_empty() {
+            return None;
+        }
+        Echo::of(&self.body, &state.patch, &state.sent.versions)
     }
 
     fn situation(&self, state: &State) -> Situation {
@@ -168,10 +193,10 @@ impl<W: Effects> Cycle<'_, W> {
         Situation {
             done: state.done,
             handlers: Presence {
-                indexing: self.served.has(|handler| handler.on == On::Index),
-                watching: self.served.has(|handler| handler.on == On::Event),
-                spawning: self.served.has(|handler| handler.on.is_spawning()),
-                changing: self.served.has(|handler| handler.on.is_changing()),
+                indexing: !self.served.handlers.indexing.is_empty(),
+                watching: !self.served.handlers.watching.is_empty(),
+                spawning: !self.served.handlers.spawning.is_empty(),
+                changing: !self.served.handlers.changing.is_empty(),
             },
             is_gone: self.sighting == Sighting::Deleted,
             is_held: self.body.is_deleting() && self.body.has_finalizer(finalizer),
@@ -210,7 +235,7 @@ impl<W: Effects> Cycle<'_, W> {
         }
         let mut changed = (*self.body).clone();
         for transform in &remaining {
-            match transform.apply(changed).await {
+            match transformed(transform, changed).await {
                 Ok(applied) => changed = applied,
                 // It is told when the patch is made.
                 Err(_) => return remaining,
@@ -221,7 +246,7 @@ impl<W: Effects> Cycle<'_, W> {
 
     fn detect(&self, state: State) -> Result<State, Error> {
         let change = essence::change(&self.served.storages, &self.body, &self.served.extra_fields)?;
-        let is_changing = self.served.has(|handler| handler.on.is_changing());
+        let is_changing = !self.served.handlers.changing.is_empty();
         let finalizer = &self.served.storages.finalizer;
         let cause = is_changing.then(|| cause::detect(self.sighting, &self.body, finalizer, self.memory, change.clone()));
         Ok(State { change, cause, ..state })
@@ -261,7 +286,7 @@ impl<W: Effects> Cycle<'_, W> {
     /// Runs the handlers of raw events. They are never awaited by anything, and their errors are only told.
     async fn watch(&self, mut patch: Patch) -> Result<Patch, Error> {
         let view = filter::View { body: &self.body, change: None };
-        let selected = self.settled(None, |answers| Ok(select::watching(self.served.all(), view, answers)?)).await?;
+        let selected = self.settled(None, |answers| Ok(select::watching(&self.served.handlers.watching, view, answers)?)).await?;
         for handler in selected {
             let record = Record::fresh(self.world.clock().now(), None);
             self.tell(&attempt::announce(handler));
@@ -288,7 +313,8 @@ impl<W: Effects> Cycle<'_, W> {
     async fn drop_unless_concerned(&self, state: State) -> Result<State, Error> {
         let Some(cause) = &state.cause else { return Ok(state) };
         let view = filter::View { body: &self.body, change: Some(&cause.change) };
-        let is_concerned = self.settled(Some(cause), |answers| Ok(select::is_concerned(self.served.all(), view, answers)?)).await?;
+        let is_concerned =
+            self.settled(Some(cause), |answers| Ok(select::is_concerned(&self.served.handlers.changing, view, answers)?)).await?;
         Ok(if is_concerned { state } else { State { cause: None, ..state } })
     }
 
@@ -299,7 +325,7 @@ impl<W: Effects> Cycle<'_, W> {
                 None => false,
                 Some(cause) => {
                     let view = filter::View { body: &self.body, change: Some(&cause.change) };
-                    self.settled(Some(cause), |answers| Ok(is_demanded_by_deletion(self.served.all(), view, answers)?)).await?
+                    self.settled(Some(cause), |answers| Ok(is_demanded_by_deletion(&self.served.handlers.changing, view, answers)?)).await?
                 }
             };
         let name = &self.served.storages.finalizer;
@@ -318,8 +344,7 @@ impl<W: Effects> Cycle<'_, W> {
 
     /// Waits until the object shows the own last patch, or the time for that is over.
     async fn await_own_patch(&self) -> OwnPatch {
-        let left = self.consistent_at.map(|deadline| deadline.duration_since(self.world.clock().now()));
-        let left = left.and_then(|left| Duration::try_from(left).ok()).unwrap_or_default();
+        let left = self.consistent_at.map(|deadline| time_between(self.world.clock().now(), deadline)).unwrap_or_default();
         if self.mailbox.sleep(left).await { OwnPatch::Seen } else { OwnPatch::Interrupted }
     }
 
@@ -339,9 +364,9 @@ impl<W: Effects> Cycle<'_, W> {
         let now = self.world.clock().now();
         let records = Arc::new(Stored { storages: Arc::clone(&self.served.storages), body: self.body.clone(), now });
         // One function may stand here several times, for several reasons: only those that are selected are called once.
-        let handlers: Vec<&Handler> = self.served.all().filter(|handler| handler.on.is_changing()).collect();
+        let handlers = &self.served.handlers.changing;
         let lifecycle = self.served.lifecycle;
-        let situation = plan::Situation { handlers: &handlers, body: &self.body, cause, records: &*records, lifecycle, now };
+        let situation = plan::Situation { handlers, body: &self.body, cause, records: &*records, lifecycle, now };
         let chance = |bound| self.world.chance(bound);
         let plan = self.settled(Some(cause), |answers| plan::plan(&situation, answers, &mut { chance })).await?;
         self.tell_plan(&plan, cause);
@@ -402,7 +427,7 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     fn subhandling(&self, handler: &Handler, purpose: Reason, records: &Arc<Stored>) -> Subhandling {
-        let parent = self.served.handlers.iter().find(|known| std::ptr::eq(known.as_ref(), handler)).cloned();
+        let parent = self.served.handlers.changing.shared(handler);
         Subhandling {
             parent: parent.unwrap_or_else(|| Arc::new(handler.clone())),
             records: Arc::clone(records) as Arc<dyn crate::handling::Records>,
@@ -451,7 +476,8 @@ impl<W: Effects> Cycle<'_, W> {
     async fn send_changes(&self, mut state: State) -> Result<State, Error> {
         write::touch(&self.served.storages.progress, &self.body, None, &mut state.patch);
         let sent = self.send(&state.patch, state.sent).await?;
-        if let Some(delay) = state.delays.iter().copied().reduce(f64::min).filter(|delay| *delay > 0.0) {
+        let delay = state.delays.iter().copied().min();
+        if let Some(delay) = delay.filter(|delay| !delay.is_zero()) {
             self.tell(&Telling::debug(format!("Sleeping was skipped because of the patch, {} seconds left.", float(delay))));
         }
         Ok(State { sent, ..state })
@@ -476,23 +502,24 @@ impl<W: Effects> Cycle<'_, W> {
             self.tell(&Telling::warning(format!("Merge-patching finished with inconsistencies: {}", Value::Array(items))));
         }
         let remaining = before.remaining.into_iter().chain(applied.remaining).collect();
-        Ok(Sent { version: applied.version.or(before.version), remaining })
+        let versions = before.versions.into_iter().chain(applied.versions).collect();
+        Ok(Sent { version: applied.version.or(before.version), remaining, versions })
     }
 
     /// Sleeps until the next attempt is due. Returns whether that is so, and an event is to begin it.
-    async fn sleep(&self, delay: f64) -> bool {
+    async fn sleep(&self, delay: Duration) -> bool {
         let begun = self.world.clock().now();
         let limit = delay.min(SLEEP_CAP);
-        if delay > 0.0 {
-            let cap = if delay > SLEEP_CAP { format!(" (capped {SLEEP_CAP})") } else { String::new() };
+        if !delay.is_zero() {
+            let cap = if delay > SLEEP_CAP { format!(" (capped {})", seconds(SLEEP_CAP)) } else { String::new() };
             self.tell(&Telling::debug(format!("Sleeping for {}{cap} seconds for the delayed handlers.", float(delay))));
         }
-        let is_full = self.mailbox.sleep(Duration::try_from(SignedDuration::from_secs_f64(limit)).unwrap_or_default()).await;
+        let is_full = self.mailbox.sleep(limit).await;
         if self.mailbox.is_closed() {
             return false;
         }
         if !is_full {
-            let left = limit - seconds_between(begun, self.world.clock().now());
+            let left = limit.saturating_sub(time_between(begun, self.world.clock().now()));
             self.tell(&Telling::debug(format!("Sleeping was interrupted by new changes, {} seconds left.", float(left))));
         }
         is_full
@@ -509,7 +536,7 @@ impl<W: Effects> Cycle<'_, W> {
         let situation = self.situation(state);
         let is_idle = !situation.has_patch && situation.delay.is_none() && !situation.is_gone;
         if is_idle && state.cause.is_some() && !situation.is_postponed() {
-            self.tell(&Telling::debug("Handling cycle is finished, waiting for new changes."));
+            self.tell(&Telling::debug(FINISHED));
         }
     }
 }
@@ -527,6 +554,14 @@ struct Attempts {
     outcomes: Vec<(String, Outcome)>,
     sub_records: Vec<(String, Record)>,
     patch: Patch,
+}
+
+/// Reports what a cycle does that finds nothing to do.
+pub fn tell_nothing_changed(events: &EventStream) {
+    if events.wants_debugging() {
+        events.tell(&Telling::debug(uninteresting(Reason::Noop)));
+        events.tell(&Telling::debug(FINISHED));
+    }
 }
 
 fn uninteresting(reason: Reason) -> &'static str {

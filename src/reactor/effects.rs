@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt as _};
 
 use crate::cluster::Applied;
 use crate::handling::Handler;
@@ -32,16 +32,20 @@ pub trait Patcher: Send + Sync {
     fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>>;
 }
 
-/// Runs daemons and timers.
+/// Runs daemons and timers. By default there are none.
 pub trait Background: Send + Sync {
     /// Starts and stops what runs along with the object, and says what the cycle has to wait for.
-    fn accompany<'a>(&'a self, object: &'a Object, sighting: Sighting, is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>>;
+    fn accompany<'a>(&'a self, _object: &'a Object, _sighting: Sighting, _is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
+        std::future::ready(Ok(Companions::default())).boxed()
+    }
 }
 
-/// Keeps indexes.
+/// Keeps indexes. By default there are none.
 pub trait Indexing: Send + Sync {
     /// Puts an object into the indexes, or takes it out of them, before anything is handled. Asked only for kinds with handlers of indexes.
-    fn index<'a>(&'a self, object: &'a Object, sighting: Sighting) -> BoxFuture<'a, Result<(), Error>>;
+    fn index<'a>(&'a self, _object: &'a Object, _sighting: Sighting) -> BoxFuture<'a, Result<(), Error>> {
+        std::future::ready(Ok(())).boxed()
+    }
 }
 
 /// What decisions depend on besides the object.
@@ -49,8 +53,10 @@ pub trait Environment: Send + Sync {
     /// The clock.
     fn clock(&self) -> &Clock;
 
-    /// Returns a random number below the bound.
-    fn chance(&self, bound: usize) -> usize;
+    /// Returns a random number below the bound; 0 by default.
+    fn chance(&self, _bound: usize) -> usize {
+        0
+    }
 }
 
 /// Everything that the cycles of one operator need around them.

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use jiff::SignedDuration;
 use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
 
@@ -24,8 +26,8 @@ pub enum EngineEvent<'a> {
         body: &'a Body,
         /// How it came.
         sighting: Sighting,
-        /// The seconds for which the event of the own last patch is still waited for.
-        consistency_in: Option<f64>,
+        /// How long the event of the own last patch is still waited for; negative if that time is over.
+        consistency_in: Option<SignedDuration>,
     },
     /// A handler is called.
     HandlerCalled {
@@ -64,8 +66,8 @@ pub enum EngineEvent<'a> {
     },
     /// All handlers of a cycle have run: what is left is to send what has changed, and to wait.
     CycleDecided {
-        /// The seconds until the next attempts.
-        delays: &'a [f64],
+        /// The times until the next attempts.
+        delays: &'a [Duration],
     },
     /// A patch is about to be sent.
     PatchPrepared {
@@ -101,6 +103,11 @@ pub trait EventSink: Send + Sync {
     fn wants_debugging(&self) -> bool {
         false
     }
+
+    /// Tells whether the sink follows the states of objects, so that they are read even where no handler wants them.
+    fn wants_states(&self) -> bool {
+        false
+    }
 }
 
 /// The stream of what happens in one operator. Cheap to clone.
@@ -133,6 +140,11 @@ impl EventStream {
         self.emit(&EngineEvent::Message(telling));
     }
 
+    /// Tells whether a sink follows the states of objects.
+    pub fn wants_states(&self) -> bool {
+        self.sinks.iter().any(|sink| sink.wants_states())
+    }
+
     /// Tells whether messages for debugging are of use to anybody.
     pub fn wants_debugging(&self) -> bool {
         self.sinks.iter().any(|sink| sink.wants_debugging())
@@ -147,6 +159,10 @@ impl EventSink for EventStream {
 
     fn wants_debugging(&self) -> bool {
         self.wants_debugging()
+    }
+
+    fn wants_states(&self) -> bool {
+        self.wants_states()
     }
 }
 
@@ -252,7 +268,7 @@ mod tests {
         for text in ["a", "b"] {
             stream.tell(&Telling::info(text));
         }
-        stream.emit(&EngineEvent::CycleDecided { delays: &[1.0] });
+        stream.emit(&EngineEvent::CycleDecided { delays: &[Duration::from_secs(1)] });
         assert_eq!(*one.0.lock(), ["a", "b"]);
         assert_eq!(*other.0.lock(), ["a", "b"]);
         assert!(stream.wants_debugging() && !EventStream::default().wants_debugging());

@@ -62,7 +62,7 @@ pub struct Declared {
     /// How many handlers are run in one cycle.
     pub lifecycle: Lifecycle,
     /// The seconds between attempts after arbitrary errors.
-    pub default_backoff: f64,
+    pub default_backoff: Duration,
     /// How errors of sub-handlers are taken where their options do not say.
     pub sub_defaults: Policy,
     /// How workers behave.

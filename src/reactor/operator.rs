@@ -1,7 +1,6 @@
 //! One operator, from its checked manifest to its last worker.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::cluster::{self, Calls, Client, Kinds};
 use crate::handling::{Handler, Policy};
@@ -105,7 +104,7 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &settings::Settings, sc
             error_delays: queueing.error_delays.clone(),
         }),
         worker_limit: queueing.worker_limit,
-        exit_timeout: Duration::try_from_secs_f64(queueing.exit_timeout).unwrap_or(Duration::MAX),
+        exit_timeout: queueing.exit_timeout,
         is_scanning_disabled: scanning.disabled,
         scope,
     }
@@ -113,20 +112,19 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &settings::Settings, sc
 
 /// Returns how the client behaves under an operator's settings.
 pub fn connection(settings: &settings::Settings) -> (cluster::Networking, cluster::Watching) {
-    let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
     let networking = cluster::Networking {
-        request_timeout: settings.networking.request_timeout.map(seconds),
-        connect_timeout: settings.networking.connect_timeout.map(seconds),
-        error_backoffs: settings.networking.error_backoffs.iter().copied().map(seconds).collect(),
+        request_timeout: settings.networking.request_timeout,
+        connect_timeout: settings.networking.connect_timeout,
+        error_backoffs: settings.networking.error_backoffs.clone(),
         enforce_retry_after: settings.networking.enforce_retry_after,
         trust_env: settings.networking.trust_env,
     };
     let watching = cluster::Watching {
-        server_timeout: settings.watching.server_timeout.map(seconds),
-        client_timeout: settings.watching.client_timeout.map(seconds),
-        connect_timeout: settings.watching.connect_timeout.map(seconds),
-        reconnect_backoff: seconds(settings.watching.reconnect_backoff),
-        inactivity_timeout: Some(seconds(settings.watching.inactivity_timeout)),
+        server_timeout: settings.watching.server_timeout,
+        client_timeout: settings.watching.client_timeout,
+        connect_timeout: settings.watching.connect_timeout,
+        reconnect_backoff: settings.watching.reconnect_backoff,
+        inactivity_timeout: Some(settings.watching.inactivity_timeout),
     };
     (networking, watching)
 }

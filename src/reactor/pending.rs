@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::handling::telling::seconds;
 use crate::handling::{Handler, Outcome};
 use crate::object::{Body, ObjectKey};
 
@@ -51,8 +50,7 @@ impl PendingHandlers {
             self.returned(handler, body);
             return;
         }
-        let delay = std::time::Duration::try_from_secs_f64(outcome.delay.unwrap_or_default()).unwrap_or_default();
-        let at = Instant::now().checked_add(delay).unwrap_or_else(Instant::now);
+        let at = Instant::now().checked_add(outcome.delay.unwrap_or_default()).unwrap_or_else(Instant::now);
         self.set(handler, body, State::Retrying { at, error: outcome.error.clone() });
     }
 
@@ -94,11 +92,11 @@ impl fmt::Display for Pending {
         match state {
             State::Running { since } => {
                 let running = (now - *since).as_secs_f64().round();
-                write!(formatter, "'{handler}' of {object} has been running for {} seconds", seconds(running))
+                write!(formatter, "'{handler}' of {object} has been running for {running} seconds")
             }
             State::Retrying { at, error } => {
                 let left = at.saturating_duration_since(now).as_secs_f64().round();
-                write!(formatter, "'{handler}' of {object} is retried in {} seconds", seconds(left))?;
+                write!(formatter, "'{handler}' of {object} is retried in {left} seconds")?;
                 match error.as_deref().and_then(|error| error.lines().next()) {
                     Some(error) => write!(formatter, " ({error})"),
                     None => Ok(()),
@@ -123,7 +121,7 @@ mod tests {
         pending.called(&handler, &body);
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(told(), ["'make' of Pod n/p has been running for 3 seconds"]);
-        let retried = Outcome { delay: Some(60.0), error: Some("not yet\nat a.rhai:1".to_owned()), ..Outcome::default() };
+        let retried = Outcome { delay: Some(Duration::from_mins(1)), error: Some("not yet\nat a.rhai:1".to_owned()), ..Outcome::default() };
         pending.concluded(&handler, &body, &retried);
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(told(), ["'make' of Pod n/p is retried in 50 seconds (not yet)"]);

@@ -1,5 +1,7 @@
 //! Throttling: an object whose cycles fail is left alone for growing times.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use crate::handling::Moment;
@@ -22,8 +24,8 @@ impl Throttle {
         self.active_until
     }
 
-    /// Notes a failure. Returns the seconds to leave the object alone: the last delay repeats; without delays, nothing is throttled.
-    pub fn fail(&mut self, delays: &[f64], now: Timestamp) -> Option<f64> {
+    /// Notes a failure. Returns how long the object is left alone: the last delay repeats; without delays, nothing is throttled.
+    pub fn fail(&mut self, delays: &[Duration], now: Timestamp) -> Option<Duration> {
         let delay = *delays.get(self.failures).or(delays.last())?;
         self.failures = (self.failures + 1).min(delays.len());
         self.active_until = Some(Moment::after(now, delay).at);
@@ -49,9 +51,10 @@ mod tests {
     fn delays_grow_until_a_success_and_the_last_one_repeats() {
         let now = Timestamp::UNIX_EPOCH;
         let mut throttle = Throttle::default();
-        let delays: Vec<_> = (0..3).map(|_| throttle.fail(&[1.0, 2.0], now)).collect();
-        assert_eq!(delays, [Some(1.0), Some(2.0), Some(2.0)]);
-        assert!(Throttle::default().fail(&[1e300], now).is_some());
+        let [one, two] = [1, 2].map(Duration::from_secs);
+        let delays: Vec<_> = (0..3).map(|_| throttle.fail(&[one, two], now)).collect();
+        assert_eq!(delays, [Some(one), Some(two), Some(two)]);
+        assert!(Throttle::default().fail(&[Duration::MAX], now).is_some());
         throttle.lift();
         throttle.succeed();
         assert!(throttle.is_idle());

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::cluster::Head;
-use crate::handling::progress::seconds_between;
+use crate::handling::progress::time_between;
 use crate::handling::telling::seconds;
 use crate::handling::{Moment, Telling};
 use crate::kit::errors::chain;
 use crate::kit::{Stop, tasks};
 use crate::object::{Body, Patch, Resource, Sighting, Transform};
 
-use super::cycle::{Cycle, Served};
+use super::cycle::{self, Cycle, Served};
+use super::echo::Echo;
 use super::effects::Effects;
 use super::error::Error;
 use super::events::EngineEvent;
@@ -23,7 +24,7 @@ use super::mailbox::{Event, Mailbox};
 use super::memory::{Memories, Rare};
 
 /// The least time that an object is left alone after a panic, also where the settings have no delays after errors.
-const LEAST_REST: f64 = 1.0;
+const LEAST_REST: Duration = Duration::from_secs(1);
 
 /// Reads an object from its text; a value, so that tests can let it fail.
 pub type Read = fn(&str, &Resource) -> Result<Body, serde_json::Error>;
@@ -31,18 +32,19 @@ pub type Read = fn(&str, &Resource) -> Result<Body, serde_json::Error>;
 /// How workers behave; the operator's settings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pace {
-    /// The seconds that the own patch is waited for.
-    pub consistency_timeout: f64,
-    /// The seconds without events after which a worker ends that has patched its object and does not see it.
-    pub idle_timeout: f64,
-    /// The seconds to leave an object alone after repeated errors.
-    pub error_delays: Vec<f64>,
+    /// How long the own patch is waited for.
+    pub consistency_timeout: Duration,
+    /// The time without events after which a worker ends that has patched its object and does not see it.
+    pub idle_timeout: Duration,
+    /// How long an object is left alone after the first, second, … error in a row.
+    pub error_delays: Vec<Duration>,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        let fibonacci = [1.0, 1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, 34.0, 55.0, 89.0, 144.0, 233.0, 377.0, 610.0];
-        Self { consistency_timeout: 5.0, idle_timeout: 5.0, error_delays: fibonacci.to_vec() }
+        let fibonacci = [1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610];
+        let timeout = Duration::from_secs(5);
+        Self { consistency_timeout: timeout, idle_timeout: timeout, error_delays: fibonacci.map(Duration::from_secs).to_vec() }
     }
 }
 
@@ -87,6 +89,15 @@ pub struct Attempt {
 pub struct Expected {
     version: Option<String>,
     until: Option<Timestamp>,
+    /// The object before the patch, and how to recognise the patch, as long as nothing else has happened to the object.
+    echo: Option<(Arc<str>, Echo)>,
+}
+
+impl Expected {
+    fn is_echo(&self, event: &Event) -> bool {
+        let heard = |(before, echo): &(Arc<str>, Echo)| echo.is_heard_in(before, &event.raw);
+        event.sighting == Sighting::Modified && self.echo.as_ref().is_some_and(heard)
+    }
 }
 
 impl<W: Effects> Worker<W> {
@@ -102,7 +113,7 @@ impl<W: Effects> Worker<W> {
 
     async fn process_events(&mut self) {
         while !self.stop.is_requested()
-            && let Some(event) = self.mailbox.take(duration(self.patience())).await
+            && let Some(event) = self.mailbox.take(self.patience()).await
         {
             self.attempt.event = Some(event.clone());
             self.take_up(event).await;
@@ -124,7 +135,7 @@ impl<W: Effects> Worker<W> {
             // There is nobody left to tell.
             let _ = std::panic::catch_unwind(AssertUnwindSafe(logged));
         }
-        self.mailbox.rest(duration(delay)).await;
+        self.mailbox.rest(delay).await;
         if let Some(event) = self.attempt.event.take()
             && !self.mailbox.is_closed()
         {
@@ -132,14 +143,18 @@ impl<W: Effects> Worker<W> {
         }
     }
 
-    /// Returns the seconds to wait for an event. Where none is awaited, the next one may as well start a new worker:
+    /// Returns how long to wait for an event. Where none is awaited, the next one may as well start a new worker:
     /// thousands of workers with nothing to do would cost memory, and know nothing that is not on the object.
-    fn patience(&self) -> f64 {
+    fn patience(&self) -> Duration {
         let now = self.world.clock().now();
-        self.expected.until.map_or(0.0, |until| seconds_between(now, until).max(self.pace.idle_timeout))
+        self.expected.until.map_or(Duration::ZERO, |until| time_between(now, until).max(self.pace.idle_timeout))
     }
 
     async fn take_up(&mut self, event: Event) {
+        if self.expected.is_echo(&event) {
+            return self.skip(&event);
+        }
+        self.expected.echo = None;
         let body = match (self.read)(&event.raw, &self.served.resource) {
             Ok(body) => body,
             Err(error) => return self.pass_over(&event, &error).await,
@@ -148,18 +163,39 @@ impl<W: Effects> Worker<W> {
             self.expected = Expected::default();
         }
         let now = self.world.clock().now();
-        let (sighting, consistency_in) = (event.sighting, self.expected.until.map(|until| seconds_between(now, until)));
+        let (sighting, consistency_in) = (event.sighting, self.expected.until.map(|until| until.duration_since(now)));
         self.world.events().emit(&EngineEvent::ObjectSeen { body: &body, sighting, consistency_in });
-        let version = self.process(event.sighting, body).await;
+        let (version, echo) = self.process(event.sighting, body).await;
         if let Some(version) = version
-            && self.pace.consistency_timeout > 0.0
+            && !self.pace.consistency_timeout.is_zero()
         {
             #[cfg(test)]
             if super::defects::is_on(super::defects::Defect::WaitsForNothing) {
                 return;
             }
             let until = Moment::after(self.world.clock().now(), self.pace.consistency_timeout).at;
-            self.expected = Expected { version: Some(version), until: Some(until) };
+            self.expected = Expected { version: Some(version), until: Some(until), echo: echo.map(|echo| (event.raw, echo)) };
+        }
+    }
+
+    /// Takes note of an event that shows nothing but the own patch at the end of a cause: a cycle would do nothing.
+    fn skip(&mut self, event: &Event) {
+        let is_last = Head::of(&event.raw).is_ok_and(|head| head.resource_version() == self.expected.version.as_deref());
+        if is_last {
+            self.expected = Expected::default();
+        }
+        let events = self.world.events();
+        let state = if events.wants_states() { (self.read)(&event.raw, &self.served.resource).ok() } else { None };
+        if let Some(body) = &state {
+            let consistency_in = self.expected.until.map(|until| until.duration_since(self.world.clock().now()));
+            events.emit(&EngineEvent::ObjectSeen { body, sighting: event.sighting, consistency_in });
+        }
+        if is_last {
+            cycle::tell_nothing_changed(events);
+        }
+        events.emit(&EngineEvent::CycleDecided { delays: &[] });
+        if let Some(body) = &state {
+            self.tell_cycle(body, None);
         }
     }
 
@@ -190,8 +226,8 @@ impl<W: Effects> Worker<W> {
         self.memories.keep_rare(&self.uid, rare);
     }
 
-    /// Runs one cycle, unless the object is left alone after errors. Returns the version to wait for.
-    async fn process(&mut self, sighting: Sighting, body: Body) -> Option<String> {
+    /// Runs one cycle, unless the object is left alone after errors. Returns the version to wait for, and what needs no cycle until then.
+    async fn process(&mut self, sighting: Sighting, body: Body) -> (Option<String>, Option<Echo>) {
         self.memories.notice(&self.uid, sighting == Sighting::Listed);
         let memory = self.memories.flags(&self.uid);
         let mut rare = self.memories.rare(&self.uid);
@@ -201,7 +237,7 @@ impl<W: Effects> Worker<W> {
         }
         self.await_throttling(&mut rare).await;
         let seen = body.clone();
-        let mut version = None;
+        let (mut version, mut echo) = (None, None);
         if rare.throttle.active_until().is_none() {
             let cycle = Cycle {
                 world: &*self.world,
@@ -215,9 +251,12 @@ impl<W: Effects> Worker<W> {
                 memo: Arc::clone(&self.memo),
                 span: self.span.clone(),
             };
-            let ended = AssertUnwindSafe(cycle.run(rare.remaining.clone())).catch_unwind().await;
-            if ended.as_ref().is_ok_and(|ended| ended.handled) {
-                self.memories.mark_handled(&self.uid);
+            let mut ended = AssertUnwindSafe(cycle.run(rare.remaining.clone())).catch_unwind().await;
+            if let Ok(ended) = &mut ended {
+                if ended.handled {
+                    self.memories.mark_handled(&self.uid);
+                }
+                echo = ended.echo.take();
             }
             match ended.map(|ended| ended.result) {
                 Ok(Ok(sent)) => {
@@ -244,7 +283,7 @@ impl<W: Effects> Worker<W> {
         } else {
             self.memories.keep_rare(&self.uid, rare);
         }
-        version
+        (version, echo)
     }
 
     fn tell(&self, telling: &Telling) {
@@ -257,7 +296,7 @@ impl<W: Effects> Worker<W> {
 
     async fn await_throttling(&self, rare: &mut Rare) {
         if let Some(until) = rare.throttle.active_until() {
-            let left = seconds_between(self.world.clock().now(), until);
+            let left = time_between(self.world.clock().now(), until);
             self.sleep_off(rare, left).await;
         }
     }
@@ -271,14 +310,10 @@ impl<W: Effects> Worker<W> {
         }
     }
 
-    async fn sleep_off(&self, rare: &mut Rare, left: f64) {
-        if self.mailbox.sleep(duration(left)).await {
+    async fn sleep_off(&self, rare: &mut Rare, left: Duration) {
+        if self.mailbox.sleep(left).await {
             rare.throttle.lift();
             self.tell(&Telling::info("Throttling is over. Switching back to normal operations."));
         }
     }
-}
-
-fn duration(seconds: f64) -> Duration {
-    Duration::try_from(SignedDuration::try_from_secs_f64(seconds).unwrap_or(SignedDuration::MAX)).unwrap_or_default()
 }

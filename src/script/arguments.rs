@@ -20,7 +20,6 @@ use super::time::Time;
 use super::view::View;
 use super::warnings::Warnings;
 use crate::handling::Candidate;
-use crate::handling::progress::seconds_between;
 use crate::object::{Body, Diff, Patch, Resource};
 
 /// One argument. `known` and `Offer::value` both read the table of these, so a name without a value cannot be offered.
@@ -142,7 +141,9 @@ const TABLE: [Argument; 38] = [
     of_attempt("param", is_any, |offer| Some(convert::to_dynamic(offer.attempt?.param))),
     of_attempt("retry", is_attempted, |offer| Some((offer.attempt?.retry as i64).into())),
     of_attempt("started", is_attempted, |offer| Some(Dynamic::from(Time(offer.attempt?.started)))),
-    of_attempt("runtime", is_attempted, |offer| offer.attempt.map(|attempt| seconds_between(attempt.started, attempt.now).into())),
+    of_attempt("runtime", is_attempted, |offer| {
+        offer.attempt.map(|attempt| attempt.now.duration_since(attempt.started).as_secs_f64().into())
+    }),
     seen("reason", is_change, |offer| Some(offer.subject.reason()?.as_str().into())),
     seen("old", has_change, |offer| Some(View::last_handled(offer.subject.change()?))),
     seen("new", has_change, |offer| Some(View::essence(offer.subject.change()?))),

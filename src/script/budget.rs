@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::declaration::Limits;
 use super::fiber;
+use crate::handling::telling::seconds;
 use crate::kit::Stop;
 
 /// The operations between two looks at the clock and at the signals to stop.
@@ -22,7 +23,7 @@ pub struct Budget {
     operations: Counter,
     api_calls: Counter,
     output: Counter,
-    seconds: Option<f64>,
+    time: Option<Duration>,
     deadline: Option<Instant>,
     stop: Stop,
     is_refilled_by_waits: bool,
@@ -39,8 +40,8 @@ pub enum Ending {
     Cancelled,
     /// A budget is used up: the text.
     Overrun(String),
-    /// It is to be called again after some seconds, because of its sub-handlers.
-    Unfinished(f64),
+    /// It is to be called again after a delay, because of its sub-handlers.
+    Unfinished(Duration),
 }
 
 struct Counter {
@@ -73,8 +74,8 @@ impl Budget {
             operations: Counter::new(limits.operations),
             api_calls: Counter::new(limits.api_calls),
             output: Counter::new(limits.output),
-            seconds: limits.time,
-            deadline: limits.time.and_then(|seconds| Instant::now().checked_add(Duration::try_from_secs_f64(seconds).ok()?)),
+            time: limits.time,
+            deadline: limits.time.and_then(|time| Instant::now().checked_add(time)),
             stop,
             is_refilled_by_waits: false,
             is_abandoned: Cell::new(false),
@@ -109,7 +110,7 @@ impl Budget {
     }
 
     /// Takes the ending back, if it concerns sub-handlers only: their parent goes on.
-    pub fn take_unfinished(&self) -> Option<f64> {
+    pub fn take_unfinished(&self) -> Option<Duration> {
         let mut ending = self.ending.borrow_mut();
         let Some(Ending::Unfinished(delay)) = *ending else { return None };
         *ending = None;
@@ -176,7 +177,7 @@ impl Budget {
     }
 
     fn late(&self) -> Ending {
-        let seconds = self.seconds.unwrap_or_default();
+        let seconds = seconds(self.time.unwrap_or_default());
         Ending::Overrun(overrun_text("time", &format!("{seconds} seconds")))
     }
 

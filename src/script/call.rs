@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -45,8 +46,8 @@ pub struct Subhandling {
     pub purpose: Reason,
     /// How many are run at once.
     pub lifecycle: Lifecycle,
-    /// The seconds between attempts after arbitrary errors, where a handler has none of its own.
-    pub default_backoff: f64,
+    /// The pause between attempts after arbitrary errors, where a handler has none of its own.
+    pub default_backoff: Duration,
     /// How errors of sub-handlers are taken where their options do not say.
     pub defaults: Policy,
 }

@@ -1,6 +1,7 @@
 //! What an operator declares to the script host: which code there is, for what, and within which limits.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -145,8 +146,8 @@ pub struct Expression {
 pub struct Limits {
     /// Rhai operations.
     pub operations: u64,
-    /// Seconds of wall time, waits included; none for daemons.
-    pub time: Option<f64>,
+    /// Wall time, waits included; none for daemons.
+    pub time: Option<Duration>,
     /// Bytes, as near as the interpreter allows.
     pub memory: u64,
     /// Nested calls.
@@ -167,7 +168,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             operations: 50_000_000,
-            time: Some(3600.0),
+            time: Some(Duration::from_hours(1)),
             memory: 64 << 20,
             depth: 64,
             string_size: 4 << 20,

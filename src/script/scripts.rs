@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rhai::{AST, Engine, EvalAltResult, EvalContext, Expr, Expression as Tree, FnAccess, GlobalRuntimeState, ImmutableString, Position};
 use rhai::{Caches, Dynamic, Scope, StmtBlock};
@@ -27,8 +28,8 @@ use super::transforms::Transforms;
 use crate::kit::tasks::panic_text;
 use crate::kit::{Clock, Stop};
 
-/// The seconds that the top level of a file may take.
-const TOP_LEVEL_SECONDS: f64 = 10.0;
+/// The time that the top level of a file may take.
+const TOP_LEVEL_TIME: Duration = Duration::from_secs(10);
 
 /// The stack of a thread that compiles scripts: deeply nested code takes much of it.
 const TOP_LEVEL_STACK: usize = 8 << 20;
@@ -216,7 +217,7 @@ impl Compiling {
     }
 
     async fn run_file(&self, name: &str) -> Result<GlobalRuntimeState, Problem> {
-        let limits = Limits { time: Some(TOP_LEVEL_SECONDS), operations: TOP_LEVEL_OPERATIONS, ..Limits::default() };
+        let limits = Limits { time: Some(TOP_LEVEL_TIME), operations: TOP_LEVEL_OPERATIONS, ..Limits::default() };
         let budget = Rc::new(Budget::new(&limits, Stop::new()));
         let context = Context::new(Rc::clone(&self.environment), Rc::clone(&budget), Mode::TopLevel);
         let (engine, environment, file) = (Rc::clone(&self.engine), Rc::clone(&self.environment), name.to_owned());

@@ -104,15 +104,14 @@ pub fn register(engine: &mut Engine) {
     pure!(engine, "is_set", |stopped: &mut Stopped| stopped.is_set());
     pure!(engine, "wait", |native: NativeCallContext<'_>, stopped: &mut Stopped| wait(&native, stopped, None));
     pure!(engine, "wait", |native: NativeCallContext<'_>, stopped: &mut Stopped, seconds: Dynamic| {
-        wait(&native, stopped, Some(time::seconds(&seconds)?))
+        wait(&native, stopped, Some(time::duration(&seconds)?))
     });
 }
 
-/// Waits for a flag, at most for some seconds. Returns whether one is raised.
-fn wait(native: &NativeCallContext<'_>, stopped: &Stopped, seconds: Option<f64>) -> Result<bool, Box<EvalAltResult>> {
+/// Waits for a flag, at most until the limit. Returns whether one is raised.
+fn wait(native: &NativeCallContext<'_>, stopped: &Stopped, limit: Option<Duration>) -> Result<bool, Box<EvalAltResult>> {
     let context = Context::of(native)?;
     context.acts("stopped.wait")?;
-    let limit = seconds.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
     // What is too long for the timer is no limit.
     let until = limit.and_then(|limit| tokio::time::Instant::now().checked_add(limit));
     wait_in(&context, async {

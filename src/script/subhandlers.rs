@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rhai::{Dynamic, Engine, EvalAltResult, FnPtr, GlobalRuntimeState, ImmutableString, Map, NativeCallContext};
 use serde_json::Value;
@@ -18,10 +19,10 @@ use super::running::{Code, Stage, Task};
 use super::subject::Subject;
 use super::suboptions::{Options, Written};
 use super::throwing::Failure;
-use crate::handling::attempt::{self, Outcome};
+use crate::handling::attempt;
 use crate::handling::filter::View;
 use crate::handling::subhandling::{self, Pass};
-use crate::handling::{Answers, Handler, On, Question, Telling, Unsettled, Verdict};
+use crate::handling::{Answers, Handler, On, Outcome, Question, Telling, Unsettled, Verdict};
 
 /// The sub-handlers that one call of a function has registered.
 pub struct Registry {
@@ -152,16 +153,16 @@ fn execute(native: &NativeCallContext<'_>) -> Result<(), Box<EvalAltResult>> {
     }
 }
 
-/// Runs what was registered, unless the function has run it itself. Returns the seconds until it is to be called again, if it is.
+/// Runs what was registered, unless the function has run it itself. Returns the time until it is to be called again, if it is.
 ///
 /// # Errors
 /// Failures of filters, of what is stored on the object, and the end of the call.
-pub fn run_remaining(registry: &Rc<RefCell<Registry>>) -> Result<Option<f64>, Box<EvalAltResult>> {
+pub fn run_remaining(registry: &Rc<RefCell<Registry>>) -> Result<Option<Duration>, Box<EvalAltResult>> {
     let is_done = registry.borrow().is_executed || registry.borrow().handlers.is_empty();
     if is_done { Ok(None) } else { run_pass(registry) }
 }
 
-fn run_pass(registry: &Rc<RefCell<Registry>>) -> Result<Option<f64>, Box<EvalAltResult>> {
+fn run_pass(registry: &Rc<RefCell<Registry>>) -> Result<Option<Duration>, Box<EvalAltResult>> {
     let running = Running::of(&registry.borrow());
     let (delay, subrefs) = running.run()?;
     registry.borrow_mut().subrefs.extend(subrefs);
@@ -189,7 +190,7 @@ impl Running {
         }
     }
 
-    fn run(&self) -> Result<(Option<f64>, Vec<String>), Box<EvalAltResult>> {
+    fn run(&self) -> Result<(Option<Duration>, Vec<String>), Box<EvalAltResult>> {
         let subhandling = self.stage.subhandling.as_ref().expect("there is no registry without it");
         let clock = &self.stage.scripts.environment.clock;
         let selected = self.select()?;

@@ -1,6 +1,7 @@
 //! The options of sub-handlers, as scripts write them: the same words and matchers as in manifests.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use regex::Regex;
 use rhai::{Dynamic, FnPtr, ImmutableString, Map};
@@ -67,8 +68,8 @@ impl Written<'_> {
     fn policy(&mut self) -> Result<Policy, Failure> {
         let retries = self.take("retries");
         let retries = if retries.is_unit() { None } else { Some(count(&retries)?) };
-        let timeout = self.seconds("timeout")?;
-        let backoff = self.seconds("backoff")?;
+        let timeout = self.duration("timeout")?;
+        let backoff = self.duration("backoff")?;
         let errors = match self.take("errors") {
             value if value.is_unit() => None,
             value => Some(match convert::shown(&value).as_str() {
@@ -81,9 +82,9 @@ impl Written<'_> {
         Ok(Policy { retries, timeout, backoff, errors })
     }
 
-    fn seconds(&mut self, word: &str) -> Result<Option<f64>, Failure> {
+    fn duration(&mut self, word: &str) -> Result<Option<Duration>, Failure> {
         let value = self.take(word);
-        if value.is_unit() { Ok(None) } else { time::seconds(&value).map(Some) }
+        if value.is_unit() { Ok(None) } else { time::duration(&value).map(Some) }
     }
 
     fn field(&mut self) -> Result<Option<FieldPath>, Failure> {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use rhai::{Engine, ImmutableString};
@@ -32,10 +33,10 @@ use super::turns::Turns;
 use super::{subhandlers, trace, verdict};
 use crate::kit::tasks::{panic_text, report_panic};
 use crate::kit::{Clock, Stop};
-use crate::object::Patch;
+use crate::object::{Patch, Reply};
 
-/// The seconds that an expression may take.
-const EXPRESSION_SECONDS: f64 = 1.0;
+/// The time that an expression may take.
+const EXPRESSION_TIME: Duration = Duration::from_secs(1);
 
 /// What a script thread is asked to do.
 pub enum Job {
@@ -63,7 +64,7 @@ pub enum Job {
         /// The body.
         body: Value,
         /// Where the answer goes.
-        reply: oneshot::Sender<Result<Value, String>>,
+        reply: Reply,
     },
     /// Drop a transformation.
     ForgetTransform(u64),
@@ -180,7 +181,7 @@ impl Thread {
             }),
             Job::Transform { number, body, reply } => spawn("transformation of an object", async move {
                 let engine = thread.engine(Sizes::of(&Limits::default()));
-                let _ = reply.send(thread.transforms.apply(number, engine, body).await);
+                reply(thread.transforms.apply(number, engine, body).await);
             }),
             Job::Uninstall(generation) => drop(self.generations.borrow_mut().remove(&generation)),
             Job::Forget(name) => self.memos.forget(&name),
@@ -303,7 +304,7 @@ impl Thread {
         let scripts = self.generation(generation).ok_or_else(|| "the scripts of the operator are not there any more".to_owned())?;
         let number = evaluation.predicate.0;
         let function = scripts.expression(number).cloned().ok_or_else(|| format!("the operator has no expression number {number}"))?;
-        let limits = Limits { time: Some(EXPRESSION_SECONDS), ..Limits::default() };
+        let limits = Limits { time: Some(EXPRESSION_TIME), ..Limits::default() };
         let budget = Rc::new(Budget::new(&limits, Stop::new()));
         let engine = self.engine(Sizes::of(&limits));
         let memos = Rc::clone(&self.memos);

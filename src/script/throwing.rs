@@ -1,11 +1,16 @@
 //! What scripts throw, and what host functions fail with: values that a script can catch and look at.
 
+use std::time::Duration;
+
 use rhai::{Dynamic, Engine, EvalAltResult, ImmutableString, NativeCallContext, Position};
 use serde_json::Value;
 
 use super::api::ApiError;
 use super::{convert, time};
 use crate::handling::attempt::TEMPORARY_DELAY;
+
+/// The status code of a rejection that names none, or zero, as in kopf.
+pub const REJECTED: u16 = 500;
 
 /// Something that went wrong, as scripts see it: `kind`, `message`, `status`, `reason`, `details`; any other property is `()`.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,8 +30,8 @@ pub struct Failure {
 /// What a failure means to the handler, if it is not caught.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Meaning {
-    /// Try again after some seconds; none for "at once".
-    Temporary(Option<f64>),
+    /// Try again after a delay; none for "at once".
+    Temporary(Option<Duration>),
     /// It will never succeed.
     Permanent,
     /// The request is denied. Outside of webhooks, it will never succeed.
@@ -97,8 +102,8 @@ pub fn register(engine: &mut Engine) {
     engine.register_fn("temporary", temporary);
     engine.register_fn("permanent", || Failure::new(Meaning::Permanent, ""));
     engine.register_fn("permanent", |text: Dynamic| Failure::new(Meaning::Permanent, convert::text_of(&text)));
-    engine.register_fn("reject", || reject(String::new(), 500));
-    engine.register_fn("reject", |text: Dynamic| reject(convert::text_of(&text), 500));
+    engine.register_fn("reject", || reject(String::new(), REJECTED));
+    engine.register_fn("reject", |text: Dynamic| reject(convert::text_of(&text), REJECTED));
     engine.register_fn("reject", |text: Dynamic, code: i64| -> Result<Failure, Box<EvalAltResult>> {
         let code = u16::try_from(code).map_err(|_| Failure::argument(format!("{code} is no status code")))?;
         Ok(reject(convert::text_of(&text), code))
@@ -106,10 +111,11 @@ pub fn register(engine: &mut Engine) {
 }
 
 fn temporary(_: NativeCallContext<'_>, text: Dynamic, delay: Dynamic) -> Result<Failure, Box<EvalAltResult>> {
-    let delay = if delay.is_unit() { None } else { Some(time::seconds(&delay)?) };
+    let delay = if delay.is_unit() { None } else { Some(time::duration(&delay)?) };
     Ok(Failure::new(Meaning::Temporary(delay), convert::text_of(&text)))
 }
 
 fn reject(text: String, code: u16) -> Failure {
+    let code = if code == 0 { REJECTED } else { code };
     Failure { status: Some(code), ..Failure::new(Meaning::Reject, text) }
 }

@@ -1,11 +1,12 @@
 //! Times and spans of time, as scripts see them: `t1 - t2` is seconds, `t + seconds` is a time, as text they are RFC 3339.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use rhai::{Dynamic, Engine, EvalAltResult};
 
 use super::throwing::Failure;
-use crate::handling::progress::seconds_between;
-use crate::kit::duration;
+use crate::kit::duration::{self, ParseError};
 
 /// A moment.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
@@ -29,21 +30,23 @@ impl std::fmt::Display for Time {
     }
 }
 
-/// Returns the seconds that a script means: an integer, a float, or a text with units.
+/// Returns the duration that a script means: seconds as an integer or a float, or a text with units. What is too long to be counted is
+/// cut to the longest duration.
 ///
 /// # Errors
 /// If it is none of these, or negative.
-pub fn seconds(value: &Dynamic) -> Result<f64, Failure> {
+pub fn duration(value: &Dynamic) -> Result<Duration, Failure> {
     let wrong = || Failure::argument(format!("{} is no duration: write seconds, or a text such as \"1h30m\"", shown(value)));
-    let seconds = if let Ok(integer) = value.as_int() {
-        integer as f64
-    } else if let Ok(float) = value.as_float() {
-        float
-    } else {
-        let text = value.as_immutable_string_ref().map_err(|_| wrong())?;
-        duration::parse(&text).ok_or_else(wrong)?
-    };
-    if seconds.is_finite() && seconds >= 0.0 { Ok(seconds) } else { Err(wrong()) }
+    let seconds = value.as_float().or_else(|_| value.as_int().map(|integer| integer as f64));
+    if let Ok(seconds) = seconds {
+        let is_duration = seconds.is_finite() && seconds >= 0.0;
+        return if is_duration { Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)) } else { Err(wrong()) };
+    }
+    let text = value.as_immutable_string_ref().map_err(|_| wrong())?;
+    match duration::parse(&text) {
+        Err(ParseError::TooLong) => Ok(Duration::MAX),
+        parsed => parsed.map_err(|_| wrong()),
+    }
 }
 
 fn shown(value: &Dynamic) -> String {
@@ -56,7 +59,7 @@ pub fn register(engine: &mut Engine) {
     engine.register_fn("to_string", |time: &mut Time| time.to_string());
     engine.register_fn("to_debug", |time: &mut Time| time.to_string());
     engine.register_fn("to_json", |time: &mut Time| format!("\"{time}\""));
-    engine.register_fn("-", |a: Time, b: Time| seconds_between(b.0, a.0));
+    engine.register_fn("-", |a: Time, b: Time| a.0.duration_since(b.0).as_secs_f64());
     engine.register_fn("+", |time: Time, seconds: f64| -> Result<Time, Box<EvalAltResult>> { Ok(time.after(seconds)?) });
     engine.register_fn("+", |time: Time, seconds: i64| -> Result<Time, Box<EvalAltResult>> { Ok(time.after(seconds as f64)?) });
     engine.register_fn("-", |time: Time, seconds: f64| -> Result<Time, Box<EvalAltResult>> { Ok(time.after(-seconds)?) });

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures::future::BoxFuture;
 use rhai::{Engine, EvalAltResult, FnPtr, NativeCallContext};
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::budget::Budget;
 use super::context::{Context, Mode};
@@ -25,10 +25,10 @@ use super::throwing::Failure;
 use super::trace;
 use crate::kit::Stop;
 use crate::kit::tasks::panic_text;
-use crate::object::{BodyFunction, Transform};
+use crate::object::{BodyFunction, Reply, Transform};
 
-/// The seconds that one transformation may take.
-const SECONDS: f64 = 1.0;
+/// The time that one transformation may take.
+const TIME: Duration = Duration::from_secs(1);
 
 /// The transformations that scripts of one thread have asked for, as long as the patches exist that they belong to.
 pub struct Transforms {
@@ -77,7 +77,7 @@ impl Transforms {
     pub async fn apply(&self, number: u64, engine: Rc<Engine>, body: Value) -> Result<Value, String> {
         let asked = self.closures.borrow().get(&number).cloned();
         let asked = asked.ok_or_else(|| "the transformation was forgotten".to_owned())?;
-        let budget = Rc::new(Budget::new(&Limits { time: Some(SECONDS), ..Limits::default() }, Stop::new()));
+        let budget = Rc::new(Budget::new(&Limits { time: Some(TIME), ..Limits::default() }, Stop::new()));
         let environment = Rc::clone(asked.context.environment());
         let mut context = Context::new(environment, Rc::clone(&budget), Mode::Transform);
         if let Some(subject) = asked.context.subject() {
@@ -107,14 +107,10 @@ struct Travelling {
 }
 
 impl BodyFunction for Travelling {
-    fn call(&self, body: Value) -> BoxFuture<'_, Result<Value, String>> {
-        Box::pin(async move {
-            let (reply, answer) = oneshot::channel();
-            let gone = || "the script thread has ended".to_owned();
-            let jobs = self.jobs.upgrade().ok_or_else(gone)?;
-            jobs.send(Job::Transform { number: self.number, body, reply }).map_err(|_| gone())?;
-            answer.await.map_err(|_| gone())?
-        })
+    fn start(&self, body: Value, reply: Reply) {
+        // If the thread has ended, the reply is dropped here.
+        let sent = self.jobs.upgrade().map(|jobs| jobs.send(Job::Transform { number: self.number, body, reply }));
+        drop(sent);
     }
 }
 

@@ -7,7 +7,7 @@ use super::budget::{Budget, Ending};
 use super::convert;
 use super::function::Function;
 use super::scripts::Scripts;
-use super::throwing::Meaning;
+use super::throwing::{Meaning, REJECTED};
 use super::trace;
 use crate::handling::Verdict;
 
@@ -31,7 +31,8 @@ pub fn of_error(error: Box<EvalAltResult>, function: &Function, scripts: &Script
     let Some(failure) = told.thrown else { return failed(told.text, Some(told.trace)) };
     match failure.meaning {
         Meaning::Temporary(delay) => Verdict::Temporary { text: Some(failure.message).filter(|text| !text.is_empty()), delay },
-        Meaning::Permanent | Meaning::Reject => Verdict::Permanent { text: failure.message },
+        Meaning::Permanent => Verdict::Permanent { text: failure.message },
+        Meaning::Reject => Verdict::Rejected { text: failure.message, code: failure.status.unwrap_or(REJECTED) },
         Meaning::Host(_) => failed(failure.message, Some(told.trace)),
     }
 }

@@ -167,6 +167,11 @@ impl EventSink for PanickingSink {
         point("wants_debugging");
         true
     }
+
+    fn wants_states(&self) -> bool {
+        point("wants_states");
+        true
+    }
 }
 
 /// What is left of a run.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kopfd::handling::filter::View;
 use kopfd::handling::finalizer::is_demanded_by_deletion;
-use kopfd::handling::{Cause, Handler, On, cause, select};
+use kopfd::handling::{Cause, Handler, cause, select};
 use kopfd::object::{Body, Sighting, Transform};
 use kopfd::persistence::essence;
 use kopfd::reactor::Event;
@@ -46,8 +46,7 @@ async fn run_case(input: &Value, expected: &Value) -> Result<(), String> {
 /// Checks what the rules say of the event, before anything is done about it.
 fn same_facts(expected: &Value, scene: &Scene, body: &Body, sighting: Sighting, memory: cause::Memory) -> Result<(), String> {
     let served = &scene.served;
-    let handlers = || served.handlers.iter().map(AsRef::as_ref);
-    let any = |is_meant: fn(On) -> bool| handlers().any(|handler: &Handler| is_meant(handler.on));
+    let handlers = &served.handlers;
     let storages = &served.storages;
     let change = essence::change(storages, body, &served.extra_fields).map_err(|error| error.to_string())?;
     let cause = cause::detect(sighting, body, &storages.finalizer, memory, change);
@@ -55,18 +54,18 @@ fn same_facts(expected: &Value, scene: &Scene, body: &Body, sighting: Sighting, 
     let view = View { body, change: None };
     let facts = Facts { body, reason: None, change: None, sighting: Some(sighting) };
     let oracle = Oracle { callbacks: &scene.world.callbacks, facts };
-    let is_watching = any(|on| on == On::Event);
+    let is_watching = !handlers.watching.is_empty();
     same("watching", &expected["watching"], &json!(is_watching))?;
     if let Some(selected) = expected.get("watching_selected") {
-        same("watching_selected", selected, &json!(ids(select::watching(handlers(), view, &oracle).expect("all is answered"))))?;
+        same("watching_selected", selected, &json!(ids(select::watching(&handlers.watching, view, &oracle).expect("all is answered"))))?;
     }
-    let is_reset = any(On::is_spawning).then(|| json!({"reset": !cause.change.diff.is_empty()}));
+    let is_reset = (!handlers.spawning.is_empty()).then(|| json!({"reset": !cause.change.diff.is_empty()}));
     same("spawning", &expected["spawning"], &json!(is_reset))?;
     if let Some(selected) = expected.get("spawning_selected") {
-        let spawning = select::spawning(handlers(), &BTreeSet::new(), view, &oracle).expect("all is answered");
+        let spawning = select::spawning(&handlers.spawning, &BTreeSet::new(), view, &oracle).expect("all is answered");
         same("spawning_selected", selected, &json!(ids(spawning)))?;
     }
-    let changing = any(On::is_changing).then(|| changing(scene, body, sighting, &cause));
+    let changing = (!handlers.changing.is_empty()).then(|| changing(scene, body, sighting, &cause));
     let mut expected = expected["changing"].clone();
     if let Some(diff) = expected.get_mut("diff") {
         *diff = sorted(diff);
@@ -75,12 +74,12 @@ fn same_facts(expected: &Value, scene: &Scene, body: &Body, sighting: Sighting, 
 }
 
 fn changing(scene: &Scene, body: &Body, sighting: Sighting, cause: &Cause) -> Value {
-    let handlers = || scene.served.handlers.iter().map(AsRef::as_ref);
+    let handlers = &scene.served.handlers.changing;
     let change = Some(&cause.change);
     let facts = Facts { body, reason: Some(cause.reason.as_str()), change, sighting: Some(sighting) };
     let oracle = Oracle { callbacks: &scene.world.callbacks, facts };
     let view = View { body, change };
-    let selected = if cause.reason.is_handled() { select::changing(handlers(), cause, view, &oracle) } else { Ok(Vec::new()) };
+    let selected = if cause.reason.is_handled() { select::changing(handlers, cause, view, &oracle) } else { Ok(Vec::new()) };
     let selected: Vec<String> = selected.expect("all is answered").into_iter().map(|handler| handler.id.clone()).collect();
     json!({
         "reason": cause.reason.as_str(),
@@ -89,8 +88,8 @@ fn changing(scene: &Scene, body: &Body, sighting: Sighting, cause: &Cause) -> Va
         "old": cause.change.old,
         "new": cause.change.new,
         "diff": sorted(&cause.change.diff.iter().map(diff_item).collect()),
-        "prematch": select::is_concerned(handlers(), view, &oracle).expect("all is answered"),
-        "requires_finalizer": is_demanded_by_deletion(handlers(), view, &oracle).expect("all is answered"),
+        "prematch": select::is_concerned(handlers, view, &oracle).expect("all is answered"),
+        "requires_finalizer": is_demanded_by_deletion(handlers, view, &oracle).expect("all is answered"),
         "selected": selected,
     })
 }

@@ -1,7 +1,10 @@
 //! Filters of one handler against one cause.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use kopfd::handling::filter::{View, matches, prematches};
-use kopfd::handling::{Cause, Change, Reason, Unsettled, select};
+use kopfd::handling::{Cause, Change, Handlers, Reason, Unsettled, select};
 use kopfd::object::Body;
 use serde_json::{Value, json};
 
@@ -29,17 +32,19 @@ pub fn run(case: &Value) -> Result<(), String> {
     let oracle = Oracle { callbacks: &declared.callbacks, facts };
     let view = View { body: &body, change };
     let found = || -> Result<Value, Unsettled> {
+        let lists = Handlers::of(&[Arc::new(handler.clone())]);
         let selected = match &cause {
-            Some(cause) => select::changing([&handler], cause, view, &oracle)?,
-            None if handler.on.is_spawning() => select::spawning([&handler], &std::collections::BTreeSet::new(), view, &oracle)?,
-            None => select::watching([&handler], view, &oracle)?,
+            Some(cause) => select::changing(&lists.changing, cause, view, &oracle)?,
+            None if handler.on.is_spawning() => select::spawning(&lists.spawning, &BTreeSet::new(), view, &oracle)?,
+            None => select::watching(&lists.watching, view, &oracle)?,
         };
+        let is_selected = !selected.is_empty();
         let prematch = cause.as_ref().map(|_| prematches(&handler, view, &oracle)).transpose()?;
         Ok(json!({
             "id": handler.id,
             "match": matches(&handler, view, &oracle)?,
             "prematch": prematch,
-            "selected": !selected.is_empty(),
+            "selected": is_selected,
         }))
     };
     match (found(), expected.get("error")) {

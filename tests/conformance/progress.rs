@@ -60,7 +60,8 @@ fn compare(expected: &Value, scene: &Scene) -> Result<(), String> {
     same("status", &expected["status"], &json!(patch.merge.get("status")))?;
     same("diffbase_written", &expected["diffbase_written"], &json!(essence.is_some_and(|text| text.is_string())))?;
     let mut delays = world.delays.lock().first().cloned().unwrap_or_default();
-    delays.sort_by(f64::total_cmp);
+    delays.sort();
+    let delays: Vec<f64> = delays.iter().map(Duration::as_secs_f64).collect();
     same("delays", &expected["delays"], &json!(delays))?;
     let is_released = patch.transforms.iter().any(|transform| matches!(transform, Transform::RemoveFinalizer(_)));
     same("finalizer_removed", &expected["finalizer_removed"], &json!(is_released))?;

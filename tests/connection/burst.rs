@@ -13,15 +13,14 @@ use futures::future::{BoxFuture, FutureExt as _};
 use futures::{StreamExt as _, stream};
 use hyper_util::rt::TokioIo;
 use kopfd::cluster::{Applied, Client, Options, Watcher, apply};
-use kopfd::handling::spawning::Companions;
 use kopfd::handling::{Handler, Lifecycle, On, Verdict};
 use kopfd::kit::{Clock, Stop, Tasks};
-use kopfd::object::{Patch, Resource, Sighting};
+use kopfd::object::{Patch, Resource};
 use kopfd::persistence::Storages;
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{Background, Effects, Environment, Error, EventStream, Indexing, Pace, Patcher, Scripts};
-use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
+use kopfd::script::{Call, Evaluation, Returned, Subject};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
@@ -116,25 +115,13 @@ impl Patcher for Sending {
     }
 }
 
-impl Background for Sending {
-    fn accompany<'a>(&'a self, _object: &'a Object, _sighting: Sighting, _is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
-        std::future::ready(Ok(Companions::default())).boxed()
-    }
-}
+impl Background for Sending {}
 
-impl Indexing for Sending {
-    fn index<'a>(&'a self, _object: &'a Object, _sighting: Sighting) -> BoxFuture<'a, Result<(), Error>> {
-        std::future::ready(Ok(())).boxed()
-    }
-}
+impl Indexing for Sending {}
 
 impl Environment for Sending {
     fn clock(&self) -> &Clock {
         &self.clock
-    }
-
-    fn chance(&self, _bound: usize) -> usize {
-        0
     }
 }
 
@@ -170,8 +157,8 @@ async fn ten_thousand_events_of_ten_thousand_objects_open_few_connections() {
     let selectors = vec![kopfd::object::Selector::parse("things.burst.dev").unwrap()];
     let handlers = [Arc::new(Handler { selectors, ..Handler::simple("create", On::Create) })];
     let storages = Arc::new(Storages::default());
-    let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, 60.0));
-    let pace = Pace { consistency_timeout: 0.0, ..Pace::default() };
+    let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, Duration::from_mins(1)));
+    let pace = Pace { consistency_timeout: Duration::ZERO, ..Pace::default() };
     let world = Arc::new(Sending { client: client.clone(), clock, events: EventStream::default() });
     let kind = Arc::new(Kind::new(world, served, Arc::new(pace), None, Arc::from("burst")));
     let mut watcher = Watcher::new(client, resource, None).unwrap();

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kopfd::cluster::transformed;
 use kopfd::handling::Verdict;
+use kopfd::handling::attempt::TEMPORARY_DELAY;
 use kopfd::script::{Limits, Returned};
 use serde_json::{Value, json};
 
@@ -48,12 +50,14 @@ fn a_file_s_function_follows_the_same_rule() {
 #[test]
 fn what_is_thrown_decides_what_follows() {
     let temporary = |text: Option<&str>, delay| Verdict::Temporary { text: text.map(Into::into), delay };
-    assert_eq!(run("throw temporary();").verdict, temporary(None, Some(60.0)));
-    assert_eq!(run("throw temporary(\"later\", 5);").verdict, temporary(Some("later"), Some(5.0)));
-    assert_eq!(run("throw temporary(\"later\", \"1m30s\");").verdict, temporary(Some("later"), Some(90.0)));
+    assert_eq!(run("throw temporary();").verdict, temporary(None, Some(TEMPORARY_DELAY)));
+    assert_eq!(run("throw temporary(\"later\", 5);").verdict, temporary(Some("later"), Some(Duration::from_secs(5))));
+    assert_eq!(run("throw temporary(\"later\", \"1m30s\");").verdict, temporary(Some("later"), Some(Duration::from_secs(90))));
     assert_eq!(run("throw temporary(\"later\", ());").verdict, temporary(Some("later"), None));
     assert_eq!(run("throw permanent(\"never\");").verdict, Verdict::Permanent { text: "never".into() });
-    assert_eq!(run("throw reject(\"no\", 403);").verdict, Verdict::Permanent { text: "no".into() });
+    for (throw, code) in [("reject(\"no\", 403)", 403), ("reject(\"no\")", 500), ("reject(\"no\", 0)", 500)] {
+        assert_eq!(run(&format!("throw {throw};")).verdict, Verdict::Rejected { text: "no".into(), code });
+    }
     assert_eq!(run("[1].map(|x| throw permanent(\"deep\"));").verdict, Verdict::Permanent { text: "deep".into() });
     assert_eq!(failure("throw \"text\";"), "text");
     assert_eq!(failure("throw #{message: \"m\", code: 1};"), "m");
@@ -81,7 +85,7 @@ fn what_was_changed_before_a_failure_is_kept() {
 fn every_budget_ends_a_call_that_exceeds_it() {
     let small = Limits {
         operations: 100_000,
-        time: Some(10.0),
+        time: Some(Duration::from_secs(10)),
         memory: 1 << 20,
         depth: 20,
         string_size: 1_000,
@@ -242,10 +246,10 @@ fn a_transformation_runs_when_it_is_asked_for() {
         let world = Operator::new("").runs(text).runs("patch.transform(|body| { sleep(1); body });").start().await;
         let returned = world.call(0).await;
         for size in [3, 10] {
-            let body = returned.patch.transforms[0].apply(json!({"spec": {"size": size}})).await.unwrap();
+            let body = transformed(&returned.patch.transforms[0], json!({"spec": {"size": size}})).await.unwrap();
             assert_eq!(body, json!({"spec": {"size": size + 2}}));
         }
         let returned = world.call(1).await;
-        assert!(returned.patch.transforms[0].apply(json!({})).await.unwrap_err().contains("not available in transformations"));
+        assert!(transformed(&returned.patch.transforms[0], json!({})).await.unwrap_err().contains("not available in transformations"));
     });
 }

@@ -1,6 +1,7 @@
 //! Sub-handlers, as handlers register them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kopfd::handling::{Lifecycle, Verdict};
 use kopfd::script::Returned;
@@ -18,7 +19,7 @@ async fn to_the_end(world: &mut World, lifecycle: Lifecycle) -> (Returned, usize
         stored.0.extend(returned.records.clone());
         world.records = Arc::new(Stored(stored.0));
         match returned.verdict {
-            Verdict::Unfinished { delay } => tokio::time::sleep(std::time::Duration::from_secs_f64(delay)).await,
+            Verdict::Unfinished { delay } => tokio::time::sleep(delay).await,
             _ => return (returned, pass),
         }
     }
@@ -61,7 +62,7 @@ fn execute_returns_only_when_all_are_finished() {
         let text = "subhandler(\"a\", |retry| { if retry < 2 { throw temporary(\"not yet\", 10); } }); try { execute(); } catch {} patch.status.after = true;";
         let mut world = Operator::new("").runs(text).start().await;
         let first = world.call(0).await;
-        assert_eq!(first.verdict, Verdict::Unfinished { delay: 10.0 });
+        assert_eq!(first.verdict, Verdict::Unfinished { delay: Duration::from_secs(10) });
         assert!(first.patch.is_empty());
         let (returned, passes) = to_the_end(&mut world, Lifecycle::AllAtOnce).await;
         assert_eq!(passes, 3);
@@ -101,7 +102,7 @@ fn an_unfinished_sub_sub_handler_does_not_stop_its_uncle() {
         let text = "subhandler(\"a\", || { subhandler(\"b\", || throw temporary(\"later\", 5)); execute(); memo.never = 1; }); subhandler(\"d\", || { return 4; });";
         let world = Operator::new("").runs(text).start().await;
         let returned = world.call(0).await;
-        assert_eq!(returned.verdict, Verdict::Unfinished { delay: 5.0 });
+        assert_eq!(returned.verdict, Verdict::Unfinished { delay: Duration::from_secs(5) });
         assert_eq!(Value::Object(returned.patch.merge), json!({"status": {"parent/d": 4}}));
     });
 }

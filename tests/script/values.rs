@@ -91,6 +91,7 @@ fn labels_and_annotations_of_an_object_without_any_are_empty_maps() {
 fn owner_references_have_the_flags_of_the_options() {
     for (options, expected) in [
         ("#{}", json!({"controller": true, "blockOwnerDeletion": true})),
+        ("#{controller: false, blockOwnerDeletion: false}", json!({"controller": false, "blockOwnerDeletion": false})),
         ("#{controller: false, block_owner_deletion: false}", json!({"controller": false, "blockOwnerDeletion": false})),
         ("#{controller: (), block_owner_deletion: ()}", json!({})),
     ] {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kopfd::handling::progress::BrokenRecord;
@@ -145,7 +146,7 @@ impl World {
                 records: Arc::clone(&self.records) as Arc<dyn Records>,
                 purpose: Reason::Create,
                 lifecycle: Lifecycle::AllAtOnce,
-                default_backoff: 60.0,
+                default_backoff: Duration::from_mins(1),
                 defaults: Policy::default(),
             }),
             stop: Stop::new(),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kopfd::handling::progress::seconds_between;
+use kopfd::handling::progress::time_between;
 use kopfd::handling::spawning::{self, Arrangement, Companions, Company, Stage};
-use kopfd::handling::{Handler, On, Telling, attempt, filter};
+use kopfd::handling::{Handler, On, SpawningHandlers, Telling, attempt, filter};
 use kopfd::kit::{Stop, Tasks};
 use kopfd::object::Sighting;
 use kopfd::script::Object;
@@ -47,8 +47,8 @@ impl Daemons {
         let running: BTreeSet<String> = self.running.lock().keys().cloned().collect();
         let company = Company { running: &running, ended: &BTreeSet::new(), is_paused: false, is_gone: sighting == Sighting::Deleted };
         let view = filter::View { body: &object.body, change: None };
-        let handlers = world.handlers.iter().map(AsRef::as_ref);
-        let arrangement = spawning::arrange(handlers, company, view, &oracle).expect("the world answers all questions");
+        let handlers = SpawningHandlers::of(world.handlers.iter().cloned());
+        let arrangement = spawning::arrange(&handlers, company, view, &oracle).expect("the world answers all questions");
         let Arrangement { spawn, stop, demand_finalizer } = arrangement;
         companions.demand_finalizer = demand_finalizer;
         spawn.into_iter().filter(|handler| handler.on == On::Daemon).for_each(|handler| self.spawn(world, handler));
@@ -67,7 +67,7 @@ impl Daemons {
     }
 
     /// Returns the seconds until the task is looked after again, if it has not ended.
-    async fn stop(&self, world: &ScriptedWorld, id: &str) -> Option<f64> {
+    async fn stop(&self, world: &ScriptedWorld, id: &str) -> Option<Duration> {
         let now = world.timeline.clock.now();
         let mut running = self.running.lock().get(id).cloned()?;
         if running.stopping.is_none() {
@@ -79,7 +79,7 @@ impl Daemons {
             return None;
         }
         let script = &world.steps.scripts[running.handler.target];
-        let step = spawning::step(script.cancellation, reached, seconds_between(asked_at, now));
+        let step = spawning::step(script.cancellation, reached, time_between(asked_at, now));
         if let Some(telling) = spawning::tell_step(&running.handler, step) {
             world.timeline.tell(&telling);
         }

@@ -1,6 +1,7 @@
 //! Handlers and storages as the vectors declare them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kopfd::handling::contradiction::{self, Contradiction};
 use kopfd::handling::spawning::Cancellation;
@@ -90,11 +91,10 @@ impl Declared {
         if let Some(contradiction) = contradiction::find(&handler) {
             return Err(contradiction);
         }
-        let seconds = |key: &str| options[key].as_f64();
         let cancellation = Cancellation {
-            backoff: seconds("cancellation_backoff"),
-            timeout: seconds("cancellation_timeout"),
-            polling: seconds("cancellation_polling").unwrap_or(60.0),
+            backoff: duration(&options["cancellation_backoff"]),
+            timeout: duration(&options["cancellation_timeout"]),
+            polling: duration(&options["cancellation_polling"]).unwrap_or(Duration::from_mins(1)),
         };
         let steps = spec["script"].as_array().cloned().or_else(|| spec.get("outcome").map(|step| vec![step.clone()]));
         let name = text(&spec["id"]).unwrap_or_else(|| base.clone());
@@ -135,6 +135,11 @@ fn options(spec: &Value) -> &Value {
     spec.get("options").unwrap_or(spec)
 }
 
+/// Returns the duration that the vectors write as seconds, if it is one; what cannot be counted is cut.
+pub fn duration(seconds: &Value) -> Option<Duration> {
+    seconds.as_f64().map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+}
+
 fn policy(options: &Value) -> Policy {
     let errors = options["errors"].as_str().map(|word| match word {
         "ignored" => ErrorMode::Ignored,
@@ -142,7 +147,7 @@ fn policy(options: &Value) -> Policy {
         "permanent" => ErrorMode::Permanent,
         other => panic!("the error mode {other:?} is unknown"),
     });
-    let (retries, timeout, backoff) = (options["retries"].as_u64(), options["timeout"].as_f64(), options["backoff"].as_f64());
+    let (retries, timeout, backoff) = (options["retries"].as_u64(), duration(&options["timeout"]), duration(&options["backoff"]));
     Policy { retries, timeout, backoff, errors }
 }
 

@@ -10,7 +10,7 @@ use kopfd::apiserver::faults::{Action, Match, Rule};
 use kopfd::apiserver::server::socket::Service;
 use kopfd::apiserver::storage::resource::{Key, Resource};
 use kopfd::apiserver::storage::store::Limits;
-use kopfd::apiserver::{Api, Settings, admin_client, bootstrap};
+use kopfd::apiserver::{ApiServer, Settings, admin_client, bootstrap};
 use kopfd::cluster::in_process::InProcess;
 use kopfd::cluster::{Client, Error, Networking, Requests as _, Seen, Sink, Watcher, Watching};
 use kopfd::kit::{Clock, Stop};
@@ -28,7 +28,7 @@ const SERVERS: [&str; 4] = ["creationTimestamp", "generation", "managedFields", 
 
 /// The embedded API server with one object.
 pub struct Embedded {
-    api: Api,
+    api: ApiServer,
     client: Client,
     /// The object as it is to be created.
     given: Value,
@@ -43,7 +43,7 @@ impl Embedded {
     pub async fn of(input: &Value, object: Value, clock: Clock) -> Self {
         // The whole history is kept: versions are counted by it.
         let limits = Limits { changes: usize::MAX, age: SignedDuration::MAX, bytes: usize::MAX };
-        let api = Api::new(Settings { seed: Some(1), limits, ..Settings::default() }, clock.clone());
+        let api = ApiServer::new(Settings { seed: Some(1), limits, ..Settings::default() }, clock.clone());
         let resource = (*declare::resource(&input["subresources"])).clone();
         let namespace = object.pointer("/metadata/namespace").cloned().unwrap_or_default();
         let objects =
@@ -62,7 +62,7 @@ impl Embedded {
 
     /// Creates the object, as the server takes it: without what only the server writes.
     pub async fn create(&self) {
-        *self.base.lock() = self.api.with(|state| state.store.revision());
+        *self.base.lock() = self.api.revision();
         let mut object = self.given.clone();
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("uid");
@@ -153,7 +153,7 @@ impl Embedded {
 
     fn history(&self) -> Vec<Arc<kopfd::apiserver::storage::store::Change>> {
         let base = *self.base.lock();
-        self.api.with(|state| state.store.changes_after(&self.place(), base, usize::MAX)).unwrap_or_default()
+        self.api.changes_after(&self.place(), base).unwrap_or_default()
     }
 
     fn first_version(&self) -> u64 {

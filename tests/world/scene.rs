@@ -52,14 +52,14 @@ impl Scene {
         let setting = |name: &str| input["settings"].get(name).unwrap_or(&Value::Null);
         let finalizer = input.get("finalizer").unwrap_or_else(|| setting("persistence.finalizer"));
         let storages = Arc::new(declare::storages(&Value::Null, &input["storage"], finalizer));
-        let backoff = setting("execution.default_backoff").as_f64().unwrap_or(60.0);
+        let backoff = declare::duration(setting("execution.default_backoff")).unwrap_or(Duration::from_mins(1));
         let resource = declare::resource(&input["subresources"]);
         let served = Served::new(resource, &declared.handlers, storages, declare::lifecycle(&input["lifecycle"]), backoff);
         let defaults = Pace::default();
-        let delays = setting("queueing.error_delays").as_array().map(|delays| delays.iter().filter_map(Value::as_f64).collect());
+        let delays = setting("queueing.error_delays").as_array().map(|delays| delays.iter().filter_map(declare::duration).collect());
         let pace = Pace {
-            consistency_timeout: setting("persistence.consistency_timeout").as_f64().unwrap_or(defaults.consistency_timeout),
-            idle_timeout: setting("queueing.idle_timeout").as_f64().unwrap_or(defaults.idle_timeout),
+            consistency_timeout: declare::duration(setting("persistence.consistency_timeout")).unwrap_or(defaults.consistency_timeout),
+            idle_timeout: declare::duration(setting("queueing.idle_timeout")).unwrap_or(defaults.idle_timeout),
             error_delays: delays.unwrap_or(defaults.error_delays),
         };
         Ok(Self {

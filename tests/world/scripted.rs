@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use kopfd::cluster::{Applied, apply};
 use kopfd::handling::attempt::TEMPORARY_DELAY;
 use kopfd::handling::spawning::Companions;
-use kopfd::handling::{Handler, Verdict, filter, select};
+use kopfd::handling::{Handler, IndexingHandlers, Verdict, filter, select};
 use kopfd::kit::Clock;
-use kopfd::object::{Body, BodyFunction, Item, Patch, Resource, Sighting, Transform};
+use kopfd::object::{Body, BodyFunction, Item, Patch, Reply, Resource, Sighting, Transform};
 use kopfd::reactor::{Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, Indexing, Patcher, Scripts};
 use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
 use parking_lot::Mutex;
@@ -60,7 +60,7 @@ pub struct ScriptedWorld {
     /// The patches that were sent.
     pub patches: Mutex<Vec<Patch>>,
     /// What each cycle had to wait for.
-    pub delays: Arc<Mutex<Vec<Vec<f64>>>>,
+    pub delays: Arc<Mutex<Vec<Vec<Duration>>>>,
     events: EventStream,
     daemons: Daemons,
     /// Started with the first handler that has sub-handlers.
@@ -72,7 +72,7 @@ impl ScriptedWorld {
     pub fn new(declared: Declared, server: Arc<Server>, timeline: Arc<Timeline>) -> Self {
         let Declared { handlers, scripts, callbacks } = declared;
         let steps = Steps { scripts, timeline: Arc::clone(&timeline), server: Arc::clone(&server), calls: Mutex::default() };
-        let delays: Arc<Mutex<Vec<Vec<f64>>>> = Arc::default();
+        let delays: Arc<Mutex<Vec<Vec<Duration>>>> = Arc::default();
         let sink = TimelineSink { timeline: Arc::clone(&timeline), delays: Arc::clone(&delays) };
         let events = EventStream::default().with(Arc::new(sink));
         Self {
@@ -94,7 +94,7 @@ impl ScriptedWorld {
             Subject::Change { reason, change, .. } => json!({
                 "reason": reason.as_str(),
                 "retry": call.retry,
-                "runtime": kopfd::handling::progress::seconds_between(call.started, self.clock().now()),
+                "runtime": self.clock().now().duration_since(call.started).as_secs_f64(),
                 "old": change.old,
                 "new": change.new,
                 "diff": change.diff.iter().map(diff_item).collect::<Vec<_>>(),
@@ -159,7 +159,8 @@ impl Indexing for ScriptedWorld {
     fn index<'a>(&'a self, object: &'a Object, sighting: Sighting) -> BoxFuture<'a, Result<(), Error>> {
         let view = filter::View { body: &object.body, change: None };
         let oracle = Oracle { callbacks: &self.callbacks, facts: Facts::of_event(&object.body, sighting) };
-        let selected = select::indexing(self.handlers.iter().map(AsRef::as_ref), view, &oracle);
+        let handlers = IndexingHandlers::of(self.handlers.iter().cloned());
+        let selected = select::indexing(&handlers, view, &oracle);
         for handler in selected.expect("the world answers all questions") {
             let shown = json!({"call": self.steps.scripts[handler.target].id, "type": sighting.event_type()});
             self.timeline.add(Entry { shown, ..Entry::default() });
@@ -172,10 +173,6 @@ impl Environment for ScriptedWorld {
     fn clock(&self) -> &Clock {
         &self.timeline.clock
     }
-
-    fn chance(&self, _bound: usize) -> usize {
-        0
-    }
 }
 
 impl Effects for ScriptedWorld {
@@ -187,7 +184,7 @@ impl Effects for ScriptedWorld {
 /// Notes what the engine does in the timeline.
 struct TimelineSink {
     timeline: Arc<Timeline>,
-    delays: Arc<Mutex<Vec<Vec<f64>>>>,
+    delays: Arc<Mutex<Vec<Vec<Duration>>>>,
 }
 
 impl EventSink for TimelineSink {
@@ -196,8 +193,8 @@ impl EventSink for TimelineSink {
             EngineEvent::Message(telling) => self.timeline.tell(telling),
             EngineEvent::ObjectSeen { body, sighting, consistency_in } => {
                 let mut shown = json!({"event": sighting.event_type(), "rv": body.resource_version()});
-                if let Some(seconds) = consistency_in {
-                    shown["consistency_in"] = json!(seconds);
+                if let Some(left) = consistency_in {
+                    shown["consistency_in"] = json!(left.as_secs_f64());
                 }
                 self.timeline.add(Entry { shown, before: Value::clone(body), ..Entry::default() });
             }
@@ -207,6 +204,10 @@ impl EventSink for TimelineSink {
     }
 
     fn wants_debugging(&self) -> bool {
+        true
+    }
+
+    fn wants_states(&self) -> bool {
         true
     }
 }
@@ -219,7 +220,7 @@ pub fn diff_item(item: &Item) -> Value {
 fn verdict(step: &Value) -> Verdict {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if let Some(error) = step.get("temporary") {
-        let delay = step.get("delay").map_or(Some(TEMPORARY_DELAY), Value::as_f64);
+        let delay = step.get("delay").map_or(Some(TEMPORARY_DELAY), declare::duration);
         return Verdict::Temporary { text: error.as_str().map(str::to_owned), delay };
     }
     if let Some(error) = step.get("permanent") {
@@ -257,7 +258,7 @@ pub fn transform(spec: &Value) -> Transform {
 struct Function(Value);
 
 impl BodyFunction for Function {
-    fn call(&self, mut body: Value) -> BoxFuture<'_, Result<Value, String>> {
+    fn start(&self, mut body: Value, reply: Reply) {
         let path = declare::keys(&self.0["path"]);
         let (last, parents) = path.split_last().expect("a function has a path");
         let parent = parents.iter().fold(&mut body, |object, key| {
@@ -283,8 +284,8 @@ impl BodyFunction for Function {
                 items.insert(0, value);
                 parent[last] = items.into();
             }
-            other => return Box::pin(std::future::ready(Err(format!("the function {other:?} is unknown")))),
+            other => return reply(Err(format!("the function {other:?} is unknown"))),
         }
-        Box::pin(std::future::ready(Ok(body)))
+        reply(Ok(body));
     }
 }

@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 use kopfd::handling::Telling;
-use kopfd::handling::progress::seconds_between;
 use kopfd::kit::Clock;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -50,7 +49,7 @@ impl Timeline {
     pub fn add(&self, mut entry: Entry) -> usize {
         let mut entries = self.entries.lock();
         assert!(entries.len() < MOST_ENTRIES, "the operator runs in circles");
-        entry.shown["t"] = json!(seconds_between(self.beginning, self.clock.now()));
+        entry.shown["t"] = json!(self.clock.now().duration_since(self.beginning).as_secs_f64());
         entries.push(entry);
         entries.len() - 1
     }

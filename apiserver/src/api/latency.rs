@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::storage::work_item::Chore;
+use crate::storage::work_item::WorkItem;
 
 /// How long things take.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Pace {
+pub struct Latency {
     /// How long events are kept after they were written; none for ever.
     pub events: Option<Duration>,
     /// Until garbage is collected.
@@ -32,11 +32,11 @@ pub enum Progress {
     Ready,
 }
 
-impl Pace {
+impl Latency {
     /// How long real servers keep events.
     pub const EVENTS: Duration = Duration::from_hours(1);
 
-    /// Returns the pace that was seen on real servers.
+    /// Returns the latency that was seen on real servers.
     pub fn realistic() -> Self {
         Self {
             events: Some(Self::EVENTS),
@@ -47,12 +47,12 @@ impl Pace {
         }
     }
 
-    /// Returns how long a chore waits.
-    pub fn delay(&self, chore: &Chore, is_namespace_leaving: bool) -> Duration {
-        match chore {
-            Chore::Owned(..) | Chore::Owner(_) | Chore::Kind { .. } => self.collection,
-            Chore::Namespace(_) if is_namespace_leaving => self.namespaces,
-            Chore::Namespace(_) | Chore::Definition(_) | Chore::Event(_) => Duration::ZERO,
+    /// Returns how long a item waits.
+    pub fn delay(&self, item: &WorkItem, is_namespace_leaving: bool) -> Duration {
+        match item {
+            WorkItem::Owned(..) | WorkItem::Owner(_) | WorkItem::Kind { .. } => self.collection,
+            WorkItem::Namespace(_) if is_namespace_leaving => self.namespaces,
+            WorkItem::Namespace(_) | WorkItem::Definition(_) | WorkItem::Event(_) => Duration::ZERO,
         }
     }
 
@@ -74,10 +74,10 @@ mod tests {
     #[test]
     fn a_new_definition_is_missing_then_not_ready_then_there() {
         let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
-        let pace = Pace::realistic();
-        let progress = |now: i64| pace.progress(Some(at(1000)), at(now));
+        let latency = Latency::realistic();
+        let progress = |now: i64| latency.progress(Some(at(1000)), at(now));
         assert_eq!([progress(1050), progress(1150), progress(1300)], [Progress::Unserved, Progress::Unready, Progress::Ready]);
-        assert_eq!(pace.progress(None, at(0)), Progress::Ready);
-        assert_eq!(Pace::default().progress(Some(at(0)), at(0)), Progress::Ready);
+        assert_eq!(latency.progress(None, at(0)), Progress::Ready);
+        assert_eq!(Latency::default().progress(Some(at(0)), at(0)), Progress::Ready);
     }
 }

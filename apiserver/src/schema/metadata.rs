@@ -114,6 +114,8 @@ pub enum NameRule {
     Subdomain,
     /// One label, as namespaces and services have.
     Label,
+    /// One label that begins with a letter, as kinds and versions have.
+    OldLabel,
     /// Anything that can stand in a path, as roles have.
     PathSegment,
 }
@@ -129,6 +131,12 @@ pub fn name_mistake(rule: NameRule, name: &str, is_prefix: bool) -> Option<Strin
              alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
                 .to_owned(),
         ),
+        NameRule::OldLabel if completed.len() > 63 => Some("must be no more than 63 bytes".to_owned()),
+        NameRule::OldLabel if !LABEL.is_match(&completed) || !completed.starts_with(|c: char| c.is_ascii_lowercase()) => Some(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with \
+             an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+                .to_owned(),
+        ),
         NameRule::Subdomain if completed.len() > 253 => Some("must be no more than 253 bytes".to_owned()),
         NameRule::Subdomain if !SUBDOMAIN.is_match(&completed) => Some(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an \
@@ -136,7 +144,7 @@ pub fn name_mistake(rule: NameRule, name: &str, is_prefix: bool) -> Option<Strin
              '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
                 .to_owned(),
         ),
-        NameRule::Label | NameRule::Subdomain => None,
+        NameRule::Label | NameRule::OldLabel | NameRule::Subdomain => None,
     }
 }
 

@@ -7,6 +7,7 @@ use super::node::{Additional, Limits, ListType, Node, Range, Type};
 use super::prune::Pruning;
 use super::rule_fields;
 use super::values;
+use crate::go;
 use crate::http::api_error::Cause;
 use crate::schema::field_error::{self, Place};
 
@@ -265,7 +266,7 @@ impl Parser {
 
     fn pattern(&mut self, schema: &Map<String, Value>, place: &str) -> Option<Regex> {
         let text = schema.get("pattern").and_then(Value::as_str)?;
-        Regex::new(text)
+        go::regex(text)
             .map_err(|_| {
                 let why = "must be a valid regular expression";
                 self.causes.push(field_error::invalid(format!("{place}.pattern"), &json!(text), why));

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::ApiServer;
 use crate::api::Api;
 use crate::auth::access::{MASTERS, User};
 use crate::faults::Rule;
@@ -16,8 +17,6 @@ use crate::http::api_error::Failure;
 use crate::http::reply::{self, Reply};
 use crate::http::request::{Accept, Form, Question};
 use crate::rules::time;
-use crate::storage::resource::set_revision;
-use crate::storage::store::FIRST_REVISION;
 
 /// Where the control is.
 const ROOT: &str = "/_dev/";
@@ -83,19 +82,19 @@ struct Load {
 }
 
 /// Tells whether a request is for the control.
-pub fn is_about(question: &Question) -> bool {
+pub(super) fn is_about(question: &Question) -> bool {
     question.text.starts_with(ROOT)
 }
 
 /// Answers a request for the control.
-pub async fn answer(api: &Api, user: Result<User, Failure>, question: &Question) -> Response<Body> {
+pub(super) async fn answer(server: &ApiServer, user: Result<User, Failure>, question: &Question) -> Response<Body> {
     let allowed = user.and_then(|user| {
         let is_administrator = user.groups.iter().any(|group| group == MASTERS);
         let text = format!("forbidden: User {:?} cannot control the server", user.name);
         if is_administrator { Ok(()) } else { Err(Failure::new(403, "Forbidden", text)) }
     });
     let answered = match allowed {
-        Ok(()) => control(api, question).await,
+        Ok(()) => control(server, question).await,
         Err(failure) => Err(failure),
     };
     match answered {
@@ -104,15 +103,16 @@ pub async fn answer(api: &Api, user: Result<User, Failure>, question: &Question)
     }
 }
 
-async fn control(api: &Api, question: &Question) -> Result<Reply, Failure> {
+async fn control(server: &ApiServer, question: &Question) -> Result<Reply, Failure> {
+    let api = &server.api;
     let parts: Vec<&str> = question.text[ROOT.len()..].trim_end_matches('/').split('/').collect();
     let done = || Ok(Reply::object(json!({})));
     match (question.method.as_str(), parts.as_slice()) {
         ("GET", ["faults"]) => Ok(Reply::object(json!({"faults": faults(api)}))),
-        ("POST", ["faults"]) => Ok(Reply::object(json!({"id": api.add_fault(body(question)?)})).with_code(201)),
-        ("PUT", ["faults"]) => Ok(Reply::object(json!({"ids": api.replace_faults(body::<Vec<Rule>>(question)?)}))),
+        ("POST", ["faults"]) => Ok(Reply::object(json!({"id": server.add_fault(body(question)?)})).with_code(201)),
+        ("PUT", ["faults"]) => Ok(Reply::object(json!({"ids": server.replace_faults(body::<Vec<Rule>>(question)?)}))),
         ("DELETE", ["faults"]) => {
-            api.replace_faults(Vec::new());
+            server.replace_faults(Vec::new());
             done()
         }
         ("GET", ["faults", id]) => {
@@ -120,26 +120,26 @@ async fn control(api: &Api, question: &Question) -> Result<Reply, Failure> {
             found.map(Reply::object).ok_or_else(|| no_fault(id))
         }
         ("DELETE", ["faults", id]) => {
-            let is_removed = id.parse().is_ok_and(|id| api.remove_fault(id));
+            let is_removed = id.parse().is_ok_and(|id| server.remove_fault(id));
             if is_removed { done() } else { Err(no_fault(id)) }
         }
-        ("GET", ["log"]) => Ok(Reply::object(json!({"requests": api.requests(), "firings": api.firings()}))),
+        ("GET", ["log"]) => Ok(Reply::object(json!({"requests": server.requests(), "firings": server.firings()}))),
         ("DELETE", ["log"]) => {
             api.injection().requests().forget();
             api.injection().faults().forget_firings();
             done()
         }
-        ("GET", ["requests"]) => Ok(Reply::object(json!({"requests": api.requests()}))),
-        ("GET", ["firings"]) => Ok(Reply::object(json!({"firings": api.firings()}))),
+        ("GET", ["requests"]) => Ok(Reply::object(json!({"requests": server.requests()}))),
+        ("GET", ["firings"]) => Ok(Reply::object(json!({"firings": server.firings()}))),
         ("GET", ["watchers"]) => {
             let watchers: Vec<Value> = api.injection().requests().watchers().map(|asked| json!(asked)).collect();
             Ok(Reply::object(json!({"watchers": watchers})))
         }
         ("POST", ["reset"]) => {
             let reset: Reset = body(question)?;
-            api.replace_faults(Vec::new());
+            server.replace_faults(Vec::new());
             if reset.objects {
-                api.restart(Restart { keep_objects: false, ..Restart::default() })?;
+                server.restart(Restart { keep_objects: false, ..Restart::default() })?;
             }
             done()
         }
@@ -149,7 +149,7 @@ async fn control(api: &Api, question: &Question) -> Result<Reply, Failure> {
             done()
         }
         ("POST", ["restart"]) => {
-            api.restart(body(question)?)?;
+            server.restart(body(question)?)?;
             done()
         }
         ("POST", ["clock"]) => {
@@ -157,14 +157,14 @@ async fn control(api: &Api, question: &Question) -> Result<Reply, Failure> {
             api.shift_time(SignedDuration::from_millis(shift.offset_ms));
             Ok(Reply::object(json!({"now": time(api.now())})))
         }
-        ("POST", ["settle"]) => settle(api, body(question)?).await,
+        ("POST", ["settle"]) => settle(server, body(question)?).await,
         ("GET", ["dump"]) => {
             let (revision, objects) = api.with(|state| (state.store.revision(), state.store.all()));
             let objects: Vec<&Value> = objects.iter().map(|stored| &*stored.value).collect();
             Ok(Reply::object(json!({"revision": revision, "objects": objects})))
         }
         ("POST", ["load"]) => {
-            load(api, body(question)?)?;
+            load(server, body(question)?)?;
             done()
         }
         _ => Ok(Reply::no_page()),
@@ -186,11 +186,11 @@ fn body<T: DeserializeOwned>(question: &Question) -> Result<T, Failure> {
 }
 
 /// Waits until the controllers have nothing to do.
-async fn settle(api: &Api, patience: Patience) -> Result<Reply, Failure> {
+async fn settle(server: &ApiServer, patience: Patience) -> Result<Reply, Failure> {
     let timeout = Duration::from_millis(patience.timeout_ms.unwrap_or(SETTLED));
     let settled = async {
-        while !api.is_settled() {
-            api.settle();
+        while !server.is_settled() {
+            server.settle();
             tokio::time::sleep(LOOK).await;
         }
     };
@@ -201,7 +201,8 @@ async fn settle(api: &Api, patience: Patience) -> Result<Reply, Failure> {
 }
 
 /// Adds objects as they are, in place of those with the same names.
-fn load(api: &Api, load: Load) -> Result<(), Failure> {
+fn load(server: &ApiServer, load: Load) -> Result<(), Failure> {
+    let api = &server.api;
     refuse_if_durable(api)?;
     let place = |value: &Value| {
         let group = value["apiVersion"].as_str().unwrap_or_default().split_once('/').map_or("", |(group, _)| group).to_owned();
@@ -213,37 +214,11 @@ fn load(api: &Api, load: Load) -> Result<(), Failure> {
     let objects: Vec<Value> = kept.chain(load.objects.iter().cloned()).collect();
     let newest = objects.iter().filter_map(|value| value["metadata"]["resourceVersion"].as_str()?.parse().ok()).max();
     let revision = load.revision.unwrap_or(current).max(newest.unwrap_or_default());
-    api.begin_with(objects, revision);
+    server.replace_objects(objects, revision);
     Ok(())
 }
 
-fn refuse_if_durable(api: &Api) -> Result<(), Failure> {
+pub(super) fn refuse_if_durable(api: &Api) -> Result<(), Failure> {
     let text = "the objects are kept in a directory, which would not agree with this";
     if api.is_durable() { Err(Failure::new(409, "Conflict", text)) } else { Ok(()) }
-}
-
-impl Api {
-    /// Breaks all connections, as a server does that starts again, and changes what it knows as asked for.
-    ///
-    /// # Errors
-    /// If objects are to be lost that are kept over restarts.
-    pub fn restart(&self, how: Restart) -> Result<(), Failure> {
-        if how.reset_revision || !how.keep_objects {
-            refuse_if_durable(self)?;
-        }
-        let (revision, objects) = self.with(|state| (state.store.revision(), state.store.all()));
-        let kept = objects.iter().filter(|_| how.keep_objects);
-        let mut objects: Vec<Value> = kept.map(|stored| (*stored.value).clone()).collect();
-        let mut revision = revision;
-        if how.reset_revision {
-            revision = FIRST_REVISION;
-            for object in &mut objects {
-                revision += 1;
-                set_revision(object, revision);
-            }
-        }
-        self.begin_with(objects, revision);
-        self.injection().go_down(Duration::from_millis(how.down_ms));
-        Ok(())
-    }
 }

@@ -14,7 +14,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde_json::json;
 
-use crate::api::Api;
+use super::ApiServer;
 use crate::faults::injection::Broken;
 use crate::http::api_error::Failure;
 use crate::http::identity::{self, Identity};
@@ -30,12 +30,12 @@ const BODIES: BodyLimits = BodyLimits { bytes: MAX_BODY, timeout: Duration::from
 
 /// A service that answers without a socket. Cheap to clone.
 #[derive(Clone)]
-pub struct Service(Api);
+pub struct Service(ApiServer);
 
 impl Service {
-    /// Returns the service of an API.
-    pub fn new(api: Api) -> Self {
-        Self(api)
+    /// Returns the service of a server.
+    pub fn new(server: ApiServer) -> Self {
+        Self(server)
     }
 }
 
@@ -49,8 +49,8 @@ impl tower::Service<Request<Bytes>> for Service {
     }
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
-        let api = self.0.clone();
-        Box::pin(async move { api.respond(request).await })
+        let server = self.0.clone();
+        Box::pin(async move { server.respond(request).await })
     }
 }
 
@@ -114,20 +114,20 @@ impl Listening {
     }
 
     /// Serves clients until the stop.
-    pub async fn serve(self, api: Api, stop: Stop) {
-        let resets = api.injection().restarts();
+    pub async fn serve(self, server: ApiServer, stop: Stop) {
+        let resets = server.api.injection().restarts();
         let service = tower::service_fn(move |request| {
-            let api = api.clone();
-            async move { receive(&api, request).await }
+            let server = server.clone();
+            async move { receive(&server, request).await }
         });
         self.listener.with_resets(resets).serve(service, stop).await;
     }
 }
 
 /// Answers a request. If the answer breaks, so does its connection.
-async fn receive(api: &Api, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
+async fn receive(server: &ApiServer, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
     let connection = request.extensions().get::<Connection>().expect("the listener tells the connection of every request").clone();
-    let answer = answer(api, request).await.inspect_err(|_| connection.reset())?;
+    let answer = answer(server, request).await.inspect_err(|_| connection.reset())?;
     Ok(answer.map(|body| {
         Body::new(body.map_err(move |error| {
             connection.reset();
@@ -137,10 +137,10 @@ async fn receive(api: &Api, request: Request<Incoming>) -> Result<Response<Body>
 }
 
 /// Reads the whole body, which is small, and answers.
-async fn answer(api: &Api, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
+async fn answer(server: &ApiServer, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
     let (head, body) = request.into_parts();
     let failure = match read_body(body, BODIES).await {
-        Ok(whole) => return Box::pin(api.respond(Request::from_parts(head, whole))).await,
+        Ok(whole) => return Box::pin(server.respond(Request::from_parts(head, whole))).await,
         Err(BodyError::TooLarge(rest)) => {
             let text = format!("Request entity too large: limit is {MAX_BODY}");
             let refused = reply::refuse(Failure::new(413, "RequestEntityTooLarge", text));

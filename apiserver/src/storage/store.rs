@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::storage::resource::{Key, Resource, key_of, owners, revision_of, set_revision, uid_of};
-use crate::storage::work_item::Chore;
+use crate::storage::work_item::WorkItem;
 pub use change::{Change, Sight, line};
 use resting::{Recent, Resting};
 
@@ -73,7 +73,7 @@ pub struct Store {
     gone: HashSet<String>,
     /// Where objects are, by their unique ids.
     places: HashMap<String, (Resource, Key)>,
-    chores: VecDeque<Chore>,
+    queue: VecDeque<WorkItem>,
     recent: Recent,
 }
 
@@ -141,7 +141,7 @@ impl Store {
             dependents: HashMap::new(),
             gone: HashSet::new(),
             places: HashMap::new(),
-            chores: VecDeque::new(),
+            queue: VecDeque::new(),
             recent: Recent::default(),
         }
     }
@@ -401,20 +401,20 @@ impl Store {
         }
     }
 
-    /// Takes the oldest chore that a write has left for the controllers.
-    pub fn take_chore(&mut self) -> Option<Chore> {
-        self.chores.pop_front()
+    /// Takes the oldest item that a write has left for the controllers.
+    pub fn next_work_item(&mut self) -> Option<WorkItem> {
+        self.queue.pop_front()
     }
 
-    /// Tells whether a chore waits.
-    pub fn has_chores(&self) -> bool {
-        !self.chores.is_empty()
+    /// Tells whether a item waits.
+    pub fn has_work(&self) -> bool {
+        !self.queue.is_empty()
     }
 
-    /// Leaves a chore for the controllers, unless it already waits.
-    pub fn leave_chore(&mut self, chore: Chore) {
-        if !self.chores.contains(&chore) {
-            self.chores.push_back(chore);
+    /// Leaves a item for the controllers, unless it already waits.
+    pub fn enqueue(&mut self, item: WorkItem) {
+        if !self.queue.contains(&item) {
+            self.queue.push_back(item);
         }
     }
 
@@ -456,7 +456,7 @@ impl Store {
         }
     }
 
-    /// Keeps the indices in step with a write, and leaves the chores that come from it.
+    /// Keeps the indices in step with a write, and leaves the queue that come from it.
     fn note(&mut self, resource: &Resource, key: &Key, old: Option<&Stored>, new: Option<&Arc<Stored>>) {
         let place = (resource.clone(), key.clone());
         if let Some(old) = old {
@@ -485,8 +485,8 @@ impl Store {
         for owner in old.into_iter().flat_map(|old| owners(&old.value)).filter(|owner| !self.dependents.contains_key(*owner)) {
             self.gone.remove(owner);
         }
-        for chore in Chore::from_write(resource, key, old.map(|old| &*old.value), new.map(|new| &*new.value)) {
-            self.leave_chore(chore);
+        for item in WorkItem::from_write(resource, key, old.map(|old| &*old.value), new.map(|new| &*new.value)) {
+            self.enqueue(item);
         }
     }
 

@@ -13,7 +13,7 @@ pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// One thing to be looked at by the controllers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Chore {
+pub enum WorkItem {
     /// An object with owners: are they there?
     Owned(Resource, Key),
     /// The objects that are owned by a unique id, which has gone or is going.
@@ -33,50 +33,50 @@ pub enum Chore {
     Event(Key),
 }
 
-impl Chore {
+impl WorkItem {
     /// Returns what a write leaves to be done.
     pub fn from_write(resource: &Resource, key: &Key, old: Option<&Value>, new: Option<&Value>) -> Vec<Self> {
-        let mut chores = Vec::new();
+        let mut queue = Vec::new();
         let leaving = |value: &Value| value["metadata"]["deletionTimestamp"].is_string();
         match (old, new) {
             (Some(old), None) => {
-                chores.push(Self::Owner(uid_of(old).to_owned()));
+                queue.push(Self::Owner(uid_of(old).to_owned()));
                 // An owner may wait for this object.
-                chores.extend(owners(old).map(|uid| Self::Owner(uid.to_owned())));
+                queue.extend(owners(old).map(|uid| Self::Owner(uid.to_owned())));
                 if !key.0.is_empty() {
-                    chores.push(Self::Namespace(key.0.clone()));
+                    queue.push(Self::Namespace(key.0.clone()));
                 }
                 if !resource.group.is_empty() {
-                    chores.push(Self::Definition(format!("{}.{}", resource.plural, resource.group)));
+                    queue.push(Self::Definition(format!("{}.{}", resource.plural, resource.group)));
                 }
             }
             (old, Some(new)) => {
                 let has_new_owners = old.is_none_or(|old| old["metadata"]["ownerReferences"] != new["metadata"]["ownerReferences"]);
                 if has_new_owners {
                     if owners(new).next().is_some() {
-                        chores.push(Self::Owned(resource.clone(), key.clone()));
+                        queue.push(Self::Owned(resource.clone(), key.clone()));
                     }
                     // A former owner may have waited for this object.
-                    chores.extend(old.into_iter().flat_map(owners).map(|uid| Self::Owner(uid.to_owned())));
+                    queue.extend(old.into_iter().flat_map(owners).map(|uid| Self::Owner(uid.to_owned())));
                 }
                 if leaving(new) {
-                    chores.push(Self::Owner(uid_of(new).to_owned()));
+                    queue.push(Self::Owner(uid_of(new).to_owned()));
                     if !key.0.is_empty() {
-                        chores.push(Self::Namespace(key.0.clone()));
+                        queue.push(Self::Namespace(key.0.clone()));
                     }
                 }
                 match (resource.group.as_str(), resource.plural.as_str()) {
-                    ("", "events") => chores.push(Self::Event(key.clone())),
-                    ("", "namespaces") if leaving(new) || old.is_none() => chores.push(Self::Namespace(key.1.clone())),
+                    ("", "events") => queue.push(Self::Event(key.clone())),
+                    ("", "namespaces") if leaving(new) || old.is_none() => queue.push(Self::Namespace(key.1.clone())),
                     ("apiextensions.k8s.io", "customresourcedefinitions") if leaving(new) => {
-                        chores.push(Self::Definition(key.1.clone()));
+                        queue.push(Self::Definition(key.1.clone()));
                     }
                     _ => {}
                 }
             }
             (None, None) => {}
         }
-        chores
+        queue
     }
 }
 

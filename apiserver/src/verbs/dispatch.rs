@@ -22,7 +22,7 @@ pub async fn answer(api: &Api, call: Call) -> Result<Reply, Failure> {
     let Some(served) = registry.find(&place.group, &place.version, &place.plural).cloned() else {
         return not_served(&registry, &call);
     };
-    match api.pace().progress(served.came_at, call.now) {
+    match api.latency().progress(served.came_at, call.now) {
         Progress::Ready => {}
         Progress::Unserved => return not_served(&registry, &call),
         Progress::Unready => return Err(Failure::storage_not_ready()),

@@ -6,13 +6,13 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response, header};
 use kopfd_apiserver::auth::access::{Authentication, User};
-use kopfd_apiserver::{Api, Settings};
+use kopfd_apiserver::{ApiServer, Settings};
 use kopfd_base::kit::Clock;
 
 use super::play::{Server, Who};
 
 /// The server under test, in this process.
-pub struct Embedded(Api);
+pub struct Embedded(ApiServer);
 
 impl Embedded {
     /// Returns a server with nothing in it.
@@ -22,7 +22,7 @@ impl Embedded {
             ("guest".to_owned(), User::new("guest", &["guests", "system:authenticated"])),
         ];
         let settings = Settings { authentication: Authentication::Tokens(BTreeMap::from(users)), seed: Some(1), ..Settings::default() };
-        Self(Api::new(settings, Clock::starting_at("2020-01-01T00:00:00Z".parse().expect("a moment"))))
+        Self(ApiServer::new(settings, Clock::starting_at("2020-01-01T00:00:00Z".parse().expect("a moment"))))
     }
 }
 

@@ -10,11 +10,11 @@ use base64::Engine as _;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::{Request, Response, header};
-use kopfd_apiserver::api::latency::Pace;
+use kopfd_apiserver::Latency;
 use kopfd_apiserver::auth::access::{Authentication, MASTERS, User};
 use kopfd_apiserver::server::control::Restart;
 use kopfd_apiserver::server::socket::Listening;
-use kopfd_apiserver::{Api, Settings};
+use kopfd_apiserver::{ApiServer, Settings};
 use kopfd_base::kit::{Clock, Stop, Tasks};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -26,7 +26,7 @@ use tokio::time::Instant;
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// A server in the same process.
-struct Server(Api);
+struct Server(ApiServer);
 
 /// An answer, as far as it came.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ struct Answer {
 impl Server {
     fn new() -> Self {
         let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
-        Self(Api::new(Settings { seed: Some(1), requests: 100, has_control: true, ..Settings::default() }, clock))
+        Self(ApiServer::new(Settings { seed: Some(1), requests: 100, has_control: true, ..Settings::default() }, clock))
     }
 
     /// Adds a rule.
@@ -78,7 +78,7 @@ impl Server {
     }
 
     fn revision(&self) -> u64 {
-        self.0.with(|state| state.store.revision())
+        self.0.revision()
     }
 }
 
@@ -353,7 +353,7 @@ async fn requests_are_on_record() {
     let given_up = tokio::time::timeout(Duration::from_secs(1), server.get(CONFIGMAPS)).await;
     let last = server.0.requests().pop().unwrap();
     assert!(given_up.is_err() && last.status.is_none() && last.fault == Some(2), "{last:?}");
-    assert!(server.0.injection().requests().is_idle());
+    assert!(server.0.is_idle());
 }
 
 #[tokio::test(start_paused = true)]
@@ -379,7 +379,7 @@ async fn the_control_takes_rules_and_tells_what_became_of_them() {
 async fn the_control_is_for_administrators_of_servers_that_have_one() {
     let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
     let status = async |settings: Settings| {
-        let api = Api::new(settings, clock.clone());
+        let api = ApiServer::new(settings, clock.clone());
         api.respond(Request::get("/_dev/log").body(Bytes::new()).unwrap()).await.unwrap().status().as_u16()
     };
     assert_eq!(status(Settings::default()).await, 404);
@@ -420,12 +420,12 @@ async fn a_restart_ends_watches_and_may_reset_revisions() {
 #[tokio::test(start_paused = true)]
 async fn events_go_an_hour_after_they_were_written_last() {
     let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
-    let pace = Pace { events: Some(Pace::EVENTS), ..Pace::default() };
-    let server = Server(Api::new(Settings { seed: Some(1), pace, ..Settings::default() }, clock));
+    let latency = Latency { events: Some(Latency::EVENTS), ..Latency::default() };
+    let server = Server(ApiServer::new(Settings { seed: Some(1), latency, ..Settings::default() }, clock));
     let (stop, mut tasks) = (Stop::new(), Tasks::default());
     tasks.spawn("controllers", {
         let (api, stop) = (server.0.clone(), stop.clone());
-        async move { api.attend(stop).await }
+        async move { api.run_controllers(stop).await }
     });
     let path = "/api/v1/namespaces/default/events";
     for name in ["a", "b"] {
@@ -455,7 +455,7 @@ async fn events_go_an_hour_after_they_were_written_last() {
 
 /// A server on a socket, for as long as it lives.
 struct Socket {
-    api: Api,
+    api: ApiServer,
     address: SocketAddr,
     tls: tokio_rustls::TlsConnector,
     stop: Stop,
@@ -468,7 +468,7 @@ impl Socket {
         kopfd_base::http::install_crypto_provider();
         let administrator = User::new("admin", &[MASTERS]);
         let authentication = Authentication::Tokens(BTreeMap::from([("token".to_owned(), administrator)]));
-        let api = Api::new(Settings { authentication, requests: 100, ..Settings::default() }, Clock::system());
+        let api = ApiServer::new(Settings { authentication, requests: 100, ..Settings::default() }, Clock::system());
         let listening = Listening::open(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
         let address = listening.address();
         let config = kopfd_base::yaml::parse(&listening.kubeconfig("token")).unwrap().remove(0);
@@ -539,11 +539,11 @@ async fn a_restart_breaks_open_connections() {
 #[tokio::test(start_paused = true)]
 async fn a_realistic_server_takes_its_time() {
     let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
-    let server = Server(Api::new(Settings { seed: Some(1), pace: Pace::realistic(), ..Settings::default() }, clock));
+    let server = Server(ApiServer::new(Settings { seed: Some(1), latency: Latency::realistic(), ..Settings::default() }, clock));
     let (stop, mut tasks) = (Stop::new(), Tasks::default());
     tasks.spawn("controllers", {
         let (api, stop) = (server.0.clone(), stop.clone());
-        async move { api.attend(stop).await }
+        async move { api.run_controllers(stop).await }
     });
     server.ask("POST", "/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await;
     server.ask("POST", "/api/v1/namespaces/n/configmaps", json!({"metadata": {"name": "a"}})).await;

@@ -15,7 +15,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use kopfd_apiserver::admission::Caller;
-use kopfd_apiserver::{Api, Settings};
+use kopfd_apiserver::{ApiServer, Settings};
 use kopfd_base::kit::{Clock, Stop, Tasks};
 use parking_lot::Mutex;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -30,7 +30,7 @@ type Answers = Arc<dyn Fn(&str, &Value) -> Result<Value, String> + Send + Sync>;
 
 /// A server whose webhooks are answered by a function, which also keeps the questions.
 struct World {
-    api: Api,
+    api: ApiServer,
     questions: Arc<Mutex<Vec<Value>>>,
 }
 
@@ -108,9 +108,9 @@ impl World {
     }
 }
 
-fn api(webhooks: Caller) -> Api {
+fn api(webhooks: Caller) -> ApiServer {
     let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
-    Api::new(Settings { seed: Some(1), webhooks, ..Settings::default() }, clock)
+    ApiServer::new(Settings { seed: Some(1), webhooks, ..Settings::default() }, clock)
 }
 
 fn definition(conversion: &Value) -> Value {
@@ -138,7 +138,7 @@ async fn orphan(world: &World) -> (Stop, Tasks<()>) {
     let (stop, mut tasks) = (Stop::new(), Tasks::default());
     tasks.spawn("controllers", {
         let (api, stop) = (world.api.clone(), stop.clone());
-        async move { api.attend(stop).await }
+        async move { api.run_controllers(stop).await }
     });
     let owner = world.create("owner").await.value;
     let mut child = widget("child");

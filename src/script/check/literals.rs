@@ -48,7 +48,7 @@ fn judge(declaration: &Declaration, module: Option<&str>, name: &str, (index, co
         }
         (None, "duration" | "sleep", 0) | (None, "temporary", 1) => {
             let hint = "write seconds as a number, or a text with units such as \"1h30m\"";
-            duration::parse(text).is_none().then(|| (format!("{text:?} is no duration"), Some(hint.to_owned())))
+            duration::parse(text).is_err().then(|| (format!("{text:?} is no duration"), Some(hint.to_owned())))
         }
         (None, "time", 0) => moments::moment(text).err().map(|message| (message, None)),
         (Some("regex"), _, 0) => {

@@ -18,7 +18,7 @@ type Function = fn(&Context, Value, &Options) -> Result<Value, Thrown>;
 /// The name, the options, and the function of each.
 const FAMILY: [(&str, &[&str], Function); 6] = [
     ("adopt", &["forced", "nested", "owner", "strict"], adopt),
-    ("append_owner", &["block_owner_deletion", "controller", "owner"], append_owner),
+    ("append_owner", &["blockOwnerDeletion", "block_owner_deletion", "controller", "owner"], append_owner),
     ("remove_owner", &["owner"], remove_owner),
     ("label", &["forced", "labels", "nested"], label),
     ("harmonize_naming", &["forced", "name", "strict"], harmonize_naming),
@@ -57,8 +57,8 @@ fn adopt(context: &Context, objects: Value, options: &Options) -> Result<Value, 
     owned(context, options, |owner| hierarchy::adopt(objects, owner, &adoption))
 }
 
-/// `append_owner(objects, #{owner, controller, block_owner_deletion})`: an owner reference, unless there is one with the owner's uid.
-/// Both flags are `true` by default, and left out of the reference if they are `()`.
+/// `append_owner(objects, #{owner, controller, blockOwnerDeletion})`: an owner reference, unless there is one with the owner's uid.
+/// Both flags are `true` by default, and left out of the reference if they are `()`. Kopf's name `block_owner_deletion` is accepted, too.
 fn append_owner(context: &Context, objects: Value, options: &Options) -> Result<Value, Thrown> {
     let flag = |key| match options.value(key) {
         None => Ok(Some(true)),
@@ -66,7 +66,14 @@ fn append_owner(context: &Context, objects: Value, options: &Options) -> Result<
         Some(Value::Bool(flag)) => Ok(Some(*flag)),
         Some(_) => Err(options.wrong(key, "a boolean")),
     };
-    let reference = Reference { controller: flag("controller")?, block_owner_deletion: flag("block_owner_deletion")? };
+    let blocks = match options.value("block_owner_deletion") {
+        None => "blockOwnerDeletion",
+        Some(_) if options.value("blockOwnerDeletion").is_some() => {
+            return Err(Failure::argument("`blockOwnerDeletion` and `block_owner_deletion` of `append_owner` are one option").into());
+        }
+        Some(_) => "block_owner_deletion",
+    };
+    let reference = Reference { controller: flag("controller")?, block_owner_deletion: flag(blocks)? };
     owned(context, options, |owner| hierarchy::append_owner_reference(objects, owner, &reference))
 }
 

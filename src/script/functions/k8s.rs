@@ -249,8 +249,8 @@ fn propagation(options: &Options) -> Result<Option<String>, Thrown> {
 
 fn grace(options: &Options) -> Result<Option<i64>, Thrown> {
     let given = options.value("grace").filter(|given| !given.is_null());
-    let seconds = given.map(|given| time::seconds(&convert::to_dynamic(given))).transpose()?;
-    Ok(seconds.map(|seconds| seconds.ceil() as i64))
+    let grace = given.map(|given| time::duration(&convert::to_dynamic(given))).transpose()?;
+    Ok(grace.map(|grace| grace.as_secs_f64().ceil() as i64))
 }
 
 /// `k8s::scale(kind, [namespace,] name, replicas)`: sets the number of replicas, and returns the scale.

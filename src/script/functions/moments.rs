@@ -42,5 +42,5 @@ pub fn moment(text: &str) -> Result<Timestamp, String> {
 
 /// `duration(text)`: the seconds of a text such as `"1h30m"` or `"500ms"`, as a float; numbers are seconds already.
 fn duration(given: &Dynamic) -> Result<f64, Thrown> {
-    Ok(time::seconds(given)?)
+    Ok(time::duration(given)?.as_secs_f64())
 }

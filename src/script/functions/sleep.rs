@@ -1,7 +1,5 @@
 //! `sleep(seconds)`: suspends the script, and holds no thread.
 
-use std::time::Duration;
-
 use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 
 use crate::script::context::{Context, wait_in};
@@ -17,10 +15,8 @@ pub fn register(engine: &mut Engine) {
 fn sleep(native: &NativeCallContext<'_>, seconds: &Dynamic) -> Result<(), Box<EvalAltResult>> {
     let context = Context::of(native)?;
     context.acts("sleep")?;
-    let seconds = time::seconds(seconds)?;
     // What is too long for the timer ends with the call's own deadline, if not with the process.
-    let duration = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-    let until = tokio::time::Instant::now().checked_add(duration);
+    let until = tokio::time::Instant::now().checked_add(time::duration(seconds)?);
     wait_in(&context, async move {
         match until {
             Some(until) => tokio::time::sleep_until(until).await,

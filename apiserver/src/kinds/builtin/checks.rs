@@ -1,23 +1,27 @@
 //! The checks of built-in kinds: the rules of `pkg/apis/*/validation` of Kubernetes.
 
+mod access;
+mod classes;
 mod containers;
-mod field;
+pub(crate) mod field;
 mod governance;
 mod jobs;
 mod labels;
 mod networking;
+mod nodes;
 mod pod_spec;
 pub(super) mod pods;
 mod probes;
 mod references;
 mod resources;
+mod scaling;
 mod schedule;
 mod scheduling;
 mod services;
 mod storage;
 mod volumes;
 mod warnings;
-mod webhooks;
+pub(crate) mod webhooks;
 mod workloads;
 
 use base64::Engine as _;
@@ -25,9 +29,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use self::field::Field;
+use super::autoscaling;
 use crate::http::api_error::Cause;
 use crate::kinds::kind::Kind;
-use crate::schema::field_error::{forbidden, invalid, not_supported, required, too_long};
+use crate::schema::field_error::{forbidden, invalid, required, too_long};
 use crate::schema::metadata;
 
 /// All values of a ConfigMap or Secret together may not be longer.
@@ -48,7 +53,8 @@ pub(super) fn check(kind: &Kind, subresource: &str, object: &Value, old: Option<
             data(object, "data", causes);
             secret(object, causes);
         }
-        ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => role(object, causes),
+        ("rbac.authorization.k8s.io", "Role") => access::role(&field, causes),
+        ("rbac.authorization.k8s.io", "ClusterRole") => access::cluster_role(&field, causes),
         ("", "Service") => services::check(&field, causes),
         ("", "Pod") => pods::check(&field, causes),
         ("", "PodTemplate") => workloads::check_template(&field.at("template"), causes),
@@ -70,11 +76,15 @@ pub(super) fn check(kind: &Kind, subresource: &str, object: &Value, old: Option<
         ("", "LimitRange") => governance::limits(&spec, causes),
         ("", "ResourceQuota") => governance::quota(&spec, causes),
         ("", "PersistentVolume") => governance::volume(&field, causes),
-        ("storage.k8s.io", "StorageClass") => governance::storage_class(&field, causes),
-        ("scheduling.k8s.io", "PriorityClass") => governance::priority_class(&field, causes),
+        ("networking.k8s.io", "IngressClass") => classes::ingress_class(&spec, causes),
+        ("", "Node") => nodes::check(&field, before.is_some(), causes),
+        ("autoscaling", "HorizontalPodAutoscaler") => autoscaler(kind, object, causes),
+        ("policy", "PodDisruptionBudget") => scaling::budget(&spec, causes),
         ("coordination.k8s.io", "Lease") => lease(&object["spec"], causes),
-        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => binding(object, causes),
-        ("admissionregistration.k8s.io", _) => webhooks::check(object, causes),
+        ("rbac.authorization.k8s.io", name @ ("RoleBinding" | "ClusterRoleBinding")) => {
+            access::binding(&field, name == "RoleBinding", causes);
+        }
+        ("admissionregistration.k8s.io", _) => webhooks::check(&field, causes),
         _ => {}
     }
 }
@@ -95,6 +105,10 @@ fn check_status(kind: &Kind, object: &Field<'_, '_>, old: &Field<'_, '_>, causes
                 resources::amount_of("storage", &amount, causes);
             }
         }
+        ("", "Node") => nodes::check(object, true, causes),
+        ("", "ResourceQuota") => governance::quota_status(&status, causes),
+        ("autoscaling", "HorizontalPodAutoscaler") => scaling::autoscaler_status(&status, causes),
+        ("policy", "PodDisruptionBudget") => scaling::budget_status(&status, causes),
         ("", "Namespace") => {
             let is_leaving = object.value["metadata"]["deletionTimestamp"].is_string();
             let wanted = if is_leaving { "Terminating" } else { "Active" };
@@ -104,6 +118,15 @@ fn check_status(kind: &Kind, object: &Field<'_, '_>, old: &Field<'_, '_>, causes
         }
         _ => {}
     }
+}
+
+/// An autoscaler is checked in the version in which it is stored.
+fn autoscaler(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
+    let mut stored = object.clone();
+    if kind.version != kind.storage_version {
+        autoscaling::to_new(&mut stored);
+    }
+    scaling::autoscaler(&Field::root(&stored).at("spec"), causes);
 }
 
 /// Finalizers of namespaces have a domain, but for that of the server.
@@ -153,10 +176,15 @@ pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<
     }
 }
 
-/// Checks what only objects that are there may have.
+/// Checks what is checked of new objects alone.
 pub(super) fn check_new(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
-    if kind.group.is_empty() && kind.kind == "Pod" {
-        pods::check_new(&Field::root(object), causes);
+    let field = Field::root(object);
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Pod") => pods::check_new(&field, causes),
+        ("storage.k8s.io", "StorageClass") => classes::storage_class(&field, causes),
+        ("scheduling.k8s.io", "PriorityClass") => classes::priority_class(&field, causes),
+        ("node.k8s.io", "RuntimeClass") => classes::runtime_class(&field, causes),
+        _ => {}
     }
 }
 
@@ -167,6 +195,10 @@ fn immutable(group: &str, kind: &str) -> &'static [&'static str] {
         ("", "Secret") => &["/type"],
         ("discovery.k8s.io", "EndpointSlice") => &["/addressType"],
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => &["/roleRef"],
+        ("storage.k8s.io", "StorageClass") => &["/parameters", "/provisioner", "/reclaimPolicy", "/volumeBindingMode"],
+        ("scheduling.k8s.io", "PriorityClass") => &["/preemptionPolicy"],
+        ("node.k8s.io", "RuntimeClass") => &["/handler"],
+        ("networking.k8s.io", "IngressClass") => &["/spec/controller"],
         _ => &[],
     }
 }
@@ -178,7 +210,7 @@ pub(super) fn check_change(kind: &Kind, subresource: &str, object: &Value, old: 
     }
     for pointer in immutable(&kind.group, &kind.kind) {
         let (now, before) = (object.pointer(pointer), old.pointer(pointer));
-        if now != before && before.is_some() {
+        if now != before {
             let field = pointer.trim_start_matches('/').replace('/', ".");
             causes.push(invalid(field, now.unwrap_or(&Value::Null), "field is immutable"));
         }
@@ -194,6 +226,10 @@ pub(super) fn check_change(kind: &Kind, subresource: &str, object: &Value, old: 
         ("events.k8s.io", "Event") => event_change(object, old, causes),
         ("apps", "StatefulSet") => workloads::check_set_change(&spec, &old_spec, causes),
         ("batch", "Job") => jobs::check_change(&spec, &old_spec, causes),
+        ("", "Node") => nodes::check_change(&spec, &old_spec, causes),
+        ("", "ResourceQuota") => governance::check_quota_change(&spec, &old_spec, causes),
+        ("", "PersistentVolume") => governance::check_volume_change(&spec, &old_spec, causes),
+        ("scheduling.k8s.io", "PriorityClass") => classes::check_priority_change(&now, &before, causes),
         _ => {}
     }
     let is_frozen = ["ConfigMap", "Secret"].contains(&kind.kind.as_str()) && old["immutable"] == true;
@@ -263,39 +299,11 @@ fn secret(object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn role(object: &Value, causes: &mut Vec<Cause>) {
-    for (index, rule) in object["rules"].as_array().into_iter().flatten().enumerate() {
-        if rule["verbs"].as_array().is_none_or(Vec::is_empty) {
-            causes.push(required(format!("rules[{index}].verbs"), "verbs must contain at least one value"));
-        }
-    }
-}
-
 fn lease(spec: &Value, causes: &mut Vec<Cause>) {
     for (field, least) in [("leaseDurationSeconds", 1), ("leaseTransitions", 0)] {
         if spec[field].as_i64().is_some_and(|number| number < least) {
             let text = if least == 1 { "must be greater than 0" } else { "must be greater than or equal to 0" };
             causes.push(invalid(format!("spec.{field}"), &spec[field], text));
-        }
-    }
-}
-
-fn binding(object: &Value, causes: &mut Vec<Cause>) {
-    let role = &object["roleRef"];
-    if role["name"].as_str().is_none_or(str::is_empty) {
-        causes.push(required("roleRef.name", ""));
-    }
-    let kinds = ["ClusterRole", "Role"];
-    if !kinds.iter().any(|kind| role["kind"] == *kind) {
-        causes.push(not_supported("roleRef.kind", &role["kind"], kinds));
-    }
-    for (index, subject) in object["subjects"].as_array().into_iter().flatten().enumerate() {
-        let is_missing = |field: &str| subject[field].as_str().is_none_or(str::is_empty);
-        if is_missing("name") {
-            causes.push(required(format!("subjects[{index}].name"), ""));
-        }
-        if object["kind"] == "ClusterRoleBinding" && subject["kind"] == "ServiceAccount" && is_missing("namespace") {
-            causes.push(required(format!("subjects[{index}].namespace"), ""));
         }
     }
 }

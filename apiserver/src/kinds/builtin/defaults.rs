@@ -55,6 +55,10 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
         }
         ("", "LimitRange") => items(&mut object["spec"], "limits").filter(|limit| limit["type"] == "Container").for_each(limit),
         ("scheduling.k8s.io", "PriorityClass") => put(object, "preemptionPolicy", json!("PreemptLowerPriority")),
+        ("networking.k8s.io", "IngressClass") if object["spec"]["parameters"].is_object() => {
+            put(&mut object["spec"]["parameters"], "scope", json!("Cluster"));
+        }
+        ("", "Node") => node(object, old.is_none()),
         ("networking.k8s.io", "NetworkPolicy") => network_policy(&mut object["spec"]),
         ("storage.k8s.io", "StorageClass") => {
             put_all(object, [("reclaimPolicy", json!("Delete")), ("volumeBindingMode", json!("Immediate"))]);
@@ -74,6 +78,26 @@ fn put_all<const N: usize>(object: &mut Value, values: [(&str, Value); N]) {
 
 fn items<'a>(value: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Value> {
     value.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+/// A node offers what it has, and new ones take no pods until they are ready.
+fn node(object: &mut Value, is_new: bool) {
+    let capacity = object["status"]["capacity"].clone();
+    if capacity.is_object() {
+        put(&mut object["status"], "allocatable", capacity);
+    }
+    let spec = &mut object["spec"];
+    if let Some(range) = spec["podCIDR"].as_str().map(|range| json!([range])) {
+        put(spec, "podCIDRs", range);
+    }
+    let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+    if is_new {
+        put(spec, "taints", json!([]));
+        let taints = spec["taints"].as_array_mut().expect("the type was checked");
+        if !taints.iter().any(|known| known["key"] == taint["key"] && known["effect"] == taint["effect"]) {
+            taints.push(taint);
+        }
+    }
 }
 
 /// A policy is about what comes in, and about what goes out if it says something of that.

@@ -92,11 +92,8 @@ fn check_names(names: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Names of kinds are old-style labels, which begin with a letter.
 fn label_mistake(name: &str) -> Option<String> {
-    let begins_well = name.starts_with(|c: char| c.is_ascii_lowercase());
-    metadata::name_mistake(NameRule::Label, name, false)
-        .or_else(|| (!begins_well).then(|| "a DNS-1035 label must start with an alphabetic character".to_owned()))
+    metadata::name_mistake(NameRule::OldLabel, name, false)
 }
 
 fn check_versions(definition: &Value, report: &mut Report) {

@@ -1,4 +1,4 @@
-//! The checks of what cluster administrators set up: limits, quotas, volumes, classes of storage and of priority.
+//! The checks of what cluster administrators set up: limits, quotas and volumes.
 
 use std::collections::BTreeSet;
 
@@ -73,13 +73,7 @@ fn limit_amounts(limit: &Field<'_, '_>, causes: &mut Causes) {
 /// Checks a quota.
 pub fn quota(spec: &Field<'_, '_>, causes: &mut Causes) {
     const SCOPES: &[&str] = &["BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating"];
-    for (name, amount) in spec.at("hard").entries() {
-        let is_right = resource_name(name, &amount, causes);
-        if !is_right && !name.contains('/') {
-            causes.push(amount.invalid("must be a standard resource for quota"));
-        }
-        amount_of(name, &amount, causes);
-    }
+    amounts(&spec.at("hard"), causes);
     let scopes = spec.at("scopes");
     let has = |name: &str| scopes.list().iter().any(|scope| scope == name);
     if scopes.list().iter().any(|scope| !SCOPES.iter().any(|known| scope == known)) {
@@ -87,6 +81,16 @@ pub fn quota(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
     if (has("BestEffort") && has("NotBestEffort")) || (has("Terminating") && has("NotTerminating")) {
         causes.push(scopes.invalid("conflicting scopes"));
+    }
+}
+
+fn amounts(list: &Field<'_, '_>, causes: &mut Causes) {
+    for (name, amount) in list.entries() {
+        let is_right = resource_name(name, &amount, causes);
+        if !is_right && !name.contains('/') {
+            causes.push(amount.invalid("must be a standard resource for quota"));
+        }
+        amount_of(name, &amount, causes);
     }
 }
 
@@ -116,22 +120,24 @@ pub fn volume(object: &Field<'_, '_>, causes: &mut Causes) {
     spec.at("volumeMode").may_be_one_of(&["Block", "Filesystem"], causes);
 }
 
+/// Members of the specification of a volume that are no sources.
+const NOT_SOURCES: &[&str] = &[
+    "accessModes",
+    "capacity",
+    "claimRef",
+    "mountOptions",
+    "nodeAffinity",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "volumeAttributesClassName",
+    "volumeMode",
+];
+
 fn volume_source(spec: &Field<'_, '_>, causes: &mut Causes) {
-    const OTHERS: &[&str] = &[
-        "accessModes",
-        "capacity",
-        "claimRef",
-        "mountOptions",
-        "nodeAffinity",
-        "persistentVolumeReclaimPolicy",
-        "storageClassName",
-        "volumeAttributesClassName",
-        "volumeMode",
-    ];
     // The order in which the real server looks at them.
     const FIRST: &[&str] = &["hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs"];
     let members = spec.value.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-    let mut sources: Vec<&str> = members.filter(|name| !OTHERS.contains(name)).collect();
+    let mut sources: Vec<&str> = members.filter(|name| !NOT_SOURCES.contains(name)).collect();
     sources.sort_by_key(|name| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()));
     let Some(first) = sources.first() else {
         causes.push(spec.required("must specify a volume type"));
@@ -151,31 +157,32 @@ fn volume_source(spec: &Field<'_, '_>, causes: &mut Causes) {
     causes.extend(sources[1..].iter().map(|other| spec.at(other).forbidden("may not specify more than 1 volume type")));
 }
 
-/// Checks a class of storage.
-pub fn storage_class(class: &Field<'_, '_>, causes: &mut Causes) {
-    let provisioner = class.at("provisioner");
-    if provisioner.must_be_filled(causes) {
-        let lower = Value::from(provisioner.text().to_lowercase());
-        provisioner.with(&lower).must_be_qualified(causes);
+/// Checks the status of a quota.
+pub fn quota_status(status: &Field<'_, '_>, causes: &mut Causes) {
+    for list in ["hard", "used"] {
+        amounts(&status.at(list), causes);
     }
-    let parameters = class.at("parameters");
-    for name in parameters.value.as_object().into_iter().flat_map(serde_json::Map::keys) {
-        if name.is_empty() {
-            causes.push(parameters.invalid("field can not be empty."));
-        }
-    }
-    class.at("reclaimPolicy").must_be_supported(&["Delete", "Retain"], causes);
-    class.at("volumeBindingMode").must_be_supported(&["Immediate", "WaitForFirstConsumer"], causes);
 }
 
-/// Checks a class of priority.
-pub fn priority_class(class: &Field<'_, '_>, causes: &mut Causes) {
-    const MOST: i64 = 1_000_000_000;
-    let metadata = class.at("metadata");
-    if metadata.at("name").text().starts_with("system-") {
-        causes.push(metadata.at("name").forbidden("priority class names with 'system-' prefix are reserved for system use only"));
-    } else if class.at("value").number() > MOST {
-        causes.push(class.at("value").forbidden(format!("maximum allowed value of a user defined priority is {MOST}")));
+/// The scopes of a quota stay, in any order.
+pub fn check_quota_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+    let scopes = |quota: &Field<'_, '_>| -> BTreeSet<String> {
+        quota.at("scopes").list().iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    if scopes(now) != scopes(before) {
+        causes.push(now.at("scopes").invalid("field is immutable"));
     }
-    class.at("preemptionPolicy").may_be_one_of(&["PreemptLowerPriority", "Never"], causes);
+}
+
+/// The source of a volume stays.
+pub fn check_volume_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+    let sources = |spec: &Field<'_, '_>| -> Vec<(String, Value)> {
+        let members = spec.value.as_object().into_iter().flatten().filter(|(name, _)| !NOT_SOURCES.contains(&name.as_str()));
+        members.map(|(name, value)| (name.clone(), value.clone())).collect()
+    };
+    if sources(now) != sources(before) {
+        causes.push(now.at("persistentvolumesource").forbidden("spec.persistentvolumesource is immutable after creation"));
+    }
+    // The real server leaves out `spec` in the name of this field.
+    Field::named(now.at("volumeMode").value, "volumeMode").must_stay(&before.at("volumeMode"), causes);
 }

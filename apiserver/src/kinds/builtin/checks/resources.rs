@@ -75,7 +75,8 @@ pub fn resource_name(name: &str, field: &Field<'_, '_>, causes: &mut Causes) -> 
     is_right
 }
 
-fn container_resource(name: &str, field: &Field<'_, '_>, causes: &mut Causes) {
+/// Checks the name of a resource that containers use.
+pub fn container_resource(name: &str, field: &Field<'_, '_>, causes: &mut Causes) {
     resource_name(name, field, causes);
     if !name.contains('/') {
         if !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !is_huge(name) {
