@@ -6,7 +6,6 @@ mod check;
 mod child;
 mod connection;
 mod dev;
-mod devserver_hostile;
 mod documents;
 mod init;
 mod mistakes;
