@@ -100,7 +100,7 @@ fn a_trial_that_does_not_settle_ends_with_what_it_waits_for() {
     let (_, end) = account.split_once("error: ").unwrap_or_else(|| panic!("{account}"));
     let end = regex::Regex::new(r"\d+ seconds").expect("the pattern is valid").replace(end, "N seconds");
     let expected = "not settled within 2s: 'wait' of ConfigMap default/one is retried in N seconds (not yet)\n\
-                    hint: raise `--timeout` if this takes longer on purpose\n";
+                    hint: raise `--timeout` if this is expected to take longer\n";
     assert_eq!(end, expected, "{account}");
     assert_eq!(run.status.code(), Some(1), "{account}");
 
