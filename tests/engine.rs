@@ -1,6 +1,7 @@
 //! The engine in this process and in virtual time: its layers, its manifests, its scripts, and whole lives of objects.
 
 mod closed_loop;
+mod in_process;
 mod layering;
 mod manifests;
 mod script;
