@@ -11,7 +11,7 @@ pub mod path;
 pub mod resource;
 pub mod selector;
 
-pub use kopfd_base::{equality, quantity, yaml};
+pub use kopfd_base::{builtin_kinds, equality, quantity, yaml};
 
 pub use body::{Body, ObjectKey, Sighting};
 pub use diff::{Diff, Item, Op, Scope};

@@ -64,7 +64,7 @@ fn the_same_seed_gives_the_same_timeline() {
     let all = scenarios(&root().join("examples"));
     let chosen: Vec<_> = all
         .iter()
-        .filter(|one| ["a whole life", "every event", "a database is deleted"].iter().any(|name| one.name.starts_with(name)))
+        .filter(|one| ["a full life cycle", "every event", "a database is deleted"].iter().any(|name| one.name.starts_with(name)))
         .collect();
     assert_eq!(chosen.len(), 3);
     for one in chosen {
@@ -191,7 +191,7 @@ fn debug_lines_are_shown_on_request_and_ignored_by_expectations() {
 fn results_have_colours_where_there_are_some() {
     let coloured = |variables: &[(&str, &str)]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kopfd"));
-        command.args(["test", "examples", "--filter", "a whole life"]).current_dir(root());
+        command.args(["test", "examples", "--filter", "a full life cycle"]).current_dir(root());
         for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
             command.env_remove(variable);
         }
@@ -232,8 +232,8 @@ fn a_disturbed_run_that_never_settles_is_reported_once_with_its_time_limit() {
 #[test]
 fn scenarios_are_found_and_chosen() {
     let folder = root().join("examples");
-    let output = kopfd(&folder, &["--filter", "a whole life"]);
-    assert_eq!(text(&output.stdout), "ok    05-handlers/scenarios/life.yaml: a whole life (3605.0s)\n1 scenario passed\n");
+    let output = kopfd(&folder, &["--filter", "a full life cycle"]);
+    assert_eq!(text(&output.stdout), "ok    05-handlers/scenarios/life.yaml: a full life cycle (3605.0s)\n1 scenario passed\n");
     assert_eq!(kopfd(&folder, &["--filter", "nothing of the sort"]).status.code(), Some(1));
     assert_eq!(kopfd(&folder, &["--output", "xml"]).status.code(), Some(2));
     let empty = tempfile::tempdir().unwrap();

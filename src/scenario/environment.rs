@@ -133,7 +133,7 @@ impl Environment {
     /// # Errors
     /// If an operator cannot run.
     pub async fn start_first(&self) -> Result<(), String> {
-        let _turn = self.lock_transition().await;
+        let _guard = self.lock_transition().await;
         self.start().await
     }
 
@@ -203,7 +203,7 @@ impl Environment {
             if run.is_ready() || Instant::now() >= deadline {
                 return Ok(());
             }
-            if let Some(exit) = run.problem().await {
+            if let Some(exit) = run.exit().await {
                 return self.handle_exit(exit);
             }
             let accounts = run.accounts.clone();
@@ -262,7 +262,7 @@ impl Environment {
         let Some(chaos) = &self.chaos else { return std::future::pending().await };
         loop {
             chaos.crashed().await;
-            let _turn = self.lock_transition().await;
+            let _guard = self.lock_transition().await;
             self.kill().await;
             tokio::time::sleep(chaos.downtime()).await;
             self.start().await?;
@@ -334,7 +334,7 @@ impl Environment {
     async fn pending(&self) -> Result<Option<String>, String> {
         let mut current = self.run.lock().await;
         let Some(run) = current.as_mut() else { return Ok(Some("the operator is stopped".to_owned())) };
-        if let Some(exit) = run.problem().await {
+        if let Some(exit) = run.exit().await {
             return self.handle_exit(exit).map(|()| Some("the operator has exited".to_owned()));
         }
         if !run.is_ready() {

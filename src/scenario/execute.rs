@@ -65,7 +65,7 @@ pub async fn execute(environment: &Environment, steps: &[Step], mode: Mode) -> V
             continue;
         }
         environment.timeline.add(Event::Step { spot: step.spot, title: step.title.clone() });
-        if let Err(failure) = perform(environment, step, mode).await {
+        if let Err(failure) = execute_step(environment, step, mode).await {
             let is_fatal = failure.problem.is_some();
             failures.push(failure);
             if is_fatal || mode == Mode::Check {
@@ -106,7 +106,7 @@ fn unfired_faults(environment: &Environment) -> impl Iterator<Item = (Failure, b
     idle.collect::<Vec<_>>().into_iter()
 }
 
-async fn perform(environment: &Environment, step: &Step, mode: Mode) -> Result<(), Failure> {
+async fn execute_step(environment: &Environment, step: &Step, mode: Mode) -> Result<(), Failure> {
     let fail = |problem: Problem| Failure::at(step.spot, problem);
     match &step.action {
         StepAction::Restart(downtime) => stop_and_restart(environment, downtime, false).await.map_err(fail),
@@ -116,7 +116,7 @@ async fn perform(environment: &Environment, step: &Step, mode: Mode) -> Result<(
             differences if differences.is_empty() => Ok(()),
             differences => Err(Failure { spot: Some(step.spot), problem: None, differences }),
         },
-        _ => apply_step(environment, step).await.map_err(fail),
+        _ => execute_simple_step(environment, step).await.map_err(fail),
     }
 }
 
@@ -137,7 +137,7 @@ async fn settle(environment: &Environment, within: Duration, despite_errors: boo
 }
 
 /// Executes a step that is allowed while the operators are stopped, too.
-async fn apply_step(environment: &Environment, step: &Step) -> Result<(), Problem> {
+async fn execute_simple_step(environment: &Environment, step: &Step) -> Result<(), Problem> {
     match &step.action {
         StepAction::Apply(objects) => {
             bootstrap::apply(&environment.api, objects.clone())
@@ -164,7 +164,7 @@ async fn apply_step(environment: &Environment, step: &Step) -> Result<(), Proble
 }
 
 async fn stop_and_restart(environment: &Environment, downtime: &Downtime, is_killed: bool) -> Result<(), Problem> {
-    let _turn = environment.lock_transition().await;
+    let _guard = environment.lock_transition().await;
     if is_killed {
         environment.kill().await;
     } else {
@@ -173,7 +173,7 @@ async fn stop_and_restart(environment: &Environment, downtime: &Downtime, is_kil
     let back_at = Instant::now() + downtime.duration;
     for step in &downtime.meanwhile {
         environment.timeline.add(Event::Step { spot: step.spot, title: format!("meanwhile, {}", step.title) });
-        apply_step(environment, step).await?;
+        execute_simple_step(environment, step).await?;
     }
     tokio::time::sleep_until(back_at).await;
     Ok(environment.start().await?)

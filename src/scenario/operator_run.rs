@@ -48,7 +48,7 @@ impl OperatorRun {
     }
 
     /// Returns the exit of an operator that has ended by itself, which none should do.
-    pub async fn problem(&mut self) -> Option<Exit> {
+    pub async fn exit(&mut self) -> Option<Exit> {
         let index = self.tasks.iter().position(JoinHandle::is_finished)?;
         Some(match self.tasks.swap_remove(index).await {
             Ok(Ok(())) => Exit::Broken("the operator has exited by itself".to_owned()),

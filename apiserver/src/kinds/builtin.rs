@@ -7,10 +7,10 @@ mod defaults;
 mod members;
 mod typed;
 
-use std::sync::LazyLock;
-
-use serde::Deserialize;
+use kopfd_base::builtin_kinds::{self, BuiltinKind};
 use serde_json::{Value, json};
+
+pub use kopfd_base::builtin_kinds::Subresource;
 
 pub use assigned::{decides, written};
 pub(crate) use checks::field::Field;
@@ -23,45 +23,9 @@ use crate::kinds::kind::Scale;
 use crate::kinds::messages;
 use crate::schema::metadata::{self, NameRule};
 
-/// A subresource of a built-in kind.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Subresource {
-    /// The last part of the path, such as `status`.
-    pub name: String,
-    /// The kind of what is read and written; none for the object itself.
-    pub kind: Option<String>,
-    /// The verbs.
-    #[serde(default = "object_verbs")]
-    pub verbs: Vec<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Entry {
-    group: String,
-    version: String,
-    plural: String,
-    singular: String,
-    kind: String,
-    namespaced: bool,
-    #[serde(default = "all_verbs")]
-    verbs: Vec<String>,
-    #[serde(default)]
-    short_names: Vec<String>,
-    #[serde(default)]
-    categories: Vec<String>,
-    #[serde(default)]
-    subresources: Vec<Subresource>,
-    #[serde(default)]
-    names: String,
-}
-
-static ENTRIES: LazyLock<Vec<Entry>> =
-    LazyLock::new(|| serde_json::from_str(include_str!("builtin.json")).expect("the table of built-in kinds is valid"));
-
 /// Returns all built-in kinds.
 pub fn kinds() -> Vec<Kind> {
-    ENTRIES.iter().map(Entry::to_kind).collect()
+    builtin_kinds::all().iter().map(to_kind).collect()
 }
 
 /// Returns the subresources of a built-in kind.
@@ -165,48 +129,38 @@ fn refusal(kind: &Kind, why: &str) -> Failure {
     Failure::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
 }
 
-fn entry(kind: &Kind) -> Option<&'static Entry> {
-    ENTRIES.iter().find(|entry| entry.group == kind.group && entry.plural == kind.plural)
+fn entry(kind: &Kind) -> Option<&'static BuiltinKind> {
+    builtin_kinds::all().iter().find(|entry| entry.group == kind.group && entry.plural == kind.plural)
 }
 
-impl Entry {
-    fn to_kind(&self) -> Kind {
-        let has = |name: &str| self.subresources.iter().any(|subresource| subresource.name == name);
-        Kind {
-            group: self.group.clone(),
-            version: self.version.clone(),
-            storage_version: self.storage_version().to_owned(),
-            plural: self.plural.clone(),
-            singular: self.singular.clone(),
-            kind: self.kind.clone(),
-            list_kind: format!("{}List", self.kind),
-            short_names: self.short_names.clone(),
-            categories: self.categories.clone(),
-            verbs: self.verbs.clone(),
-            namespaced: self.namespaced,
-            has_status: has("status"),
-            scale: has("scale").then(|| Scale {
-                spec_replicas: ".spec.replicas".to_owned(),
-                status_replicas: ".status.replicas".to_owned(),
-                label_selector: Some(".spec.selector".to_owned()),
-            }),
-            definition: None,
-        }
-    }
-
-    /// The first version of a kind in the table is the one that is stored.
-    fn storage_version(&self) -> &str {
-        let first = ENTRIES.iter().find(|entry| entry.group == self.group && entry.plural == self.plural);
-        first.map_or(&self.version, |first| &first.version)
+fn to_kind(entry: &BuiltinKind) -> Kind {
+    let has = |name: &str| entry.subresources.iter().any(|subresource| subresource.name == name);
+    Kind {
+        group: entry.group.clone(),
+        version: entry.version.clone(),
+        storage_version: storage_version(entry).to_owned(),
+        plural: entry.plural.clone(),
+        singular: entry.singular.clone(),
+        kind: entry.kind.clone(),
+        list_kind: format!("{}List", entry.kind),
+        short_names: entry.short_names.clone(),
+        categories: entry.categories.clone(),
+        verbs: entry.verbs.clone(),
+        namespaced: entry.namespaced,
+        has_status: has("status"),
+        scale: has("scale").then(|| Scale {
+            spec_replicas: ".spec.replicas".to_owned(),
+            status_replicas: ".status.replicas".to_owned(),
+            label_selector: Some(".spec.selector".to_owned()),
+        }),
+        definition: None,
     }
 }
 
-fn all_verbs() -> Vec<String> {
-    ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"].map(str::to_owned).to_vec()
-}
-
-fn object_verbs() -> Vec<String> {
-    ["get", "patch", "update"].map(str::to_owned).to_vec()
+/// The first version of a kind in the table is the one that is stored.
+fn storage_version(kind: &BuiltinKind) -> &str {
+    let first = builtin_kinds::all().iter().find(|entry| entry.group == kind.group && entry.plural == kind.plural);
+    first.map_or(&kind.version, |first| &first.version)
 }
 
 #[cfg(test)]

@@ -57,9 +57,9 @@ enum Obstacle {
 const LEFT_OUT: [(&str, &str, Obstacle); 10] = [
     ("01-minimal", "a request that fails is sent again", Obstacle::Faults),
     ("02-children", "a job that cannot be made is tried again", Obstacle::Faults),
-    ("02-children", "an operator that dies in the middle finds its own work", Obstacle::Faults),
-    ("03-exceptions", "retries go on after a death", Obstacle::Moment),
-    ("07-subhandlers", "a death repeats only what was not done", Obstacle::Moment),
+    ("02-children", "an operator that crashes finds its own objects", Obstacle::Faults),
+    ("03-exceptions", "retries continue after a crash", Obstacle::Moment),
+    ("07-subhandlers", "a crash repeats only unfinished handlers", Obstacle::Moment),
     ("08-events", "every event of a pod is seen", Obstacle::Requests),
     ("08-events", "only marked pods reach the second handler", Obstacle::Faults),
     ("11-filtering", "an object that no filter lets through is not handled", Obstacle::Requests),
