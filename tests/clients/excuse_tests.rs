@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::excuse::Excuse;
+use super::excuse::Excuse;
 
 fn excuse(value: Value) -> Excuse {
     let excuse: Excuse = serde_json::from_value(value).unwrap();
