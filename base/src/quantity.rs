@@ -82,7 +82,7 @@ impl Quantity {
             return Err(QuantityError::NoNumber(text.to_owned()));
         }
         let factor = Factor::of_suffix(suffix).ok_or_else(|| QuantityError::Suffix { text: text.to_owned(), suffix: suffix.to_owned() })?;
-        let value = multiply(whole, fraction, &factor);
+        let value = multiply(whole, fraction, factor);
         Ok(if text.starts_with('-') { value.negated() } else { value })
     }
 
@@ -112,7 +112,7 @@ pub fn canonical(text: &str) -> Result<String, QuantityError> {
     Quantity::parse(text)?;
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (number, suffix) = unsigned.split_at(unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len()));
-    let Some(nanos) = Factor::of_suffix(suffix).and_then(|factor| nanos(number, &factor)) else { return Ok(text.to_owned()) };
+    let Some(nanos) = Factor::of_suffix(suffix).and_then(|factor| nanos(number, factor)) else { return Ok(text.to_owned()) };
     let family = match suffix {
         _ if suffix.ends_with('i') && nanos >= 1024 * NANOS => Family::Binary,
         _ if suffix.len() > 1 && suffix.starts_with(['e', 'E']) && !suffix.ends_with('i') => Family::Exponent,
@@ -154,7 +154,7 @@ impl Family {
 }
 
 /// Returns a number without sign in billionths, rounded up, if it is not too long.
-fn nanos(number: &str, factor: &Factor) -> Option<u128> {
+fn nanos(number: &str, factor: Factor) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let fraction = fraction.trim_end_matches('0');
     let digits = format!("0{whole}{fraction}");
@@ -170,13 +170,13 @@ fn nanos(number: &str, factor: &Factor) -> Option<u128> {
     }
 }
 
-fn multiply(whole: &str, fraction: &str, factor: &Factor) -> Quantity {
+fn multiply(whole: &str, fraction: &str, factor: Factor) -> Quantity {
     let fraction = fraction.trim_end_matches('0');
     exactly(whole, fraction, factor).unwrap_or_else(|| Quantity::Fraction(roughly(whole, fraction, factor)))
 }
 
 /// Computes in whole numbers, if the result is one.
-fn exactly(whole: &str, fraction: &str, factor: &Factor) -> Option<Quantity> {
+fn exactly(whole: &str, fraction: &str, factor: Factor) -> Option<Quantity> {
     let digits = format!("{whole}{fraction}");
     let digits = digits.trim_start_matches('0');
     if digits.len() > EXACT_DIGITS || fraction.len() > EXACT_DIGITS {
@@ -196,9 +196,9 @@ fn exactly(whole: &str, fraction: &str, factor: &Factor) -> Option<Quantity> {
     i64::try_from(exact).ok().map(Quantity::Whole)
 }
 
-fn roughly(whole: &str, fraction: &str, factor: &Factor) -> f64 {
+fn roughly(whole: &str, fraction: &str, factor: Factor) -> f64 {
     let (exponent, power) = match factor {
-        Factor::Ten(exponent) => (*exponent, 1.0),
+        Factor::Ten(exponent) => (exponent, 1.0),
         Factor::Two(exponent) => (0, (1_u64 << exponent) as f64),
     };
     // Letting the text carry the exponent rounds once, not twice.

@@ -143,13 +143,12 @@ pub fn name_mistake(rule: NameRule, name: &str, is_prefix: bool) -> Option<Strin
     };
     match rule {
         NameRule::PathSegment => path_mistake(name, is_prefix),
-        NameRule::Label if completed.len() > 63 => Some("must be no more than 63 bytes".to_owned()),
+        NameRule::Label | NameRule::OldLabel if completed.len() > 63 => Some("must be no more than 63 bytes".to_owned()),
         NameRule::Label if !LABEL.is_match(&completed) => Some(
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an \
              alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
                 .to_owned(),
         ),
-        NameRule::OldLabel if completed.len() > 63 => Some("must be no more than 63 bytes".to_owned()),
         NameRule::OldLabel if !LABEL.is_match(&completed) || !completed.starts_with(|c: char| c.is_ascii_lowercase()) => Some(
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with \
              an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"

@@ -109,11 +109,7 @@ fn check_selector(selector: &Field<'_, '_>, causes: &mut Vec<Cause>) {
     match (text.is_empty(), requirements.is_empty()) {
         _ if !selector.is_set() => {}
         (false, false) => causes.push(text.invalid("may not specified at the same time as requirements")),
-        (true, true) => {
-            causes.push(requirements.required(
-                "when spec.resourceAttributes.labelSelector or fieldSelector is specified, requirements or rawSelector is required",
-            ))
-        }
+        (true, true) => causes.push(requirements.required("requirements or rawSelector is required")),
         _ => {}
     }
     for requirement in requirements.items() {

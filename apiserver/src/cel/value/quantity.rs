@@ -57,11 +57,11 @@ impl Amount {
             return Err(failed("unable to parse numeric part of quantity"));
         }
         let factor = Factor::of_suffix(suffix).ok_or_else(|| failed("unable to parse quantity's suffix"))?;
-        let amount = Self::of_digits(whole.trim_start_matches('0'), fraction, &factor)?;
+        let amount = Self::of_digits(whole.trim_start_matches('0'), fraction, factor)?;
         Ok(if text.starts_with('-') { amount.negated() } else { amount })
     }
 
-    fn of_digits(whole: &str, fraction: &str, factor: &Factor) -> Result<Self, Error> {
+    fn of_digits(whole: &str, fraction: &str, factor: Factor) -> Result<Self, Error> {
         let too_large = || failed("the quantity is too large to be computed with");
         let mantissa: i128 = format!("0{whole}{fraction}").parse().map_err(|_| too_large())?;
         let digits = whole.len().max(1) + fraction.len();
@@ -70,7 +70,7 @@ impl Amount {
             Factor::Ten(exponent) => (mantissa, exponent - length, digits <= MOST_DIGITS && exponent - length >= SMALLEST),
             Factor::Two(exponent) => {
                 let unscaled = mantissa.checked_mul(1 << exponent).ok_or_else(too_large)?;
-                let precision = 15 - whole.len().max(1) as i32 - (*exponent as f32 * 3.0 / 10.0) as i32 - 1;
+                let precision = 15 - whole.len().max(1) as i32 - (exponent as f32 * 3.0 / 10.0) as i32 - 1;
                 (unscaled, -length, fraction.is_empty() && precision >= 0)
             }
         };

@@ -88,9 +88,8 @@ pub fn ingress_class(spec: &Field<'_, '_>, causes: &mut Causes) {
         "Cluster" if namespace.is_set() => {
             causes.push(namespace.forbidden("`parameters.scope` is set to 'Cluster'; `parameters.namespace` must be empty"));
         }
-        "Cluster" => {}
         "Namespace" if namespace.must_be_filled(causes) => namespace.must_be_a_label(causes),
-        "Namespace" => {}
+        "Cluster" | "Namespace" => {}
         _ => causes.push(scope.not_supported(&["Cluster", "Namespace"])),
     }
 }

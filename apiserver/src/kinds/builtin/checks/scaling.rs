@@ -99,11 +99,7 @@ fn metric(metric: &Field<'_, '_>, causes: &mut Causes) {
 fn source(name: &str, source: &Field<'_, '_>, causes: &mut Causes) {
     match name {
         "object" => reference(&source.at("describedObject"), true, causes),
-        "resource" => {
-            if source.at("name").is_empty() {
-                causes.push(source.at("name").required("must specify a resource name"));
-            }
-        }
+        "resource" if source.at("name").is_empty() => causes.push(source.at("name").required("must specify a resource name")),
         "containerResource" => container_resource(source, causes),
         _ => {}
     }
