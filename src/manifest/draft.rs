@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::handling::{ErrorMode, Policy};
+use crate::kit::source::SourcePosition;
 use crate::object::Selector;
-use crate::script::{BindingKind, Limits, declaration::Place};
+use crate::script::{BindingKind, Limits};
 
 use super::budgets::Budgets;
 use super::diagnostic::{Diagnostic, Severity};
@@ -100,8 +101,8 @@ impl<'r> Draft<'r> {
     }
 
     /// Returns a place of the manifest for messages about scripts.
-    pub fn place(&self, spot: Spot) -> Place {
-        Place { file: self.reader.source.name.clone(), line: spot.line, column: spot.column }
+    pub fn place(&self, spot: Spot) -> SourcePosition {
+        SourcePosition { file: self.reader.source.name.clone(), line: spot.line, column: spot.column }
     }
 
     /// Keeps where a kind is named.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::script::check::{self, Problem};
-use crate::script::program;
+use crate::script::load;
+use crate::script::problem::{self, Problem};
 
 use super::diagnostic::{Diagnostic, Severity};
 use super::draft::{Draft, plain};
@@ -21,7 +21,7 @@ pub fn check(draft: &Draft<'_>, root: &Node) -> Vec<Diagnostic> {
     let manifest = &draft.reader.source.name;
     let mut texts = Texts::default();
     let mut found = Vec::new();
-    for problem in program::check(&declaration) {
+    for problem in load::check(&declaration) {
         let severity = severity_of(problem.severity);
         if problem.file == *manifest {
             let spot = super::tree::Spot { line: problem.line, column: problem.column, length: problem.length };
@@ -34,11 +34,11 @@ pub fn check(draft: &Draft<'_>, root: &Node) -> Vec<Diagnostic> {
     found
 }
 
-fn severity_of(severity: check::Severity) -> Severity {
+fn severity_of(severity: problem::Severity) -> Severity {
     match severity {
-        check::Severity::Error => Severity::Error,
-        check::Severity::Warning => Severity::Warning,
-        check::Severity::Hint => Severity::Hint,
+        problem::Severity::Error => Severity::Error,
+        problem::Severity::Warning => Severity::Warning,
+        problem::Severity::Hint => Severity::Hint,
     }
 }
 

@@ -10,6 +10,7 @@ pub mod moments;
 mod options;
 pub mod regexp;
 pub mod sleep;
+mod subhandling;
 mod targets;
 pub mod templates;
 mod text;
@@ -23,6 +24,7 @@ use rhai::Engine;
 pub fn register(engine: &mut Engine) {
     for register in [
         sleep::register,
+        subhandling::register,
         adopting::register,
         chances::register,
         environment::register,

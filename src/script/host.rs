@@ -10,13 +10,14 @@ use tokio::task::{LocalSet, spawn_local};
 
 use super::api::Api;
 use super::call::{Call, Evaluation, Returned};
-use super::check::Problem;
+use super::problem::Problem;
 use super::program::Program;
 use super::subject::Subject;
 pub use super::thread::Kept;
 use super::thread::{CallJob, EvaluateJob, Ingredients, Job, Thread};
 use super::verdict::failed;
 use crate::kit::Clock;
+use crate::kit::source::SourcePosition;
 use crate::object::Patch;
 
 /// The fibers of all threads. Each takes two of the 65,530 mappings that Linux grants a process, and running out of them is fatal.
@@ -194,7 +195,7 @@ impl Host {
 }
 
 fn gone() -> Vec<Problem> {
-    vec![Problem::error(super::declaration::Place::default(), "the script thread has ended")]
+    vec![Problem::error(SourcePosition::default(), "the script thread has ended")]
 }
 
 fn here(ingredients: Ingredients) -> Worker {

@@ -1,122 +1,20 @@
 //! One call of a function, and of the sub-handlers it registers, on the fiber of the call.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use jiff::Timestamp;
-use rhai::{Dynamic, Engine, EvalAltResult, ImmutableString};
-use serde_json::Value;
+use rhai::{Dynamic, ImmutableString};
 
-use super::arguments::{Attempt, Offer, Outputs};
-use super::budget::Budget;
-use super::call::{Attempted, Subhandling};
-use super::context::{Context, Mode};
-use super::function::{Closure, Ended, Function};
-use super::logger;
-use super::scripts::Scripts;
+use super::arguments::{Attempt, Offer};
+use super::context::Subhandlers;
+use super::failure::Failure;
+use super::function::Ended;
+use super::stage::{Code, Stage, Task};
 use super::subhandlers::{self, Registry};
-use super::subject::Subject;
-use super::throwing::Failure;
 use super::verdict;
-use crate::handling::{Candidate, Handler, Record, Telling, Verdict};
-
-/// What a handler and all its sub-handlers share in one call.
-pub struct Stage {
-    /// The generation that the call began with, and ends with.
-    pub scripts: Rc<Scripts>,
-    /// The interpreter.
-    pub engine: Rc<Engine>,
-    /// What the call may still use.
-    pub budget: Rc<Budget>,
-    /// What the call writes to.
-    pub outputs: Outputs,
-    /// What sub-handlers need; none where there are none.
-    pub subhandling: Option<Subhandling>,
-    /// The span of the call's log lines.
-    pub span: tracing::Span,
-    /// What code is running.
-    pub mode: Mode,
-    /// What is known of the sub-handlers.
-    pub notes: RefCell<Notes>,
-}
-
-/// What a call has to report besides its verdict and its patch.
-#[derive(Default)]
-pub struct Notes {
-    /// The records to store.
-    pub records: BTreeMap<String, Record>,
-    /// The ids of all sub-handlers of all levels.
-    pub subrefs: Vec<String>,
-    /// What was told.
-    pub tellings: Vec<Telling>,
-    /// The attempts that were made, in order.
-    pub attempts: Vec<Attempted>,
-}
-
-/// The code of a handler, or of a sub-handler.
-#[derive(Clone)]
-pub enum Code {
-    /// A function of the manifest.
-    Binding(Rc<Function>),
-    /// What a script has handed over.
-    Closure(Closure),
-}
-
-/// One attempt of a handler or sub-handler.
-pub struct Task<'a> {
-    /// The handler, if it may have sub-handlers.
-    pub handler: Option<Arc<Handler>>,
-    /// The code.
-    pub code: &'a Code,
-    /// What it is called for.
-    pub subject: Subject,
-    /// What is passed as is.
-    pub param: &'a Value,
-    /// The attempts made before.
-    pub retry: u64,
-    /// When the handler was selected first.
-    pub started: Timestamp,
-}
-
-impl Code {
-    fn params(&self) -> &[ImmutableString] {
-        match self {
-            Self::Binding(function) => &function.params,
-            Self::Closure(closure) => closure.params(),
-        }
-    }
-
-    /// Returns the function, for messages.
-    pub fn function(&self) -> &Function {
-        match self {
-            Self::Binding(function) => function,
-            Self::Closure(closure) => &closure.function,
-        }
-    }
-
-    fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
-        match self {
-            Self::Binding(function) => function.run(engine, context, values),
-            Self::Closure(closure) => closure.run(engine, context, values),
-        }
-    }
-}
+use crate::handling::{Candidate, Verdict};
 
 impl Stage {
-    /// Returns the context of a call that belongs to the stage.
-    pub fn context(&self, mode: Mode, subject: &Subject) -> Context {
-        let environment = Rc::clone(&self.scripts.environment);
-        Context::new(environment, Rc::clone(&self.budget), mode).about(subject.clone(), self.span.clone())
-    }
-
-    /// Logs a line about a sub-handler, and keeps it for the report.
-    pub fn tell(&self, telling: Telling) {
-        logger::tell(&self.span, telling.level, &telling.to_string());
-        self.notes.borrow_mut().tellings.push(telling);
-    }
-
     /// Makes one attempt, with the sub-handlers that it registers. Returns the verdict, and the ids of all below.
     pub fn attempt(self: &Rc<Self>, task: Task<'_>) -> (Verdict, Vec<String>) {
         let mut context = self.context(self.mode, &task.subject);
@@ -126,13 +24,13 @@ impl Stage {
             .filter(|_| self.subhandling.is_some())
             .map(|handler| Rc::new(RefCell::new(Registry::new(Rc::clone(self), handler, task.subject.clone()))));
         if let Some(registry) = &registry {
-            context = context.with_registry(Rc::clone(registry));
+            context = context.with_subhandlers(Rc::clone(registry) as Rc<dyn Subhandlers>);
         }
         let values = self.values(&task).map_err(Into::into);
         let ended = values.and_then(|values| task.code.run(&self.engine, &context, values));
         let verdict = match ended {
             Ok(ended) => self.conclude(ended, registry.as_ref(), task.code),
-            Err(error) => verdict::of_error(error, task.code.function(), &self.scripts, &self.budget),
+            Err(error) => verdict::of_error(error, task.code.function(), self.scripts.origins(), &self.budget),
         };
         let subrefs = registry.map(|registry| registry.borrow_mut().take_subrefs()).unwrap_or_default();
         (verdict, subrefs)
@@ -162,7 +60,7 @@ impl Stage {
         match subhandlers::run_remaining(registry) {
             Ok(None) => verdict,
             Ok(Some(delay)) => Verdict::Unfinished { delay },
-            Err(error) => verdict::of_error(error, code.function(), &self.scripts, &self.budget),
+            Err(error) => verdict::of_error(error, code.function(), self.scripts.origins(), &self.budget),
         }
     }
 }

@@ -3,7 +3,7 @@
 use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 
 use crate::script::context::Context;
-use crate::script::throwing::Failure;
+use crate::script::failure::Failure;
 
 type Thrown = Box<EvalAltResult>;
 
