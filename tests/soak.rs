@@ -15,7 +15,7 @@ use futures::stream::{self, StreamExt as _};
 use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
 use kopfd::cluster::{Applied, Client, Error, LoginError, Networking, Seen, Sink, Watcher, Watching};
-use kopfd::handling::spawning::Companions;
+use kopfd::handling::spawning::BackgroundDemand;
 use kopfd::handling::{Handler, Lifecycle};
 use kopfd::kit::{Clock, Stop};
 use kopfd::object::{Body, Patch, Resource, Sighting};
@@ -96,13 +96,13 @@ impl Patcher for Soaked {
 }
 
 impl Background for Soaked {
-    fn accompany<'a>(
+    fn update_background<'a>(
         &'a self,
         _object: &'a Object,
         _sighting: Sighting,
         _is_reset: bool,
-    ) -> BoxFuture<'a, Result<Companions, ReactorError>> {
-        std::future::ready(Ok(Companions::default())).boxed()
+    ) -> BoxFuture<'a, Result<BackgroundDemand, ReactorError>> {
+        std::future::ready(Ok(BackgroundDemand::default())).boxed()
     }
 }
 

@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 
 use crate::cluster::Applied;
 use crate::handling::Handler;
-use crate::handling::spawning::Companions;
+use crate::handling::spawning::BackgroundDemand;
 use crate::kit::Clock;
 use crate::object::{Body, Patch, Resource, Sighting};
 use crate::script::{Call, Evaluation, Object, Returned, Subject};
@@ -35,7 +35,12 @@ pub trait Patcher: Send + Sync {
 /// Runs daemons and timers.
 pub trait Background: Send + Sync {
     /// Starts and stops what runs along with the object, and says what the cycle has to wait for.
-    fn accompany<'a>(&'a self, object: &'a Object, sighting: Sighting, is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>>;
+    fn update_background<'a>(
+        &'a self,
+        object: &'a Object,
+        sighting: Sighting,
+        is_reset: bool,
+    ) -> BoxFuture<'a, Result<BackgroundDemand, Error>>;
 }
 
 /// Keeps indexes.

@@ -10,7 +10,7 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use crate::cluster::{self, Applied, Client};
 use crate::handling::Handler;
-use crate::handling::spawning::Companions;
+use crate::handling::spawning::BackgroundDemand;
 use crate::kit::Clock;
 use crate::object::{Body, Patch, Resource, Sighting};
 use crate::script::{Call, Evaluation, Host, Installed, Object, Returned, Subject};
@@ -74,8 +74,13 @@ impl Patcher for LiveEffects {
 
 /// Nothing runs along with objects: manifests with daemons or timers are refused at the start.
 impl Background for LiveEffects {
-    fn accompany<'a>(&'a self, _object: &'a Object, _sighting: Sighting, _is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
-        std::future::ready(Ok(Companions::default())).boxed()
+    fn update_background<'a>(
+        &'a self,
+        _object: &'a Object,
+        _sighting: Sighting,
+        _is_reset: bool,
+    ) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
+        std::future::ready(Ok(BackgroundDemand::default())).boxed()
     }
 }
 

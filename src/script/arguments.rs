@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::convert;
 use super::declaration::BindingKind;
-use super::failure::Failure;
 use super::logger::Logger;
 use super::memo::{Memo, Memos};
 use super::patch_handle::PatchHandle;
+use super::script_error::Failure;
 use super::settings_handle::SettingsHandle;
 use super::subject::{Activity, Subject};
 use super::time::Time;

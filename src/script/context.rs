@@ -9,12 +9,12 @@ use rhai::{Dynamic, EvalAltResult, FnPtr, Map, NativeCallContext};
 
 use super::api::Api;
 use super::budget::Budget;
-use super::chance::Chance;
 use super::declaration::Allow;
-use super::failure::Failure;
 use super::fiber;
 use super::memo::Memos;
 use super::modules::Modules;
+use super::rng::Rng;
+use super::script_error::Failure;
 use super::subject::Subject;
 use super::transforms::Transforms;
 use crate::kit::Clock;
@@ -52,8 +52,8 @@ pub trait Subhandlers {
 pub struct Environment {
     /// The clock.
     pub clock: Clock,
-    /// The source of chance.
-    pub chance: Chance,
+    /// The random number generator.
+    pub rng: Rng,
     /// The cluster; none where there is none.
     pub api: Option<Arc<dyn Api>>,
     /// The root of scripts, imports and templates.
@@ -278,19 +278,19 @@ pub mod testing {
     use super::{Context, Environment, Mode};
     use crate::kit::{Clock, Stop};
     use crate::script::budget::Budget;
-    use crate::script::chance::Chance;
     use crate::script::declaration::{Allow, Limits};
     use crate::script::engine::{Sizes, build};
     use crate::script::fiber::Fiber;
     use crate::script::memo::Memos;
     use crate::script::modules::Modules;
+    use crate::script::rng::Rng;
     use crate::script::transforms::Transforms;
 
     /// Returns an environment without a cluster, at the beginning of 2020.
     pub fn environment() -> Environment {
         Environment {
             clock: Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap()),
-            chance: Chance::seeded(1),
+            rng: Rng::seeded(1),
             api: None,
             root: "tests".into(),
             allow: Allow::default(),

@@ -3,11 +3,11 @@
 use rhai::{Dynamic, ImmutableString};
 use serde_json::Value;
 
-use super::failure::Failure;
 pub use super::json::to_dynamic;
 use super::json::{self, NotJson};
 use super::memo::Memo;
 use super::patch_handle::PatchHandle;
+use super::script_error::Failure;
 use super::settings_handle::SettingsHandle;
 use super::time::Time;
 use super::view::View;

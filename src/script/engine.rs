@@ -10,20 +10,19 @@ use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, OptimizationLevel, Posit
 
 use super::arguments::{EVERYTHING, VIEWS};
 use super::declaration::Limits;
-use super::failure::Failure;
 use super::logger::Logger;
 use super::memo::Memo;
 use super::patch_handle::PatchHandle;
 use super::receivers::Receiver;
 use super::resolver::Resolver;
+use super::script_error::Failure;
 use super::settings_handle::SettingsHandle;
 use super::stopped::Stopped;
 use super::time::Time;
 use super::view::View;
 use super::warnings::Warnings;
 use super::{
-    arguments, functions, logger, memo, patch_handle, progress_hook, receivers, settings_handle, stopped, throwing, time, transforms, view,
-    warnings,
+    arguments, functions, logger, memo, patch_handle, progress_hook, receivers, settings_handle, stopped, time, transforms, view, warnings,
 };
 
 /// The words that Rhai reserves and that stay reserved: they are its own functions.
@@ -238,7 +237,6 @@ fn register_host(engine: &mut Engine) {
     engine.register_fn("exit", no_exit);
     engine.register_fn("exit", move |_: Dynamic| no_exit());
     time::register(engine);
-    throwing::register(engine);
     view::methods::register(engine);
     patch_handle::methods::register(engine);
     transforms::methods::register(engine);

@@ -32,7 +32,7 @@ pub struct Options {
     pub threads: Threads,
     /// The clock.
     pub clock: Clock,
-    /// What chance begins with, where it must repeat itself: in simulations.
+    /// The seed of random numbers, where they must be reproducible: in simulations.
     pub seed: Option<u64>,
     /// The cluster; none where there is none.
     pub api: Option<Arc<dyn Api>>,

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use rhai::{Array, Dynamic, Engine, EvalAltResult, EvalContext, FnPtr, ImmutableString, Map, NativeCallContext, Position};
 
 use super::convert;
-use super::failure::Failure;
+use super::script_error::Failure;
 
 /// Ends the names of variables that chains with callbacks begin with. No script can write such a name.
 pub const MARK: char = '\'';

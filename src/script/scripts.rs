@@ -11,7 +11,6 @@ use rhai::{Caches, Dynamic, Scope, StmtBlock};
 
 use super::arguments;
 use super::budget::Budget;
-use super::chance::Chance;
 use super::compile;
 use super::context::{Context, Environment, Mode};
 use super::declaration::{Binding, BindingKind, Code, Expression, Limits};
@@ -22,6 +21,7 @@ use super::memo::Memos;
 use super::modules::Modules;
 use super::problem::Problem;
 use super::program::{Program, name_of};
+use super::rng::Rng;
 use super::trace::{self, Origin};
 use super::transforms::Transforms;
 use crate::kit::source::SourcePosition;
@@ -141,7 +141,7 @@ pub fn run_top_levels(program: Program) -> Vec<Problem> {
         let (root, allow) = (program.declaration.root.clone(), program.declaration.allow.clone());
         let environment = move |modules| Environment {
             clock: Clock::system(),
-            chance: Chance::default(),
+            rng: Rng::default(),
             api: None,
             root,
             allow,

@@ -14,8 +14,8 @@ use super::call::Attempted;
 use super::context::{Context, Mode, Subhandlers};
 use super::convert;
 use super::declaration::BindingKind;
-use super::failure::Failure;
 use super::function::Closure;
+use super::script_error::Failure;
 use super::stage::{Code, Stage, Task};
 use super::subject::Subject;
 use super::suboptions::{Condition, Options, Written};
@@ -165,7 +165,7 @@ impl Running {
         let subhandling = self.stage.subhandling.as_ref().expect("there is no registry without it");
         let clock = &self.stage.scripts.environment.clock;
         let selected = self.select()?;
-        let chance = &mut |count: usize| self.stage.scripts.environment.chance.between(0, count.max(1) as i64 - 1) as usize;
+        let chance = &mut |count: usize| self.stage.scripts.environment.rng.between(0, count.max(1) as i64 - 1) as usize;
         let pass =
             Pass::begin(&self.handlers, &selected, &*subhandling.records, subhandling.purpose, subhandling.lifecycle, clock.now(), chance);
         let pass = pass.map_err(|broken| Failure::host("records", broken.to_string()))?;

@@ -9,8 +9,8 @@ use rhai::{Dynamic, FnPtr, ImmutableString, Map};
 use serde_json::Value;
 
 use super::convert;
-use super::failure::Failure;
 use super::function::{Closure, Function};
+use super::script_error::Failure;
 use super::time;
 use crate::handling::{ErrorMode, Filters, Matcher, Policy, Predicate};
 use crate::object::FieldPath;

@@ -16,19 +16,19 @@ use super::api::Api;
 use super::arguments::{Offer, Outputs};
 use super::budget::{Budget, Ending};
 use super::call::{Call, Evaluation, Returned};
-use super::chance::Chance;
 use super::context::{Environment, Mode};
 use super::declaration::{BindingKind, Limits};
 use super::engine::{Sizes, build};
 use super::fiber::Fiber;
 use super::memo::{self, Memos};
+use super::object_turns::ObjectTurns;
 use super::problem::Problem;
 use super::program::Program;
+use super::rng::Rng;
 use super::scripts::Scripts;
 use super::stage::{Code, Notes, Stage, Task};
 use super::subject::{Activity, Subject};
 use super::transforms::{TransformJob, Transforms};
-use super::turns::Turns;
 use super::{subhandlers, trace, verdict};
 use crate::kit::tasks::{panic_text, report_panic};
 use crate::kit::{Clock, Stop};
@@ -115,7 +115,7 @@ pub struct EvaluateJob {
 pub struct Ingredients {
     /// The clock.
     pub clock: Clock,
-    /// What chance begins with, where it must repeat itself.
+    /// The seed of random numbers, where they must be reproducible.
     pub seed: Option<u64>,
     /// The cluster.
     pub api: Option<Arc<dyn Api>>,
@@ -130,7 +130,7 @@ pub struct Thread {
     generations: RefCell<HashMap<u64, Rc<Scripts>>>,
     memos: Rc<Memos>,
     transforms: Rc<Transforms>,
-    turns: Rc<Turns>,
+    turns: Rc<ObjectTurns>,
     calls: Cell<u64>,
 }
 
@@ -202,9 +202,9 @@ impl Thread {
         let declaration = &program.declaration;
         let (root, allow) = (declaration.root.clone(), declaration.allow.clone());
         let Ingredients { clock, seed, api, .. } = self.ingredients.clone();
-        let chance = seed.map_or_else(Chance::default, Chance::seeded);
+        let rng = seed.map_or_else(Rng::default, Rng::seeded);
         let (memos, transforms) = (Rc::clone(&self.memos), Rc::clone(&self.transforms));
-        let environment = |modules| Environment { clock, chance, api, root, allow, modules, memos, transforms };
+        let environment = |modules| Environment { clock, rng, api, root, allow, modules, memos, transforms };
         let scripts = Scripts::compile(Arc::clone(&program), &engine, environment).await?;
         self.generations.borrow_mut().insert(generation, scripts);
         Ok(())

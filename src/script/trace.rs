@@ -9,8 +9,8 @@ use rhai::{EvalAltResult, Position};
 
 use super::budget::Ending;
 use super::convert;
-use super::failure::Failure;
 use super::receivers;
+use super::script_error::Failure;
 use crate::kit::source::SourcePosition;
 
 /// The calls of a stack that are shown; a runaway recursion has many more.

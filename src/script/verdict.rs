@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::budget::{Budget, Ending};
 use super::convert;
-use super::failure::{Meaning, REJECTED};
 use super::function::Function;
+use super::script_error::{Meaning, REJECTED};
 use super::trace::{self, Origin};
 use crate::handling::Verdict;
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 use rhai::{Array, Dynamic, EvalAltResult, ImmutableString, Map, Position};
 use serde_json::Value;
 
-use super::failure::Failure;
 use super::json;
+use super::script_error::Failure;
 use super::subject::LiveBody;
 use crate::handling::Change;
 

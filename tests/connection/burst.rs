@@ -13,7 +13,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use futures::{StreamExt as _, stream};
 use hyper_util::rt::TokioIo;
 use kopfd::cluster::{Applied, Client, Options, Watcher, apply};
-use kopfd::handling::spawning::Companions;
+use kopfd::handling::spawning::BackgroundDemand;
 use kopfd::handling::{Handler, Lifecycle, On, Verdict};
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::object::{Patch, Resource, Sighting};
@@ -115,8 +115,13 @@ impl Patcher for Sending {
 }
 
 impl Background for Sending {
-    fn accompany<'a>(&'a self, _object: &'a Object, _sighting: Sighting, _is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
-        std::future::ready(Ok(Companions::default())).boxed()
+    fn update_background<'a>(
+        &'a self,
+        _object: &'a Object,
+        _sighting: Sighting,
+        _is_reset: bool,
+    ) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
+        std::future::ready(Ok(BackgroundDemand::default())).boxed()
     }
 }
 

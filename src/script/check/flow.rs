@@ -60,7 +60,7 @@ impl Ground {
             (Self::Function(BindingKind::Change), _) => true,
             (Self::Function(BindingKind::Login), Deed::Cluster) | (Self::Expression | Self::TopLevel, _) => false,
             (Self::Function(_), deed) => deed != Deed::Subhandling,
-            (Self::Transform, deed) => matches!(deed, Deed::Log | Deed::Chance),
+            (Self::Transform, deed) => matches!(deed, Deed::Log | Deed::Rng),
         }
     }
 }
@@ -71,7 +71,7 @@ enum Deed {
     Cluster,
     Wait,
     Log,
-    Chance,
+    Rng,
     Subhandling,
 }
 
@@ -81,7 +81,7 @@ impl Deed {
             (Some("k8s" | "http"), _) => Some(Self::Cluster),
             (Some("metric"), _) | (None, "print" | "debug") => Some(Self::Log),
             (None, "sleep") => Some(Self::Wait),
-            (None, "now" | "random" | "uuid") => Some(Self::Chance),
+            (None, "now" | "random" | "uuid") => Some(Self::Rng),
             (None, "subhandler" | "execute") => Some(Self::Subhandling),
             _ => None,
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use rhai::{Engine, EvalAltResult, FnPtr, ImmutableString, Map, NativeCallContext};
 
 use crate::script::context::{Context, Subhandlers};
-use crate::script::failure::Failure;
+use crate::script::script_error::Failure;
 
 /// Registers `subhandler` and `execute`.
 pub fn register(engine: &mut Engine) {

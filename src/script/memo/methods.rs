@@ -4,7 +4,7 @@ use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString};
 
 use super::Memo;
 use crate::script::convert;
-use crate::script::failure::Failure;
+use crate::script::script_error::Failure;
 
 /// Registers what scripts can do with a memo.
 pub fn register(engine: &mut Engine) {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::PatchHandle;
 use crate::script::convert;
-use crate::script::failure::Failure;
+use crate::script::script_error::Failure;
 
 /// Registers what scripts can do with the patch.
 pub fn register(engine: &mut Engine) {

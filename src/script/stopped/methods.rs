@@ -6,7 +6,7 @@ use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString, NativeCallCon
 
 use super::Stopped;
 use crate::script::context::{Context, wait_in};
-use crate::script::failure::Failure;
+use crate::script::script_error::Failure;
 use crate::script::time;
 
 /// Registers what scripts can do with it.

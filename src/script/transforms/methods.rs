@@ -13,10 +13,10 @@ use crate::script::budget::Budget;
 use crate::script::context::{Context, Mode};
 use crate::script::convert;
 use crate::script::declaration::Limits;
-use crate::script::failure::Failure;
 use crate::script::fiber::Fiber;
 use crate::script::function::Closure;
 use crate::script::patch_handle::PatchHandle;
+use crate::script::script_error::Failure;
 use crate::script::trace;
 
 /// The time that one transformation may take.

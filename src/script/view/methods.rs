@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::View;
 use crate::object::equality;
 use crate::script::convert;
-use crate::script::failure::Failure;
+use crate::script::script_error::Failure;
 
 /// The functions of lists and maps that take a closure, or two values, and work on a view's children as on a native list.
 const FORWARDED: [&str; 12] =

@@ -2,9 +2,9 @@
 
 use rhai::{Dynamic, Engine, EvalAltResult, ImmutableString, NativeCallContext};
 
-use super::failure::{Failure, Meaning, REJECTED};
-use super::{convert, time};
 use crate::handling::attempt::TEMPORARY_DELAY;
+use crate::script::script_error::{Failure, Meaning, REJECTED};
+use crate::script::{convert, time};
 
 /// Registers `temporary`, `permanent`, `reject`, and the properties of what can be caught.
 pub fn register(engine: &mut Engine) {

@@ -7,8 +7,8 @@ use rhai::{Dynamic, ImmutableString};
 
 use super::arguments::{Attempt, Offer};
 use super::context::Subhandlers;
-use super::failure::Failure;
 use super::function::Ended;
+use super::script_error::Failure;
 use super::stage::{Code, Stage, Task};
 use super::subhandlers::{self, Registry};
 use super::verdict;

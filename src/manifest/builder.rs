@@ -17,7 +17,7 @@ use super::suggest::nearest;
 use super::tree::Spot;
 
 /// An operator while it is read.
-pub struct Draft<'r> {
+pub struct OperatorBuilder<'r> {
     /// Where the manifest comes from, and where mistakes go.
     pub reader: &'r Reader,
     /// What is known so far.
@@ -82,8 +82,8 @@ impl Script {
 /// The keys of policies.
 pub const POLICY: [&str; 4] = ["retries", "timeout", "backoff", "errors"];
 
-impl<'r> Draft<'r> {
-    /// Returns the draft of an operator of which nothing is known but its file.
+impl<'r> OperatorBuilder<'r> {
+    /// Returns the builder of an operator of which nothing is known but its file.
     pub fn new(reader: &'r Reader) -> Self {
         let operator = Operator { file: reader.source.name.clone(), ..Operator::default() };
         Self {
