@@ -24,6 +24,7 @@ use std::process::ExitCode;
 
 use engine::Engine;
 use harness::{Cluster, Controllers, Tools};
+use support::ratios::Ratios;
 
 fn main() -> ExitCode {
     kopfd::http::install_crypto_provider();
@@ -44,13 +45,14 @@ fn main() -> ExitCode {
     let tools = Tools { kubernetes, kopfd, kopf: kopf.clone().unwrap_or_default() };
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench");
     let cluster = Cluster::start(&directory.join("cluster"), &tools, Controllers::Absent);
+    let mut ratios = Ratios::default();
     let is_chosen = |part: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == part);
     if is_chosen("speed") {
         let third = std::env::var_os(engine::OTHER).map(|_| Engine::Other).or(kopf.map(|_| Engine::Kopf));
-        speed::measure(&cluster, third, &directory);
+        speed::measure(&cluster, third, &directory, &mut ratios);
     }
     if is_chosen("memory") {
-        idle::measure(&cluster, &directory);
+        idle::measure(&cluster, &directory, &mut ratios);
     }
-    ExitCode::SUCCESS
+    ratios.finish()
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt as _;
-use kopfd_apiserver::access::{Authentication, User};
-use kopfd_apiserver::{Api, Settings, given};
+use kopfd_apiserver::auth::access::{Authentication, User};
+use kopfd_apiserver::{ApiServer, Settings, bootstrap};
 use kopfd_base::kit::Clock;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -22,7 +22,7 @@ const STREAM: Duration = Duration::from_secs(5);
 
 /// A server with a kind of its own, `things.ex.dev`, and what is needed to ask it.
 pub struct World {
-    api: Api,
+    api: ApiServer,
     runtime: Runtime,
 }
 
@@ -42,8 +42,8 @@ impl Default for World {
         let authentication = Authentication::Tokens(BTreeMap::from([("t".to_owned(), administrator)]));
         let api = runtime.block_on(async {
             let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().expect("a moment"));
-            let api = Api::new(Settings { authentication, seed: Some(1), ..Settings::default() }, clock);
-            given::apply(&api, vec![definition()]).await.expect("the definition is in order");
+            let api = ApiServer::new(Settings { authentication, seed: Some(1), ..Settings::default() }, clock);
+            bootstrap::apply(&api, vec![definition()]).await.expect("the definition is in order");
             api
         });
         Self { api, runtime }

@@ -10,6 +10,7 @@ pub mod attempt;
 pub mod cause;
 pub mod conclude;
 pub mod contradiction;
+pub mod echo;
 pub mod filter;
 pub mod finalizer;
 pub mod handler;

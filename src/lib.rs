@@ -11,5 +11,5 @@ pub mod scenario;
 pub mod script;
 pub mod telemetry;
 
-pub use kopfd_apiserver as devserver;
+pub use kopfd_apiserver as apiserver;
 pub use kopfd_base::{http, kit};

@@ -8,6 +8,7 @@ pub mod changes;
 pub mod cycle;
 #[cfg(test)]
 pub(crate) mod defects;
+pub mod echo;
 pub mod effects;
 pub mod error;
 pub mod events;

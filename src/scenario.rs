@@ -1,43 +1,45 @@
-//! Scenarios: files that say what happens to an operator and what is expected of it, run on the embedded API server in virtual time.
+//! Scenarios: tests of operators, written as YAML files of steps and expectations, and run on the embedded API server in virtual time.
 //!
-//! The operator is the real one, from its manifest to its last worker; only time, chance, and the way to the server are the scenario's.
+//! The operator is the real one, from its manifest to its last worker; only time, randomness and the transport to the server belong to the scenario.
 
-mod account;
 mod chaos;
 mod compare;
 mod count;
-mod crew;
 mod document;
-mod dues;
+mod environment;
+mod execute;
 mod expectations;
 mod expressions;
 mod faults;
 mod find;
 mod invariants;
-mod judge;
-mod life;
+mod model;
+mod operator_run;
 mod pattern;
-mod play;
+mod pending;
+mod pool;
 mod problem;
+mod read_context;
+mod recorder;
 mod run;
-mod stage;
 mod steps;
-mod story;
+mod target;
 mod timeline;
+mod transport;
 mod update;
-mod wire;
+mod verify;
 
-pub use crew::{Job, Options, Outcome, run_all};
 pub use document::{API_VERSION, KIND};
+pub use execute::{Failure, Mode};
 pub use expressions::Question;
 pub use faults::ACTIONS as FAULTS;
 pub use find::{Found, find};
-pub use invariants::Ends;
-pub use judge::{Difference, Seen, Witness, judge};
-pub use play::{Failure, Mode};
+pub use invariants::Completions;
+pub use model::{Call, Calls, Downtime, Expectation, InitialObject, ManualPatch, Scenario, Step, StepAction, Target};
+pub use pool::{Job, Options, Outcome, run_all};
 pub use problem::Problem;
-pub use run::{Ended, run};
+pub use run::{RunResult, run};
 pub use steps::WORDS as STEPS;
-pub use story::{Absence, Act, Call, Calls, Change, Expectation, Given, Scenario, Step, Target};
 pub use timeline::{Event, Subject, Timeline};
 pub use update::{Fix, Updated, update};
+pub use verify::{Difference, Observations, ObservedObject, verify};

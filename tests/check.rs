@@ -7,9 +7,11 @@ use std::process::{Command, Output};
 
 use clap::Parser as _;
 
+use super::child::output;
+
 fn kopfd(arguments: &[&str]) -> Output {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(folder).output().unwrap()
+    output(Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(folder))
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -26,7 +28,7 @@ fn programs_get_one_document_with_all_diagnostics() {
 #[test]
 fn a_manifest_without_mistakes_is_said_to_be_fine() {
     let output = kopfd(&["check", "--config", "../examples/01-minimal"]);
-    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("no mistakes in minimal\n", Some(0)));
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("no errors in minimal\n", Some(0)));
     let output = kopfd(&["check", "--config", "../examples/01-minimal", "-o", "json"]);
     assert!(text(&output.stdout).contains("\"errors\": 0"));
 }
@@ -109,7 +111,7 @@ fn the_help_shows_three_commands_that_are_understood() {
 #[test]
 fn a_pattern_that_matches_no_namespace_is_refused() {
     let output = kopfd(&["--config", "../examples/01-minimal", "-n", "["]);
-    assert_eq!(text(&output.stderr), "error: \"[\" is no pattern of namespaces: the `[` in \"[\" is not closed\n");
+    assert_eq!(text(&output.stderr), "error: \"[\" is not a pattern of namespaces: the `[` in \"[\" is not closed\n");
     assert_eq!(output.status.code(), Some(2));
 }
 

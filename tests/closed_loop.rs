@@ -1,11 +1,10 @@
 //! The closed loop: whatever happens to an object and to its operator, every cause is handled to its end, and nothing twice.
+//!
+//! `KOPFD_STORIES` is the number of stories, 200 without it.
 
-#[path = "closed_loop/panics.rs"]
+mod calls;
 mod panics;
-#[path = "closed_loop/unreadable.rs"]
 mod unreadable;
-#[allow(dead_code, reason = "the other test that plays scenes uses other parts of the world")]
-mod world;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,9 +15,9 @@ use kopfd::persistence::essence;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use world::server::Trouble;
-use world::timeline::Entry;
-use world::{Scene, in_virtual_time};
+use super::world::server::Trouble;
+use super::world::timeline::Entry;
+use super::world::{Scene, in_virtual_time};
 
 /// Longer than all retries of all handlers together.
 const LONG: Duration = Duration::from_hours(24);
@@ -142,24 +141,9 @@ async fn happen(scene: &Scene, happenings: &mut std::iter::Peekable<std::vec::In
     0.0
 }
 
-/// Returns the ids, without fields, of the handlers whose stored records on an object are finished.
-fn finished(object: &Value) -> BTreeSet<String> {
-    let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
-    let is_finished = |text: &Value| {
-        let record: Option<Value> = text.as_str().and_then(|text| serde_json::from_str(text).ok());
-        record.is_some_and(|record| record["success"] == true || record["failure"] == true)
-    };
-    let records = annotations.filter(|(key, text)| *key != LAST_HANDLED && is_finished(text));
-    records.filter_map(|(key, _)| Some(key.strip_prefix(PREFIX)?.replace('.', "/"))).collect()
-}
-
-/// No handler is called while the object says that it has finished.
-fn check_calls(entries: &[Entry]) -> Result<(), TestCaseError> {
-    for call in entries.iter().filter(|entry| entry.shown.get("call").is_some()) {
-        let id = call.shown["call"].as_str().unwrap_or_default();
-        prop_assert!(!finished(&call.before).contains(id), "{} was called though it had finished: {}", id, call.before);
-    }
-    Ok(())
+/// Tells whether a request has stored an essence as handled.
+fn is_end(entry: &Entry) -> bool {
+    entry.shown["response"] == 200 && entry.shown["payload"]["metadata"]["annotations"].get(LAST_HANDLED).is_some()
 }
 
 /// A cause ends only after all of its handlers have come to their ends.
@@ -173,8 +157,7 @@ fn check_ends(input: &Value, entries: &[Entry]) -> Result<(), TestCaseError> {
                 ended.insert(entry.shown["call"].as_str().unwrap_or_default().to_owned());
             }
         }
-        let is_end = entry.shown["response"] == 200 && entry.shown["payload"]["metadata"]["annotations"].get(LAST_HANDLED).is_some();
-        if is_end {
+        if is_end(entry) {
             let of_reason = input["handlers"].as_array().into_iter().flatten().filter(|handler| handler["on"] == reason);
             for id in of_reason.flat_map(ids) {
                 prop_assert!(ended.contains(&id), "{} was lost at {}", id, entry.shown);
@@ -217,14 +200,19 @@ fn check_rest(scene: &Scene, is_deleted: bool) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+fn stories() -> u32 {
+    std::env::var("KOPFD_STORIES").map_or(200, |number| number.parse().expect("a number of stories"))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: stories(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_happens_every_cause_is_handled_to_its_end_and_nothing_twice((input, happenings, is_deleted) in story()) {
         let scene = in_virtual_time(play(&input, happenings, is_deleted));
         let entries = scene.world.timeline.entries();
-        check_calls(&entries)?;
+        calls::check_views(&entries)?;
+        calls::check_repetitions(&entries)?;
         check_ends(&input, &entries)?;
         check_rest(&scene, is_deleted)?;
     }

@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
-#[path = "connection/burst.rs"]
 mod burst;
 
 use std::path::Path;
@@ -28,6 +27,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
+
+use super::child::Deadline;
 
 /// Takes only the token `good`, and writes down what it is asked.
 #[derive(Clone, Default)]
@@ -91,6 +92,7 @@ async fn client(options: Options) -> Client {
 
 #[tokio::test]
 async fn a_token_that_was_rotated_is_read_again() {
+    let _deadline = Deadline::of_test();
     let (server, mut tasks, directory) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
     let address = server.start(&mut tasks).await;
     let user = token_file(&directory, "old");
@@ -106,6 +108,7 @@ async fn a_token_that_was_rotated_is_read_again() {
 
 #[tokio::test]
 async fn refused_credentials_are_replaced_at_once() {
+    let _deadline = Deadline::of_test();
     let (server, mut tasks, directory) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
     let address = server.start(&mut tasks).await;
     let user = token_file(&directory, "old");
@@ -116,6 +119,7 @@ async fn refused_credentials_are_replaced_at_once() {
 
 #[tokio::test]
 async fn a_plug_in_brings_the_token() {
+    let _deadline = Deadline::of_test();
     let (server, mut tasks, directory) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
     let address = server.start(&mut tasks).await;
     let script = r#"echo '{\"status\": {\"token\": \"good\"}}'"#;
@@ -155,6 +159,7 @@ async fn self_signed(server: &Server, tasks: &mut Tasks<()>, directory: &TempDir
 
 #[tokio::test]
 async fn a_server_whose_certificate_is_its_own_authority_is_spoken_to() {
+    let _deadline = Deadline::of_test();
     for host in ["localhost", "127.0.0.1"] {
         let (server, mut tasks, directory) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
         let client = client(self_signed(&server, &mut tasks, &directory, host).await).await;
@@ -181,6 +186,7 @@ async fn proxy(listener: TcpListener) -> String {
 
 #[tokio::test]
 async fn a_proxy_leads_to_the_same_server_with_the_same_trust() {
+    let _deadline = Deadline::of_test();
     let (server, mut tasks, directory) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
     let options = self_signed(&server, &mut tasks, &directory, "localhost").await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -200,6 +206,7 @@ async fn a_proxy_leads_to_the_same_server_with_the_same_trust() {
 
 #[tokio::test]
 async fn a_server_with_another_name_than_its_certificate_is_refused() {
+    let _deadline = Deadline::of_test();
     let (server, mut tasks, directory) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
     let client = client(self_signed(&server, &mut tasks, &directory, "127.0.0.2").await).await;
     let request = Request::new(http::Method::POST, "/api").repeated(Repeat::Unreached);
@@ -238,6 +245,7 @@ async fn renewing_server(tasks: &mut Tasks<()>, token: &Arc<Mutex<String>>) -> S
 
 #[tokio::test]
 async fn a_plug_in_is_asked_again_when_its_token_is_refused() {
+    let _deadline = Deadline::of_test();
     let (mut tasks, directory, token) = (Tasks::default(), TempDir::new().unwrap(), Arc::new(Mutex::new("t1".to_owned())));
     let address = renewing_server(&mut tasks, &token).await;
     let client = client(kubeconfig(&directory, &address, &counting_plug_in(&directory, "2999-01-01T00:00:00Z"))).await;
@@ -255,6 +263,7 @@ async fn a_plug_in_is_asked_again_when_its_token_is_refused() {
 
 #[tokio::test]
 async fn a_plug_in_is_asked_again_before_its_token_ends() {
+    let _deadline = Deadline::of_test();
     let (mut tasks, directory, token) = (Tasks::default(), TempDir::new().unwrap(), Arc::new(Mutex::new("t2".to_owned())));
     let address = renewing_server(&mut tasks, &token).await;
     // The first token has ended when it comes, so that it is never sent: the server would refuse it.
@@ -267,6 +276,7 @@ async fn a_plug_in_is_asked_again_before_its_token_ends() {
 #[tokio::test]
 async fn a_client_certificate_says_who_the_client_is() {
     use base64::engine::general_purpose::STANDARD;
+    let _deadline = Deadline::of_test();
     kopfd::http::install_crypto_provider();
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::new(Vec::<String>::new()).unwrap();
@@ -325,6 +335,7 @@ async fn a_client_certificate_says_who_the_client_is() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_was_surely_not_reached() {
+    let _deadline = Deadline::of_test();
     let directory = TempDir::new().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -346,6 +357,7 @@ impl Sink for Names {
 
 #[tokio::test]
 async fn a_broken_watch_goes_on_from_where_it_was() {
+    let _deadline = Deadline::of_test();
     let (server, mut tasks, directory) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
     let address = server.start(&mut tasks).await;
     let options = Options { watching: Watching::default(), ..kubeconfig(&directory, &address, "{token: good}") };

@@ -1,11 +1,12 @@
 //! `kopfd dev`, as its users run it: the binary alone, without any cluster.
 
-#[path = "dev/several.rs"]
 mod several;
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::process::{ChildStderr, Command, Output, Stdio};
+
+use super::child::{self, LIMIT};
 
 fn example(name: &str, file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).join(file)
@@ -21,7 +22,7 @@ fn kopfd(folder: &Path) -> Command {
 fn tried_once(folder: &Path, name: &str) -> Output {
     let mut command = kopfd(folder);
     command.arg("--config").arg(example(name, "operator.yaml")).arg("--apply").arg(example(name, "obj.yaml")).arg("--once");
-    command.output().expect("the binary runs")
+    child::output(&mut command)
 }
 
 #[test]
@@ -50,11 +51,11 @@ fn a_handler_that_fails_for_good_is_the_exit_code() {
     write(folder.path(), "operator.yaml", &manifest("refuse"));
     write(folder.path(), "code.rhai", "fn refuse(name) { throw permanent(`no ${name}`); }");
     write(folder.path(), "obj.yaml", OBJECT);
-    let run = kopfd(folder.path()).args(["--config", "operator.yaml", "--apply", "obj.yaml", "--once"]).output().expect("the binary runs");
+    let run = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--apply", "obj.yaml", "--once"]));
     let account = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(1), "{account}");
     assert!(account.contains("Handler 'refuse' failed permanently: no one"), "{account}");
-    assert!(account.ends_with("error: 1 handler failed for good: 'refuse' of ConfigMap default/one\n"), "{account}");
+    assert!(account.ends_with("error: 1 handler failed permanently: 'refuse' of ConfigMap default/one\n"), "{account}");
 }
 
 #[test]
@@ -62,7 +63,7 @@ fn a_kind_that_is_not_served_is_the_exit_code() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write(folder.path(), "operator.yaml", &manifest("greet").replace("v1/configmaps", "things.ex.dev"));
     write(folder.path(), "code.rhai", "fn greet() {}");
-    let run = kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]).output().expect("the binary runs");
+    let run = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]));
     let account = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(1), "{account}");
     assert!(account.ends_with("error: unresolved resources cannot be served (try creating their CRDs): ex.dev/things\n"), "{account}");
@@ -73,14 +74,14 @@ fn kinds_that_nobody_names_need_not_be_watchable() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write(folder.path(), "operator.yaml", &manifest("greet").replace("v1/configmaps", "everything").replace("create", "event"));
     write(folder.path(), "code.rhai", "fn greet() {}");
-    let run = kopfd(folder.path()).args(["operator.yaml", "--once"]).output().expect("the binary runs");
+    let run = child::output(kopfd(folder.path()).args(["operator.yaml", "--once"]));
     let account = String::from_utf8_lossy(&run.stderr);
     assert!(account.contains("Non-watchable resources will not be served: "), "{account}");
     assert_eq!(run.status.code(), Some(0), "{account}");
 
     let manifest = manifest("greet").replace("v1/configmaps", "tokenreviews.authentication.k8s.io").replace("create", "event");
     write(folder.path(), "operator.yaml", &manifest);
-    let run = kopfd(folder.path()).args(["operator.yaml", "--once"]).output().expect("the binary runs");
+    let run = child::output(kopfd(folder.path()).args(["operator.yaml", "--once"]));
     let account = String::from_utf8_lossy(&run.stderr);
     let reason = "error: non-watchable resources will not be served: tokenreviews.v1.authentication.k8s.io\n";
     assert!(account.ends_with(reason), "{account}");
@@ -94,7 +95,7 @@ fn a_trial_that_does_not_settle_ends_with_what_it_waits_for() {
     write(folder.path(), "code.rhai", "fn wait() { throw temporary(\"not yet\", 3600); }");
     write(folder.path(), "obj.yaml", OBJECT);
     let once = ["operator.yaml", "--apply", "obj.yaml", "--once", "--timeout", "2s"];
-    let run = kopfd(folder.path()).args(once).output().expect("the binary runs");
+    let run = child::output(kopfd(folder.path()).args(once));
     let account = String::from_utf8_lossy(&run.stderr);
     let (_, end) = account.split_once("error: ").unwrap_or_else(|| panic!("{account}"));
     let end = regex::Regex::new(r"\d+ seconds").expect("the pattern is valid").replace(end, "N seconds");
@@ -104,7 +105,7 @@ fn a_trial_that_does_not_settle_ends_with_what_it_waits_for() {
     assert_eq!(run.status.code(), Some(1), "{account}");
 
     write(folder.path(), "code.rhai", "fn wait() { sleep(3600); }");
-    let run = kopfd(folder.path()).args(once).output().expect("the binary runs");
+    let run = child::output(kopfd(folder.path()).args(once));
     let account = String::from_utf8_lossy(&run.stderr);
     assert!(account.contains("within 2s: 'wait' of ConfigMap default/one has been running for "), "{account}");
     assert_eq!(run.status.code(), Some(1), "{account}");
@@ -121,7 +122,7 @@ fn a_folder_of_everything_can_be_applied() {
     dev.wait_for("[elsewhere/one] Handler 'greet' succeeded.");
     // The manifest is not an object that was applied: its changes are those of the operator.
     write(folder.path(), "operator.yaml", &manifest("greet, id: greet2"));
-    dev.wait_for("The operator starts anew.");
+    dev.wait_for("The operator restarts.");
     write(folder.path(), "obj.yaml", &OBJECT.replace("default", "nowhere"));
     dev.wait_for("The namespace nowhere does not exist. It is created.");
     dev.wait_for("[nowhere/one] Handler 'greet2' succeeded.");
@@ -152,20 +153,20 @@ fn what_scripts_write_is_told_with_what_it_changes() {
 
     let mut command = kopfd(folder.path());
     command.arg("--config").arg(example("database", "operator.yaml")).arg("--apply").arg(example("database", "obj.yaml"));
-    let run = command.args(["--once", "--verbose"]).output().expect("the binary runs");
+    let run = child::output(command.args(["--once", "--verbose"]));
     let account = String::from_utf8_lossy(&run.stderr);
     assert!(account.contains("│ = annotations: kept last-handled-configuration"), "{account}");
 }
 
 /// `kopfd dev` at work.
 struct Trial {
-    process: Child,
+    process: child::Process,
     lines: Lines<BufReader<ChildStderr>>,
 }
 
 impl Trial {
     fn start(command: &mut Command) -> Self {
-        let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let mut process = child::Process::start(command.stdout(Stdio::null()).stderr(Stdio::piped()));
         let lines = BufReader::new(process.stderr.take().expect("its error stream is piped")).lines();
         Self { process, lines }
     }
@@ -182,10 +183,9 @@ impl Trial {
         panic!("{part:?} is missing in:\n{before}");
     }
 
-    fn interrupt(mut self) -> Option<i32> {
-        let sent = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status().expect("kill runs");
-        assert!(sent.success());
-        self.process.wait().expect("it ends").code()
+    fn interrupt(self) -> Option<i32> {
+        self.process.signal("INT");
+        self.process.wait(LIMIT).code()
     }
 }
 
@@ -230,7 +230,7 @@ fn a_kubeconfig_belongs_to_one_server_and_goes_with_it() {
     let mut dev = Trial::start(kopfd(folder.path()).args(["--config", "operator.yaml"]));
     dev.wait_for("watches");
     let written = std::fs::read(&kubeconfig).expect("the kubeconfig is there");
-    let second = kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]).output().expect("the binary runs");
+    let second = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]));
     let told = String::from_utf8_lossy(&second.stderr);
     let hint = "hint: take another file with `--kubeconfig-out`";
     assert_eq!(told, format!("error: {} belongs to another kopfd that is still running\n{hint}\n", kubeconfig.display()));
@@ -240,12 +240,12 @@ fn a_kubeconfig_belongs_to_one_server_and_goes_with_it() {
     assert!(!kubeconfig.exists());
     // As a server leaves it that is killed.
     std::fs::write(&kubeconfig, written).expect("the file can be written");
-    let third = kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]).output().expect("the binary runs");
+    let third = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]));
     assert!(third.status.success(), "{}", String::from_utf8_lossy(&third.stderr));
     write(folder.path(), "kubeconfig", "a file of somebody else");
-    let fourth = kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]).output().expect("the binary runs");
+    let fourth = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]));
     assert_eq!(fourth.status.code(), Some(1), "{}", String::from_utf8_lossy(&fourth.stderr));
-    let forced = kopfd(folder.path()).args(["--config", "operator.yaml", "--once", "--force"]).output().expect("the binary runs");
+    let forced = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once", "--force"]));
     assert!(forced.status.success(), "{}", String::from_utf8_lossy(&forced.stderr));
 }
 
@@ -267,7 +267,7 @@ fn a_server_that_cannot_begin_says_why() {
     let port = taken.local_addr().expect("it has an address").port().to_string();
     write(folder.path(), "operator.yaml", &manifest("greet"));
     write(folder.path(), "code.rhai", "fn greet() {}");
-    let run = kopfd(folder.path()).args(["--config", "operator.yaml", "--once", "--port", &port]).output().expect("the binary runs");
+    let run = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once", "--port", &port]));
     let told = String::from_utf8_lossy(&run.stderr);
     assert_eq!(told, format!("error: cannot listen on 127.0.0.1:{port}: Address already in use (os error 98)\n"));
 }
@@ -278,7 +278,7 @@ fn an_object_whose_last_cycle_has_failed_is_not_settled_well() {
     write(folder.path(), "operator.yaml", &manifest("greet, when: 'body.data.size > 3'"));
     write(folder.path(), "code.rhai", "fn greet(logger) { logger.info(\"first\"); }");
     write(folder.path(), "obj.yaml", OBJECT);
-    let run = kopfd(folder.path()).args(["--config", "operator.yaml", "--apply", "obj.yaml", "--once"]).output().expect("the binary runs");
+    let run = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--apply", "obj.yaml", "--once"]));
     let account = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(1), "{account}");
     assert!(account.contains("the last cycle of ConfigMap default/one has failed: a filter failed: "), "{account}");
@@ -294,9 +294,9 @@ fn changed_files_are_loaded_and_broken_ones_are_not() {
     dev.wait_for("first");
     write(folder.path(), "code.rhai", "fn greet(logger) { logger.inof(\"second\"); }");
     dev.wait_for("no method `inof`");
-    dev.wait_for("The revision before them stays in service.");
+    dev.wait_for("The previous revision keeps running.");
     write(folder.path(), "code.rhai", "fn greet(logger) { logger.info(\"third\"); }");
-    dev.wait_for("The operator starts anew.");
+    dev.wait_for("The operator restarts.");
     dev.wait_for("Operator 'tried' watches");
     assert_eq!(dev.interrupt(), Some(0));
 }

@@ -14,6 +14,8 @@ use kopfd::scenario;
 use kopfd::script::{BindingKind, arguments, reference};
 use regex::Regex;
 
+use super::child::output;
+
 /// A fenced block.
 struct Block {
     line: usize,
@@ -233,7 +235,7 @@ fn the_tables_of_faults_and_options_are_those_of_the_code() {
         rows(&document, section).iter().map(|row| words(&row[0])[0].split(' ').next().unwrap_or_default().to_owned()).collect()
     };
     let wrong = serde_json::json!({"action": {"explode": {}}});
-    let problem = serde_json::from_value::<kopfd::devserver::faults::Rule>(wrong).expect_err("there is no such action").to_string();
+    let problem = serde_json::from_value::<kopfd::apiserver::faults::Rule>(wrong).expect_err("there is no such action").to_string();
     let known: BTreeSet<String> = words(&problem)[1..].iter().map(|word| (*word).to_owned()).collect();
     assert_eq!(first_words("Faults"), known);
     let commands = kopfd::cli::Cli::command();
@@ -250,7 +252,7 @@ fn as_it_comes(command: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder for the kubeconfig");
     let examples = root().join("examples").display().to_string();
     let arguments = command.split(' ').map(|word| word.replacen("examples", &examples, usize::from(word.starts_with("examples/"))));
-    let run = Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(&folder).output().expect("the binary runs");
+    let run = output(Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(&folder));
     let output = format!("{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     let here = folder.path().canonicalize().expect("the folder is there").display().to_string();
     let times = Regex::new(r"(?m)^\d\d:\d\d:\d\d ").expect("the pattern is valid");

@@ -1,12 +1,12 @@
 //! `kopfd init`: what it makes is accepted by the other commands as it is.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
-
 use std::path::Path;
 use std::process::{Command, Output};
 
+use super::child::output;
+
 fn kopfd(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(folder).output().unwrap()
+    output(Command::new(env!("CARGO_BIN_EXE_kopfd")).args(arguments).current_dir(folder))
 }
 
 fn told(output: &Output) -> String {
@@ -25,7 +25,7 @@ fn what_is_made_can_be_checked_tried_and_tested() {
         assert!(output.status.success(), "{command:?}: {}", told(&output));
     }
     let checked = kopfd(&inside, &["check"]);
-    assert_eq!(String::from_utf8_lossy(&checked.stdout), "no mistakes in greeter\n");
+    assert_eq!(String::from_utf8_lossy(&checked.stdout), "no errors in greeter\n");
     let tested = kopfd(&inside, &["test"]);
     assert!(told(&tested).ends_with("3 scenarios passed\n"), "{}", told(&tested));
 }
@@ -46,7 +46,7 @@ fn several_files_that_are_in_the_way_are_a_list() {
     assert!(kopfd(folder.path(), &["init"]).status.success());
     let listed = "./operator.yaml, ./greeter.rhai, ./crd.yaml, ./greeting.yaml and ./scenarios/greeting.yaml";
     let refused = told(&kopfd(folder.path(), &["init"]));
-    assert_eq!(refused, format!("error: nothing is overwritten, and there is already {listed}\n"));
+    assert_eq!(refused, format!("error: existing files are not overwritten: {listed}\n"));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn nothing_is_overwritten() {
     std::fs::write(folder.path().join("crd.yaml"), "mine").unwrap();
     let output = kopfd(folder.path(), &["init"]);
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(told(&output), "error: nothing is overwritten, and there is already ./crd.yaml\n");
+    assert_eq!(told(&output), "error: existing files are not overwritten: ./crd.yaml\n");
     assert_eq!(std::fs::read_to_string(folder.path().join("crd.yaml")).unwrap(), "mine");
     assert!(!folder.path().join("operator.yaml").exists());
 }

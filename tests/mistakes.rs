@@ -8,8 +8,10 @@ use std::panic::catch_unwind;
 use std::path::Path;
 use std::process::Command;
 
+use super::child::output;
+
 fn check(folder: &Path, name: &str) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_kopfd")).args(["check", "--config", name]).current_dir(folder).output().unwrap();
+    let output = output(Command::new(env!("CARGO_BIN_EXE_kopfd")).args(["check", "--config", name]).current_dir(folder));
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     let code = output.status.code().expect("the command ends by itself");
     format!("{}exit code: {code}\n", String::from_utf8(output.stdout).unwrap())

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use kopfd::cluster::{Client, Options, Request};
@@ -14,37 +14,7 @@ use kopfd::kit::Clock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long any wait may take: the machine may be busy.
-const LIMIT: Duration = Duration::from_mins(1);
-
-/// A process that is killed if a test fails.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Process {
-    fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([&format!("-{name}"), &self.0.id().to_string()]).status().unwrap();
-        assert!(sent.success());
-    }
-
-    /// Returns how the process ends, and fails if it does not.
-    fn wait(&mut self, limit: Duration) -> ExitStatus {
-        let began = Instant::now();
-        while began.elapsed() < limit {
-            if let Some(status) = self.0.try_wait().unwrap() {
-                return status;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("the process has not ended within {limit:?}");
-    }
-}
+use super::child::{LIMIT, Process, output};
 
 /// A cluster of the embedded API server, with a folder for everything.
 struct Cluster {
@@ -61,8 +31,8 @@ impl Cluster {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kopfd"));
         command.args(["apiserver", "--kubeconfig-out", "kubeconfig", "--apply", "objects.yaml", "--data", "data"]);
         command.current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut process = Process(command.spawn().unwrap());
-        let lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
+        let mut process = Process::start(&mut command);
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         lines.map(Result::unwrap).find(|line| line.starts_with("export KUBECONFIG=")).unwrap();
         Self { process, folder }
     }
@@ -164,8 +134,8 @@ fn an_operator_whose_log_is_not_read_goes_on_and_counts_what_is_lost() {
     const NOISE: usize = 1500;
     let cluster = Cluster::start();
     cluster.write("operator.yaml", &operator("create", &noise(NOISE)));
-    let mut run = Process(cluster.kopfd().args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]).spawn().unwrap());
-    let log = run.0.stderr.take().unwrap();
+    let mut run = Process::start(cluster.kopfd().args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]));
+    let log = run.stderr.take().unwrap();
     let api = cluster.client();
     for (namespace, name) in [("default", "one"), ("other", "two")] {
         api.wait_until_handled(namespace, name);
@@ -202,9 +172,9 @@ fn count(log: ChildStderr) -> (usize, usize) {
 fn a_log_that_is_not_read_does_not_hold_up_the_end() {
     let cluster = Cluster::start();
     cluster.write("operator.yaml", &operator("create", &noise(100)));
-    let mut run = Process(cluster.kopfd().args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]).spawn().unwrap());
+    let mut run = Process::start(cluster.kopfd().args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]));
     // The pipe stays open, and full.
-    let log = run.0.stderr.take().unwrap();
+    let log = run.stderr.take().unwrap();
     cluster.client().wait_until_handled("default", "one");
     run.signal("TERM");
     assert_eq!(run.wait(LIMIT).code(), Some(0));
@@ -213,9 +183,9 @@ fn a_log_that_is_not_read_does_not_hold_up_the_end() {
     cluster.write("objects.yaml", &object("default", "one").to_string());
     let mut command = cluster.kopfd();
     command.args(["dev", "operator.yaml", "--apply", "objects.yaml", "--kubeconfig-out", "dev.kubeconfig"]);
-    let mut dev = Process(command.stdout(Stdio::piped()).spawn().unwrap());
-    let log = dev.0.stderr.take().unwrap();
-    BufReader::new(dev.0.stdout.take().unwrap()).lines().map(Result::unwrap).find(|line| line.starts_with("export ")).unwrap();
+    let mut dev = Process::start(command.stdout(Stdio::piped()));
+    let log = dev.stderr.take().unwrap();
+    BufReader::new(dev.stdout.take().unwrap()).lines().map(Result::unwrap).find(|line| line.starts_with("export ")).unwrap();
     cluster.client_of("dev.kubeconfig").wait_until_handled("default", "one");
     dev.signal("INT");
     assert_eq!(dev.wait(LIMIT).code(), Some(0));
@@ -227,12 +197,12 @@ fn a_second_signal_ends_the_process_at_once_even_if_its_log_is_not_read() {
     for noise in [String::new(), noise(100)] {
         let cluster = Cluster::start();
         cluster.write("operator.yaml", &operator("create", &format!("{noise}\n{STUCK}")));
-        let mut run = Process(cluster.kopfd().args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]).spawn().unwrap());
-        let mut log = run.0.stderr.take().unwrap();
+        let mut run = Process::start(cluster.kopfd().args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]));
+        let mut log = run.stderr.take().unwrap();
         cluster.client().wait_until_there("/api/v1/namespaces/default/secrets/marker");
         run.signal("TERM");
         std::thread::sleep(Duration::from_secs(1));
-        assert!(run.0.try_wait().unwrap().is_none(), "the handler has an hour to finish");
+        assert!(run.is_running(), "the handler has an hour to finish");
         run.signal("TERM");
         assert_eq!(run.wait(Duration::from_secs(10)).code(), Some(130));
         if noise.is_empty() {
@@ -252,8 +222,8 @@ fn a_slow_reader_of_the_log_gets_all_of_it() {
     cluster.write("objects.yaml", &object("default", "one").to_string());
     let mut command = cluster.kopfd();
     command.args(["dev", "operator.yaml", "--apply", "objects.yaml", "--once", "--kubeconfig-out", "dev.kubeconfig"]);
-    let mut dev = Process(command.spawn().unwrap());
-    let mut log = dev.0.stderr.take().unwrap();
+    let mut dev = Process::start(&mut command);
+    let mut log = dev.stderr.take().unwrap();
     let (mut read, mut chunk) = (Vec::new(), vec![0; 16 << 10]);
     loop {
         match log.read(&mut chunk).unwrap() {
@@ -272,8 +242,8 @@ fn a_slow_reader_of_the_log_gets_all_of_it() {
 fn logged(cluster: &Cluster, arguments: &[&str], environment: &[(&str, &str)]) -> String {
     let mut command = cluster.kopfd();
     command.args(arguments).envs(environment.iter().copied());
-    let mut run = Process(command.spawn().unwrap());
-    let mut log = BufReader::new(run.0.stderr.take().unwrap());
+    let mut run = Process::start(&mut command);
+    let mut log = BufReader::new(run.stderr.take().unwrap());
     let mut told = String::new();
     while !told.contains("warned of") {
         let before = told.len();
@@ -326,7 +296,7 @@ fn manifests_and_the_cluster_are_found_as_the_options_and_the_environment_say() 
         assert!(told.contains("watches configmaps.v1 in all namespaces"), "{told}");
     }
     for arguments in [&["run"][..], &[]] {
-        let output = cluster.kopfd().args(arguments).output().unwrap();
+        let output = output(cluster.kopfd().args(arguments));
         assert_eq!(output.status.code(), Some(2));
         let told = String::from_utf8(output.stderr).unwrap();
         assert!(told.starts_with("error: ") && told.contains("--config FILE|DIR") | told.contains("`kopfd run operator.yaml`"), "{told}");
@@ -353,7 +323,7 @@ fn namespaces_are_those_of_the_options_or_the_environment() {
         assert_eq!(watched, scopes.iter().copied().collect(), "{arguments:?} {environment:?}:\n{told}");
     }
     let mut command = cluster.kopfd();
-    let output = command.args(["run", "operator.yaml", "-A"]).env("KOPFD_NAMESPACES", "default").output().unwrap();
+    let output = output(command.args(["run", "operator.yaml", "-A"]).env("KOPFD_NAMESPACES", "default"));
     assert_eq!(output.status.code(), Some(2));
 }
 
@@ -409,7 +379,7 @@ fn the_files_of_the_embedded_server_are_its_owners_and_it_listens_on_loopback() 
     for file in files {
         assert_eq!(mode(&file), 0o600, "{}", file.display());
     }
-    let listening = listeners(cluster.process.0.id());
+    let listening = listeners(cluster.process.id());
     assert_eq!(listening.len(), 1, "{listening:?}");
     assert!(listening.iter().all(std::net::IpAddr::is_loopback), "{listening:?}");
 }

@@ -11,12 +11,14 @@ use std::sync::Arc;
 use kopfd::manifest::Diagnostic;
 use kopfd::scenario::{self, Mode, Scenario};
 
+use super::child::output;
+
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn kopfd(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kopfd")).arg("test").args(arguments).current_dir(folder).output().unwrap()
+    output(Command::new(env!("CARGO_BIN_EXE_kopfd")).arg("test").args(arguments).current_dir(folder))
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -96,17 +98,17 @@ fn outputs(folder: &str) {
 }
 
 #[test]
-fn what_is_not_as_expected_is_told_with_its_timeline() {
+fn failed_expectations_are_reported_with_the_timeline() {
     outputs("failing");
 }
 
 #[test]
-fn all_mistakes_of_a_file_are_told_at_once() {
+fn all_errors_of_a_file_are_reported_at_once() {
     outputs("mistakes");
 }
 
 #[test]
-fn programs_get_documents() {
+fn reports_for_programs_are_documents() {
     let place = root().join("tests/scenarios");
     for output in ["json", "junit"] {
         let told = told(&kopfd(&place, &["failing/refused.yaml", "--output", output]));
@@ -119,7 +121,7 @@ fn programs_get_documents() {
 }
 
 #[test]
-fn expectations_are_rewritten_and_the_rest_of_the_file_stays() {
+fn expectations_are_updated_and_the_rest_of_the_file_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("life.yaml");
     let operator = root().join("examples/05-handlers/operator.yaml");
@@ -133,7 +135,7 @@ fn expectations_are_rewritten_and_the_rest_of_the_file_stays() {
     std::fs::write(&file, &before).unwrap();
     let output = kopfd(folder.path(), &["life.yaml", "--update"]);
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
-    assert!(text(&output.stderr).contains("4 expectations rewritten"), "{}", told(&output));
+    assert!(text(&output.stderr).contains("4 expectations updated"), "{}", told(&output));
     let expected = before
         .replace("blue", "red")
         .replace("size: 7", "size: 1")
@@ -144,7 +146,7 @@ fn expectations_are_rewritten_and_the_rest_of_the_file_stays() {
 }
 
 #[test]
-fn what_cannot_be_rewritten_stays_and_is_told() {
+fn differences_that_cannot_be_updated_are_kept_and_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("life.yaml");
     let operator = root().join("examples/05-handlers/operator.yaml");
@@ -161,13 +163,13 @@ fn what_cannot_be_rewritten_stays_and_is_told() {
     let output = kopfd(folder.path(), &["life.yaml", "--update"]);
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
     let stderr = text(&output.stderr);
-    assert_eq!(stderr, "life.yaml: 1 expectation rewritten\nlife.yaml: 1 difference that cannot be rewritten\n");
+    assert_eq!(stderr, "life.yaml: 1 expectation updated\nlife.yaml: 1 difference that cannot be updated\n");
     let after = file_with("            - on_create#0 # the first\n            # the second\n");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), after);
 }
 
 #[test]
-fn lines_for_debugging_are_shown_on_request_and_count_for_no_expectation() {
+fn debug_lines_are_shown_on_request_and_ignored_by_expectations() {
     let folder = tempfile::tempdir().unwrap();
     let operator = root().join("tests/scenarios/operators/loopy/operator.yaml");
     let scenario = format!(
@@ -193,7 +195,7 @@ fn results_have_colours_where_there_are_some() {
         for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
             command.env_remove(variable);
         }
-        let output = command.envs(variables.iter().copied()).output().unwrap();
+        let output = output(command.envs(variables.iter().copied()));
         text(&output.stdout).contains("\u{1b}[1m\u{1b}[32mok\u{1b}[0m    examples")
     };
     assert!(!coloured(&[]), "the output is no terminal");
@@ -202,15 +204,15 @@ fn results_have_colours_where_there_are_some() {
 }
 
 #[test]
-fn what_runs_in_circles_is_found_soon() {
-    let output = kopfd(&root().join("tests/scenarios"), &["failing/circles.yaml", "--output", "json"]);
+fn a_livelock_is_found_soon() {
+    let output = kopfd(&root().join("tests/scenarios"), &["failing/livelock.yaml", "--output", "json"]);
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let entries = document["scenarios"][0]["timeline"].as_array().unwrap().len();
     assert!((1_000..5_000).contains(&entries), "{entries} entries");
 }
 
 #[test]
-fn what_never_settles_with_disturbances_is_told_once_and_with_its_bound() {
+fn a_disturbed_run_that_never_settles_is_reported_once_with_its_time_limit() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("operator.yaml"), OPERATOR.replace("fn: count", "fn: claim, backoff: 1h")).unwrap();
     std::fs::write(folder.path().join("code.rhai"), CLAIM).unwrap();
@@ -219,10 +221,10 @@ fn what_never_settles_with_disturbances_is_told_once_and_with_its_bound() {
     let all = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{all}");
     let failed: Vec<&str> = all.split("FAIL  ").skip(1).collect();
-    let unsettled: Vec<&&str> = failed.iter().filter(|one| one.contains("has settled within")).collect();
+    let unsettled: Vec<&&str> = failed.iter().filter(|one| one.contains("not settled ")).collect();
     assert!(!unsettled.is_empty(), "{all}");
     for one in unsettled {
-        assert!(one.contains("error: nothing has settled within 24h: `claim` is due again for ConfigMap default/one at "), "{one}");
+        assert!(one.contains("error: not settled within 24h: `claim` is scheduled again for ConfigMap default/one at "), "{one}");
         assert_eq!(one.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{one}");
     }
 }
@@ -255,7 +257,7 @@ fn a_violation_names_the_seed_and_the_command_that_repeats_it() {
     let again = kopfd(folder.path(), &["counting.yaml", "--filter", "it counts", "--seeds", "1", "--seed", seed]);
     let again = text(&again.stdout);
     let report = again.split("Run it again").next().unwrap();
-    assert!(report.contains("another end than without disturbances"), "{report}");
+    assert!(report.contains("the final state differs from the undisturbed run"), "{report}");
     assert!(all.contains(report), "another report than at first:\n{report}");
 }
 

@@ -53,6 +53,7 @@ fn on_two_threads() -> [Arc<str>; 2] {
 
 #[test]
 fn ten_thousand_handlers_sleep_in_little_memory_and_two_threads() {
+    let _alone = super::alone();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
         let main = "fn f(spec, patch, memo) { memo.started = true; wait_for(spec); patch.status.done = spec.size; } fn wait_for(spec) { sleep(5); }";
@@ -161,6 +162,7 @@ impl Sink for Delays {
 
 #[test]
 fn a_spinning_script_delays_neither_the_other_thread_nor_other_tasks_nor_watches() {
+    let _alone = super::alone();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
         let main = "fn spin() { loop {} } fn ready() { return 1; }";

@@ -15,19 +15,14 @@ use futures::stream::{self, StreamExt as _};
 use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
 use kopfd::cluster::{Applied, Client, Error, LoginError, Networking, Seen, Sink, Watcher, Watching};
-use kopfd::handling::spawning::BackgroundDemand;
 use kopfd::handling::{Handler, Lifecycle};
 use kopfd::kit::{Clock, Stop};
-use kopfd::object::{Body, Patch, Resource, Sighting};
+use kopfd::object::{Body, Patch, Resource};
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{Background, Effects, Environment, Error as ReactorError, EventStream, Indexing, Pace, Patcher, Scripts};
 use kopfd::script::host::Threads;
-use kopfd::script::{Call, Evaluation, Host, Installed, Object, Options, Program, Returned, Subject};
-
-/// The allocator of the binary.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+use kopfd::script::{Call, Evaluation, Host, Installed, Options, Program, Returned, Subject};
 
 const OBJECTS: usize = 20_000;
 
@@ -95,30 +90,13 @@ impl Patcher for Soaked {
     }
 }
 
-impl Background for Soaked {
-    fn update_background<'a>(
-        &'a self,
-        _object: &'a Object,
-        _sighting: Sighting,
-        _is_reset: bool,
-    ) -> BoxFuture<'a, Result<BackgroundDemand, ReactorError>> {
-        std::future::ready(Ok(BackgroundDemand::default())).boxed()
-    }
-}
+impl Background for Soaked {}
 
-impl Indexing for Soaked {
-    fn index<'a>(&'a self, _object: &'a Object, _sighting: Sighting) -> BoxFuture<'a, Result<(), ReactorError>> {
-        std::future::ready(Ok(())).boxed()
-    }
-}
+impl Indexing for Soaked {}
 
 impl Environment for Soaked {
     fn clock(&self) -> &Clock {
         &self.clock
-    }
-
-    fn chance(&self, _bound: usize) -> usize {
-        0
     }
 }
 
@@ -257,6 +235,7 @@ fn resident() -> f64 {
 
 #[test]
 fn nothing_stays_of_what_has_gone() {
+    let _alone = super::alone();
     let objects = std::env::var("KOPFD_SOAK_OBJECTS").map_or(OBJECTS, |number| number.parse().expect("a number of objects"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {

@@ -17,9 +17,9 @@ use std::sync::Arc;
 use futures::future::join_all;
 use serde_json::{Map, Value};
 
-use super::access::{self, User};
-use super::failure::Failure;
-use super::kind::Kind;
+use crate::auth::access::{self, User};
+use crate::http::api_error::Failure;
+use crate::kinds::kind::Kind;
 pub use call::{Caller, Calls, Faulty, Hook, Target};
 pub use review::{Answer, read, review};
 pub use webhook::{Client, Webhook};

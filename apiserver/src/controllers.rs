@@ -1,6 +1,7 @@
 //! The few controllers: garbage collection, namespaces, and the end of definitions.
 
 mod garbage;
+pub mod run_loop;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,16 +10,17 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use serde_json::{Map, Value, json};
 
-use super::access::User;
-use super::admission::Operation;
-use super::api::Api;
-use super::chores::{CLEANUP, Chore, has_finalizer};
-use super::gate::{By, Gate, Passage};
-use super::registry::Served;
-use super::request::Options;
-use super::rules::{Deletion, PROTECTED_NAMESPACES, Propagation, Writer, time};
-use super::store::{Key, Resource, Stored, uid_of};
-use super::{deleting, writing};
+use crate::admission::Operation;
+use crate::api::Api;
+use crate::auth::access::User;
+use crate::http::request::Options;
+use crate::kinds::registry::Served;
+use crate::rules::{Deletion, PROTECTED_NAMESPACES, Propagation, Writer, time};
+use crate::storage::resource::{Key, Resource, uid_of};
+use crate::storage::store::Stored;
+use crate::storage::work_item::{CLEANUP, WorkItem, has_finalizer};
+use crate::verbs::admission_chain::{By, Gate, Passage};
+use crate::verbs::{deleting, writing};
 
 /// Who writes, in managed fields.
 const NAME: &str = "kube-controller-manager";
@@ -26,7 +28,7 @@ const NAME: &str = "kube-controller-manager";
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Creates what is always there.
-pub fn begin(api: &Api) {
+pub fn create_namespaces(api: &Api) {
     let Some(served) = api.registry().find("", "v1", "namespaces").cloned() else { return };
     for name in PROTECTED_NAMESPACES {
         if api.read(&namespaces(), &(String::new(), (*name).to_owned())).is_none() {
@@ -37,14 +39,14 @@ pub fn begin(api: &Api) {
 }
 
 /// Looks at what a write has left to be done.
-pub async fn attend(api: &Api, chore: &Chore) {
-    match chore {
-        Chore::Owned(resource, key) => garbage::collect(api, resource, key).await,
-        Chore::Owner(uid) => garbage::attend_owner(api, uid).await,
-        Chore::Kind { group, kind } => garbage::attend_kind(api, group, kind).await,
-        Chore::Namespace(name) => attend_namespace(api, name).await,
-        Chore::Definition(name) => attend_definition(api, name).await,
-        Chore::Event(key) => api.expire_later(key),
+pub async fn reconcile(api: &Api, item: &WorkItem) {
+    match item {
+        WorkItem::Owned(resource, key) => garbage::collect(api, resource, key).await,
+        WorkItem::Owner(uid) => garbage::reconcile_owner(api, uid).await,
+        WorkItem::Kind { group, kind } => garbage::reconcile_kind(api, group, kind).await,
+        WorkItem::Namespace(name) => reconcile_namespace(api, name).await,
+        WorkItem::Definition(name) => reconcile_definition(api, name).await,
+        WorkItem::Event(key) => api.expire_later(key),
     }
 }
 
@@ -62,27 +64,27 @@ fn user() -> User {
     User::new(&format!("system:{NAME}"), &["system:masters", "system:authenticated"])
 }
 
-/// Writes a changed form of an object, if nobody else has written it meanwhile; if so, there is another chore.
-async fn write(api: &Api, served: &Arc<Served>, stored: &Arc<Stored>, new: Value, again: &Chore) {
+/// Writes a changed form of an object, if nobody else has written it meanwhile; if so, there is another item.
+async fn write(api: &Api, served: &Arc<Served>, stored: &Arc<Stored>, new: Value, again: &WorkItem) {
     let options = Options::default();
     let writer = Writer { served, subresource: "finalize", options: &options, manager: NAME, now: api.now(), is_patch: true };
     let user = user();
     let gate = Gate::new(api, served, "", By { user: &user, options: &options, fault: None });
-    let (namespace, name) = super::store::key_of(&new);
+    let (namespace, name) = crate::storage::resource::key_of(&new);
     let passage =
         Passage { operation: Operation::Update, name: &name, namespace: &namespace, object: Some(&new), old: Some(&stored.value) };
-    let Ok((changed, _)) = gate.mutate(passage).await else { return api.leave_for_later(again.clone(), AGAIN) };
+    let Ok((changed, _)) = gate.mutate(passage).await else { return api.enqueue_after(again.clone(), AGAIN) };
     let new = changed.unwrap_or_else(|| new.clone());
     if gate.validate(Passage { object: Some(&new), ..passage }).await.is_err() {
-        return api.leave_for_later(again.clone(), AGAIN);
+        return api.enqueue_after(again.clone(), AGAIN);
     }
     let Ok(decision) = writer.finish(&stored.value, new) else { return };
     if api.commit(served, Some(stored), decision).is_err() {
-        api.leave(again.clone());
+        api.enqueue(again.clone());
     }
 }
 
-async fn delete(api: &Api, resource: &Resource, stored: Arc<Stored>, propagation: Option<Propagation>, again: &Chore) {
+async fn delete(api: &Api, resource: &Resource, stored: Arc<Stored>, propagation: Option<Propagation>, again: &WorkItem) {
     let Some(served) = api.registry().stored(resource).cloned() else { return };
     let uid = Some(uid_of(&stored.value).to_owned());
     let deletion = Deletion { propagation, uid, ..Deletion::default() };
@@ -92,14 +94,14 @@ async fn delete(api: &Api, resource: &Resource, stored: Arc<Stored>, propagation
     let by = By { user: &user, options: &options, fault: None };
     match deleting::delete_one(api, &served, stored, &deletion, by).await {
         Ok(_) => {}
-        Err(failure) if matches!(failure.code, 404 | 409) => api.leave(again.clone()),
+        Err(failure) if matches!(failure.code, 404 | 409) => api.enqueue(again.clone()),
         // A webhook objects, or cannot be called.
-        Err(_) => api.leave_for_later(again.clone(), AGAIN),
+        Err(_) => api.enqueue_after(again.clone(), AGAIN),
     }
 }
 
 /// Takes a finalizer away.
-async fn release(api: &Api, resource: &Resource, stored: &Arc<Stored>, finalizer: &str, again: &Chore) {
+async fn release(api: &Api, resource: &Resource, stored: &Arc<Stored>, finalizer: &str, again: &WorkItem) {
     let Some(served) = api.registry().stored(resource).cloned() else { return };
     let mut new = (*stored.value).clone();
     if let Some(finalizers) = new["metadata"]["finalizers"].as_array_mut() {
@@ -119,8 +121,8 @@ fn namespaces() -> Resource {
 }
 
 /// Gives a namespace its service account, and empties one that is going.
-async fn attend_namespace(api: &Api, name: &str) {
-    let again = Chore::Namespace(name.to_owned());
+async fn reconcile_namespace(api: &Api, name: &str) {
+    let again = WorkItem::Namespace(name.to_owned());
     let Some(stored) = api.read(&namespaces(), &(String::new(), name.to_owned())) else { return };
     let registry = api.registry();
     if !stored.value["metadata"]["deletionTimestamp"].is_string() {
@@ -224,8 +226,8 @@ fn remaining(namespace: &Value, left: &Content, now: &str) -> Value {
 }
 
 /// Deletes the objects of a definition that is going, and lets it go when there are none.
-async fn attend_definition(api: &Api, name: &str) {
-    let again = Chore::Definition(name.to_owned());
+async fn reconcile_definition(api: &Api, name: &str) {
+    let again = WorkItem::Definition(name.to_owned());
     let definitions = Resource { group: "apiextensions.k8s.io".to_owned(), plural: "customresourcedefinitions".to_owned() };
     let Some(stored) = api.read(&definitions, &(String::new(), name.to_owned())) else { return };
     if !stored.value["metadata"]["deletionTimestamp"].is_string() || !has_finalizer(&stored.value, CLEANUP) {

@@ -1,14 +1,14 @@
 //! Discovery: which groups, versions and resources there are; and the few paths that are about the server itself.
 
+pub mod openapi;
 use serde_json::{Value, json};
 
-use super::builtin;
-use super::failure::Failure;
-use super::kind::Kind;
-use super::openapi;
-use super::registry::{Registry, Served};
-use super::reply::Reply;
-use super::request::{Path, Query};
+use crate::http::api_error::Failure;
+use crate::http::reply::Reply;
+use crate::http::request::{Path, Query};
+use crate::kinds::builtin;
+use crate::kinds::kind::Kind;
+use crate::kinds::registry::{Registry, Served};
 
 /// The checks that the verbose form of health names.
 const CHECKS: &[&str] = &["ping", "log", "store", "controllers"];

@@ -4,7 +4,9 @@
 //! the requests. Each firing is recorded. What a fault does on the wire is not done here.
 
 pub mod action;
+pub mod injection;
 pub mod pattern;
+pub mod requests;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 

@@ -11,14 +11,17 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use super::failure::{Cause, Failure};
-use super::metadata::{self, NameRule};
-use super::ownership::{self, Manager, Operation};
-use super::registry::Served;
-use super::request::Options;
-use super::{builtin, definition};
+use crate::http::api_error::{Cause, Failure};
+use crate::http::request::Options;
+use crate::kinds::registry::Served;
+use crate::kinds::{builtin, definition};
+use crate::patch::ownership::{self, Manager, Operation};
+use crate::schema::metadata::{self, NameRule};
 pub use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation, is_marked_first, mark};
 use sameness::{generation_grows, gives_its_status, has_generation, is_same, without_times};
+
+/// How often a write is tried anew that does not say what it is based on.
+pub const ATTEMPTS: usize = 5;
 
 /// What a write is about, and who writes.
 #[derive(Debug, Clone)]

@@ -3,7 +3,9 @@
 //! They look like JSON Schema, but are a language of their own: nodes have one type, unknown fields are dropped, and rules compare with the old object.
 
 mod defaults;
-pub(super) mod formats;
+pub mod field_error;
+pub(crate) mod formats;
+pub mod metadata;
 mod node;
 mod parse;
 mod prune;
@@ -15,9 +17,9 @@ mod values;
 
 use serde_json::Value;
 
-use super::Cause;
-use super::causes::{self, Place};
-use super::kind::Scale;
+use self::field_error::Place;
+use crate::http::api_error::Cause;
+use crate::kinds::kind::Scale;
 use prune::Pruning;
 
 pub use node::{Additional, ListType, Node, Rule, Type};
@@ -153,7 +155,7 @@ impl Schema {
         if verdict.causes.iter().any(|cause| BLOCKING.contains(&cause.reason.as_str())) {
             let text = "some validation rules were not checked because the object was invalid; \
                         correct the existing errors to complete validation";
-            verdict.causes.push(causes::invalid("<nil>", &Value::Null, text));
+            verdict.causes.push(field_error::invalid("<nil>", &Value::Null, text));
             return;
         }
         #[cfg(feature = "cel")]

@@ -1,153 +1,191 @@
-//! The server on a socket, with TLS; and as a service for clients in the same process.
+//! The server as clients meet it: requests in process and from sockets, faults on demand, control, controllers.
 
-use std::net::{IpAddr, SocketAddr};
-use std::task::{Context, Poll};
+mod answer;
+mod bodies;
+pub mod control;
+mod respond;
+pub mod socket;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
-use futures::future::BoxFuture;
-use http::{Request, Response};
-use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
-use serde_json::json;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::MutexGuard;
+use serde_json::Value;
 
-use super::api::Api;
-use super::failure::Failure;
-use super::identity::{self, Identity};
-use super::injection::Broken;
-use super::kubeconfig::NAME;
-use super::reply;
-use super::request::MAX_BODY;
-use kopfd_base::http::{BodyError, BodyLimits, Connection, Listener, read_body};
-use kopfd_base::kit::Stop;
-use kopfd_base::yaml;
+use crate::api::latency::Latency;
+use crate::api::{Api, Settings};
+use crate::controllers::{self, run_loop};
+use crate::faults::requests::Asked;
+use crate::faults::{Faults, Firing, Rule};
+use crate::http::api_error::Failure;
+use crate::kinds::registry::Registry;
+use crate::storage::journal::Journal;
+use crate::storage::resource::{Key, Resource, set_revision};
+use crate::storage::store::{Change, Compacted, FIRST_REVISION, Stored};
+use control::Restart;
+use kopfd_base::kit::{Clock, Stop};
 
-/// What clients may send.
-const BODIES: BodyLimits = BodyLimits { bytes: MAX_BODY, timeout: Duration::from_secs(30) };
-
-/// A service that answers without a socket. Cheap to clone.
+/// An API server. Cheap to clone.
 #[derive(Clone)]
-pub struct Service(Api);
-
-impl Service {
-    /// Returns the service of an API.
-    pub fn new(api: Api) -> Self {
-        Self(api)
-    }
+pub struct ApiServer {
+    api: Api,
 }
 
-impl tower::Service<Request<Bytes>> for Service {
-    type Response = Response<Body>;
-    type Error = Broken;
-    type Future = BoxFuture<'static, Result<Self::Response, Broken>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Broken>> {
-        Poll::Ready(Ok(()))
+impl ApiServer {
+    /// Returns a server with the namespaces that are always there.
+    pub fn new(settings: Settings, clock: Clock) -> Self {
+        Self::with_journal(settings, clock, None)
     }
 
-    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
-        let api = self.0.clone();
-        Box::pin(async move { api.respond(request).await })
+    /// Returns a server that writes everything into a journal, and begins with the objects of it.
+    pub fn with_journal(settings: Settings, clock: Clock, journal: Option<(Journal, Vec<Value>, u64)>) -> Self {
+        let api = Api::new(settings, clock, journal);
+        controllers::create_namespaces(&api);
+        run_loop::settle(&api);
+        Self { api }
     }
-}
 
-/// Why the server does not listen.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The address is taken, or not ours.
-    #[error("cannot listen on {0}")]
-    Listen(SocketAddr, #[source] std::io::Error),
-    /// There are no certificates.
-    #[error(transparent)]
-    Identity(#[from] identity::Error),
-}
+    /// Returns the present moment of the server.
+    pub fn now(&self) -> Timestamp {
+        self.api.now()
+    }
 
-/// A socket that is ready to be served.
-pub struct Listening {
-    listener: Listener,
-    authority: String,
-}
+    /// Sets by how much the server's time is ahead of its clock. Delays and timeouts are not affected.
+    pub fn shift_time(&self, offset: SignedDuration) {
+        self.api.shift_time(offset);
+    }
 
-impl Listening {
-    /// Opens a socket, with a certificate that is made for it.
+    /// Returns the kinds that are served.
+    pub fn registry(&self) -> Arc<Registry> {
+        self.api.registry()
+    }
+
+    /// Reads an object as it is stored.
+    pub fn read(&self, resource: &Resource, key: &Key) -> Option<Arc<Stored>> {
+        self.api.read(resource, key)
+    }
+
+    /// Returns the objects of a namespace, or of all, in the order of their keys.
+    pub fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<(Key, Arc<Stored>)> {
+        self.api.with(|state| state.store.list(resource, namespace))
+    }
+
+    /// Returns the resources that have objects.
+    pub fn resources(&self) -> Vec<Resource> {
+        self.api.with(|state| state.store.resources().cloned().collect())
+    }
+
+    /// Returns the object with a unique id.
+    pub fn by_uid(&self, uid: &str) -> Option<(Resource, Key, Arc<Stored>)> {
+        self.api.with(|state| state.store.by_uid(uid))
+    }
+
+    /// Returns the revision of the last write.
+    pub fn revision(&self) -> u64 {
+        self.api.with(|state| state.store.revision())
+    }
+
+    /// Returns the changes of a resource after a revision, in order.
     ///
     /// # Errors
-    /// If the address cannot be used.
-    pub async fn open(address: SocketAddr) -> Result<Self, Error> {
-        Self::open_as(address, &Identity::new(address.ip())?).await
+    /// If the history does not reach back so far.
+    pub fn changes_after(&self, resource: &Resource, revision: u64) -> Result<Vec<Arc<Change>>, Compacted> {
+        self.api.with(|state| state.store.changes_after(resource, revision, usize::MAX))
     }
 
-    /// Opens a socket, with certificates that are there already.
+    /// Returns the changes of all resources after a revision that are still in the history, in order.
+    pub fn all_changes_after(&self, revision: u64) -> Vec<Arc<Change>> {
+        self.api.with(|state| state.store.all_changes_after(revision))
+    }
+
+    /// Returns how long controllers and new definitions take.
+    pub fn latency(&self) -> Latency {
+        self.api.latency()
+    }
+
+    /// Runs all queued controller work now, ignoring delays. If there are webhooks, it is left to [`Self::run_controllers`].
+    pub fn settle(&self) {
+        run_loop::settle(&self.api);
+    }
+
+    /// Tells whether the controllers have nothing to do.
+    pub fn is_settled(&self) -> bool {
+        self.api.is_settled()
+    }
+
+    /// Runs the controllers until the stop: garbage collection, namespaces, definitions, expiry of events. Without them, only
+    /// [`Self::settle`] does that work.
+    pub async fn run_controllers(&self, stop: Stop) {
+        run_loop::run(&self.api, stop).await;
+    }
+
+    /// Returns the rules of faults and what they did, locked. The guard must not be held across an `await`.
+    pub fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.api.injection().faults()
+    }
+
+    /// Tells whether no request is in progress, of those on record.
+    pub fn is_idle(&self) -> bool {
+        self.api.injection().requests().is_idle()
+    }
+
+    /// Adds a rule and returns its id.
+    pub fn add_fault(&self, rule: Rule) -> u64 {
+        self.api.injection().faults().add(rule, self.api.now())
+    }
+
+    /// Replaces all rules and returns the ids of the new ones.
+    pub fn replace_faults(&self, rules: Vec<Rule>) -> Vec<u64> {
+        let now = self.api.now();
+        let mut faults = self.api.injection().faults();
+        faults.clear();
+        rules.into_iter().map(|rule| faults.add(rule, now)).collect()
+    }
+
+    /// Removes a rule; tells whether it was there.
+    pub fn remove_fault(&self, id: u64) -> bool {
+        self.api.injection().faults().remove(id)
+    }
+
+    /// Returns what has fired, in order.
+    pub fn firings(&self) -> Vec<Firing> {
+        self.api.injection().faults().firings().cloned().collect()
+    }
+
+    /// Returns the requests on record, in the order in which they came.
+    pub fn requests(&self) -> Vec<Asked> {
+        self.api.injection().requests().all()
+    }
+
+    /// Breaks all connections, as a server does that starts again, and changes what it knows as asked for.
     ///
     /// # Errors
-    /// If the address or the certificates cannot be used.
-    pub async fn open_as(address: SocketAddr, identity: &Identity) -> Result<Self, Error> {
-        let listener = Listener::bind(address, Some(identity.tls()?)).await.map_err(|error| Error::Listen(address, error))?;
-        Ok(Self { listener, authority: identity.authority().to_owned() })
-    }
-
-    /// Returns the address that the server listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.listener.address()
-    }
-
-    /// Returns the kubeconfig of a client with a token.
-    pub fn kubeconfig(&self, token: &str) -> String {
-        let address = self.address();
-        let host = match address.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
-            IpAddr::V6(ip) if ip.is_unspecified() => "[::1]".to_owned(),
-            IpAddr::V4(ip) => ip.to_string(),
-            IpAddr::V6(ip) => format!("[{ip}]"),
-        };
-        let server = format!("https://{host}:{}", address.port());
-        let config = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": NAME,
-            "clusters": [{"name": NAME, "cluster": {"server": server, "certificate-authority-data": STANDARD.encode(&self.authority)}}],
-            "users": [{"name": NAME, "user": {"token": token}}],
-            "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": "default"}}],
-        });
-        yaml::dump(&config).expect("plain texts have a form in YAML")
-    }
-
-    /// Serves clients until the stop.
-    pub async fn serve(self, api: Api, stop: Stop) {
-        let resets = api.injection().restarts();
-        let service = tower::service_fn(move |request| {
-            let api = api.clone();
-            async move { receive(&api, request).await }
-        });
-        self.listener.with_resets(resets).serve(service, stop).await;
-    }
-}
-
-/// Answers a request. If the answer breaks, so does its connection.
-async fn receive(api: &Api, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
-    let connection = request.extensions().get::<Connection>().expect("the listener tells the connection of every request").clone();
-    let answer = answer(api, request).await.inspect_err(|_| connection.reset())?;
-    Ok(answer.map(|body| {
-        Body::new(body.map_err(move |error| {
-            connection.reset();
-            error
-        }))
-    }))
-}
-
-/// Reads the whole body, which is small, and answers.
-async fn answer(api: &Api, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
-    let (head, body) = request.into_parts();
-    let failure = match read_body(body, BODIES).await {
-        Ok(whole) => return Box::pin(api.respond(Request::from_parts(head, whole))).await,
-        Err(BodyError::TooLarge(rest)) => {
-            let text = format!("Request entity too large: limit is {MAX_BODY}");
-            let refused = reply::refuse(Failure::new(413, "RequestEntityTooLarge", text));
-            return Ok(rest.answer(refused).await.map(Body::new));
+    /// If objects are to be lost that are kept over restarts.
+    pub fn restart(&self, how: Restart) -> Result<(), Failure> {
+        if how.reset_revision || !how.keep_objects {
+            control::refuse_if_durable(&self.api)?;
         }
-        Err(error @ BodyError::Broken(_)) => Failure::bad_request(error.to_string()),
-        Err(error @ BodyError::Timeout) => Failure::new(408, "Timeout", error.to_string()),
-    };
-    Ok(reply::refuse(failure))
+        let (revision, objects) = self.api.with(|state| (state.store.revision(), state.store.all()));
+        let kept = objects.iter().filter(|_| how.keep_objects);
+        let mut objects: Vec<Value> = kept.map(|stored| (*stored.value).clone()).collect();
+        let mut revision = revision;
+        if how.reset_revision {
+            revision = FIRST_REVISION;
+            for object in &mut objects {
+                revision += 1;
+                set_revision(object, revision);
+            }
+        }
+        self.replace_objects(objects, revision);
+        self.api.injection().go_down(Duration::from_millis(how.down_ms));
+        Ok(())
+    }
+
+    /// Replaces all objects by these, and creates what is always there.
+    fn replace_objects(&self, objects: Vec<Value>, revision: u64) {
+        self.api.replace_objects(objects, revision);
+        controllers::create_namespaces(&self.api);
+        self.api.notify_replaced();
+    }
 }

@@ -28,10 +28,44 @@ pub enum QuantityError {
 /// Decimal digits that are computed with exactly; longer numbers are as exact as a float.
 const EXACT_DIGITS: usize = 18;
 
-/// What a suffix multiplies with: a power of ten, or one of two.
-enum Factor {
+/// What a suffix multiplies with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Factor {
+    /// A power of ten.
     Ten(i32),
+    /// A power of two.
     Two(u32),
+}
+
+/// Beyond this exponent, every number is zero or infinite; sums of exponents within it do not overflow.
+const LARGEST_EXPONENT: i32 = 100_000;
+
+impl Factor {
+    /// Returns what a suffix or an exponent means. Nothing at all is a factor of one.
+    pub fn of_suffix(suffix: &str) -> Option<Self> {
+        Some(match suffix {
+            "" => Self::Ten(0),
+            "n" => Self::Ten(-9),
+            "u" => Self::Ten(-6),
+            "m" => Self::Ten(-3),
+            "k" => Self::Ten(3),
+            "M" => Self::Ten(6),
+            "G" => Self::Ten(9),
+            "T" => Self::Ten(12),
+            "P" => Self::Ten(15),
+            "E" => Self::Ten(18),
+            "Ki" => Self::Two(10),
+            "Mi" => Self::Two(20),
+            "Gi" => Self::Two(30),
+            "Ti" => Self::Two(40),
+            "Pi" => Self::Two(50),
+            "Ei" => Self::Two(60),
+            _ => {
+                let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+                Self::Ten(exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT))
+            }
+        })
+    }
 }
 
 impl Quantity {
@@ -47,7 +81,7 @@ impl Quantity {
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
             return Err(QuantityError::NoNumber(text.to_owned()));
         }
-        let factor = factor(suffix).ok_or_else(|| QuantityError::Suffix { text: text.to_owned(), suffix: suffix.to_owned() })?;
+        let factor = Factor::of_suffix(suffix).ok_or_else(|| QuantityError::Suffix { text: text.to_owned(), suffix: suffix.to_owned() })?;
         let value = multiply(whole, fraction, &factor);
         Ok(if text.starts_with('-') { value.negated() } else { value })
     }
@@ -78,7 +112,7 @@ pub fn canonical(text: &str) -> Result<String, QuantityError> {
     Quantity::parse(text)?;
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (number, suffix) = unsigned.split_at(unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len()));
-    let Some(nanos) = factor(suffix).and_then(|factor| nanos(number, &factor)) else { return Ok(text.to_owned()) };
+    let Some(nanos) = Factor::of_suffix(suffix).and_then(|factor| nanos(number, &factor)) else { return Ok(text.to_owned()) };
     let family = match suffix {
         _ if suffix.ends_with('i') && nanos >= 1024 * NANOS => Family::Binary,
         _ if suffix.len() > 1 && suffix.starts_with(['e', 'E']) && !suffix.ends_with('i') => Family::Exponent,
@@ -134,32 +168,6 @@ fn nanos(number: &str, factor: &Factor) -> Option<u128> {
         (None, _) if mantissa == 0 => Some(0),
         (None, _) => None,
     }
-}
-
-fn factor(suffix: &str) -> Option<Factor> {
-    Some(match suffix {
-        "" => Factor::Ten(0),
-        "n" => Factor::Ten(-9),
-        "u" => Factor::Ten(-6),
-        "m" => Factor::Ten(-3),
-        "k" => Factor::Ten(3),
-        "M" => Factor::Ten(6),
-        "G" => Factor::Ten(9),
-        "T" => Factor::Ten(12),
-        "P" => Factor::Ten(15),
-        "E" => Factor::Ten(18),
-        "Ki" => Factor::Two(10),
-        "Mi" => Factor::Two(20),
-        "Gi" => Factor::Two(30),
-        "Ti" => Factor::Two(40),
-        "Pi" => Factor::Two(50),
-        "Ei" => Factor::Two(60),
-        _ => {
-            let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-            // Beyond this, everything is zero or infinite anyway.
-            Factor::Ten(exponent.clamp(-400, 400))
-        }
-    })
 }
 
 fn multiply(whole: &str, fraction: &str, factor: &Factor) -> Quantity {

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unused_imports, reason = "the suite uses more of it")]
 
+#[path = "../../tests/child.rs"]
+mod child;
 #[path = "../../tests/cluster/harness/client.rs"]
 mod client;
 #[path = "../../tests/cluster/harness/cluster.rs"]

@@ -10,6 +10,7 @@ use super::harness::Cluster;
 use super::load::{Load, Pace};
 use super::support::objects::SIZE;
 use super::support::process::Program;
+use super::support::ratios::{Ratios, count};
 use super::support::table::{megabytes, print, row, verdict};
 
 const OBJECTS: usize = 10_000;
@@ -20,7 +21,7 @@ const GOAL: f64 = 600.0;
 const REST: Duration = Duration::from_secs(20);
 
 /// Measures, and prints a table.
-pub fn measure(cluster: &Cluster, directory: &Path) {
+pub fn measure(cluster: &Cluster, directory: &Path, ratios: &mut Ratios) {
     let group = "idle.bench.kopfd.dev";
     let load = Load::new(cluster.client(), group);
     let directory = directory.join(group);
@@ -32,7 +33,8 @@ pub fn measure(cluster: &Cluster, directory: &Path) {
         program.resident()
     };
     let nothing = rested(&start(""));
-    load.make("idle", OBJECTS, Pace::Burst, SIZE - 600);
+    let objects = count(OBJECTS);
+    load.make("idle", objects, Pace::Burst, SIZE - 600);
     let unmatched = rested(&start(", labels: {app: chosen}"));
     let first = start("");
     load.wait();
@@ -47,7 +49,10 @@ pub fn measure(cluster: &Cluster, directory: &Path) {
     ];
     let mut rows = vec![row(["", "resident MB", "bytes each", "goal", ""])];
     for (title, resident) in figures {
-        let each = resident.saturating_sub(nothing) as f64 / OBJECTS as f64;
+        let each = resident.saturating_sub(nothing) as f64 / objects as f64;
+        if resident != nothing {
+            ratios.add_lower(format!("idle objects, {title}: bytes beside the goal"), each / GOAL);
+        }
         rows.push(row([title, &format!("{:.1}", megabytes(resident)), &format!("{each:.0}"), "600", &verdict(each <= GOAL)]));
     }
     println!();

@@ -9,6 +9,7 @@ use super::engine::Engine;
 use super::harness::Cluster;
 use super::load::{Load, Pace};
 use super::support::process::Program;
+use super::support::ratios::{Ratios, count, rounds};
 use super::support::table::{median, megabytes, milliseconds, print, quantile, row, verdict};
 
 /// Objects at a steady pace, for the times of single ones.
@@ -63,14 +64,13 @@ const LINES: [Line; 8] = [
 ];
 
 /// Measures all engines in turn, several times, and prints the medians.
-pub fn measure(cluster: &Cluster, third: Option<Engine>, directory: &Path) {
-    let rounds: usize = std::env::var("KOPFD_BENCH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
+pub fn measure(cluster: &Cluster, third: Option<Engine>, directory: &Path, ratios: &mut Ratios) {
     let mut engines = vec![Engine::Bare, Engine::Kopfd];
     engines.extend(third);
     // The server is slower with its first objects.
     play(cluster, Engine::Bare, "warm-up", directory);
     let mut found: Vec<Vec<Figures>> = vec![Vec::new(); engines.len()];
-    for round in 0..rounds {
+    for round in 0..rounds() {
         // Whoever comes first has a fresher server, so that changes.
         for index in 0..engines.len() {
             let index = (index + round) % engines.len();
@@ -81,6 +81,15 @@ pub fn measure(cluster: &Cluster, third: Option<Engine>, directory: &Path) {
     }
     println!();
     print(&table(&engines, &found));
+    for line in LINES {
+        ratios.add_lower(format!("operator, {}", line.title), ratio(&line, &found[1], &found[0]));
+    }
+}
+
+/// Returns the ratio of two engines: rounds differ by what else the machine does, engines of one round less so.
+fn ratio(line: &Line, figures: &[Figures], bare: &[Figures]) -> f64 {
+    let pairs = figures.iter().zip(bare);
+    median(&pairs.map(|(figures, bare)| (line.figure)(figures) / (line.figure)(bare)).collect::<Vec<_>>())
 }
 
 fn table(engines: &[Engine], found: &[Vec<Figures>]) -> Vec<Vec<String>> {
@@ -89,11 +98,7 @@ fn table(engines: &[Engine], found: &[Vec<Figures>]) -> Vec<Vec<String>> {
     let mut rows = vec![header];
     for line in LINES {
         let middle = |index: usize| median(&found[index].iter().map(line.figure).collect::<Vec<_>>());
-        // Rounds differ by what else the machine does; engines of one round less so.
-        let ratio = |index: usize| {
-            let pairs = found[index].iter().zip(&found[0]);
-            median(&pairs.map(|(figures, bare)| (line.figure)(figures) / (line.figure)(bare)).collect::<Vec<_>>())
-        };
+        let ratio = |index: usize| ratio(&line, &found[index], &found[0]);
         let (goal, is_reached) = match line.goal {
             Goal::OfBare(goal) => (format!("{goal:.1} ×"), ratio(1) <= goal),
             Goal::Plain(goal) => (format!("{goal}"), middle(1) <= goal),
@@ -121,18 +126,19 @@ fn play(cluster: &Cluster, engine: Engine, round: &str, directory: &Path) -> Fig
     sleep(AFTERMATH);
 
     let (patches, before) = (load.patches(), program.cpu());
-    let began = load.make("steady", STEADY, Pace::Steady(PAUSE), 0);
+    let (steady, burst) = (count(STEADY), count(BURST));
+    let began = load.make("steady", steady, Pace::Steady(PAUSE), 0);
     let times = times(&began, &load.wait());
-    figures.steady_cpu = cpu_per_object(&program, before, STEADY);
+    figures.steady_cpu = cpu_per_object(&program, before, steady);
     figures.half = quantile(&times, 0.5);
     figures.most = quantile(&times, 0.99);
 
     let (before, began) = (program.cpu(), Instant::now());
-    load.make("burst", BURST, Pace::Burst, 0);
+    load.make("burst", burst, Pace::Burst, 0);
     let done = load.wait();
     figures.burst = done.values().max().expect("there are objects").duration_since(began).as_secs_f64();
-    figures.burst_cpu = cpu_per_object(&program, before, BURST);
-    figures.patches = (load.patches() - patches) as f64 / (STEADY + BURST) as f64;
+    figures.burst_cpu = cpu_per_object(&program, before, burst);
+    figures.patches = (load.patches() - patches) as f64 / (steady + burst) as f64;
     sleep(REST);
     figures.rested = megabytes(program.resident());
     figures

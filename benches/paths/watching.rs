@@ -12,14 +12,13 @@ use futures::stream::{self, StreamExt};
 use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
 use kopfd::cluster::{Applied, Client, Error, LoginError, Networking, Options, Seen, Sink, Watcher, Watching};
-use kopfd::handling::spawning::BackgroundDemand;
 use kopfd::handling::{Handler, Lifecycle, Verdict};
 use kopfd::kit::{Clock, Stop};
-use kopfd::object::{Body, Patch, Resource, Sighting};
+use kopfd::object::{Body, Patch, Resource};
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{Background, Effects, Environment, Error as ReactorError, EventStream, Indexing, Pace, Patcher, Scripts};
-use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
+use kopfd::script::{Call, Evaluation, Returned, Subject};
 
 use crate::support::objects::{self, State};
 use crate::support::table::{median, verdict};
@@ -147,30 +146,13 @@ impl Patcher for Nothing {
     }
 }
 
-impl Background for Nothing {
-    fn update_background<'a>(
-        &'a self,
-        _object: &'a Object,
-        _sighting: Sighting,
-        _is_reset: bool,
-    ) -> BoxFuture<'a, Result<BackgroundDemand, ReactorError>> {
-        std::future::ready(Ok(BackgroundDemand::default())).boxed()
-    }
-}
+impl Background for Nothing {}
 
-impl Indexing for Nothing {
-    fn index<'a>(&'a self, _object: &'a Object, _sighting: Sighting) -> BoxFuture<'a, Result<(), ReactorError>> {
-        std::future::ready(Ok(())).boxed()
-    }
-}
+impl Indexing for Nothing {}
 
 impl Environment for Nothing {
     fn clock(&self) -> &Clock {
         &self.clock
-    }
-
-    fn chance(&self, _bound: usize) -> usize {
-        0
     }
 }
 

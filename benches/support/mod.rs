@@ -4,5 +4,6 @@
 
 pub mod objects;
 pub mod process;
+pub mod ratios;
 pub mod server;
 pub mod table;

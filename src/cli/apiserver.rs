@@ -9,66 +9,67 @@ use clap::Args;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::devserver::access::{Authentication, MASTERS, User};
-use crate::devserver::admission::Caller;
-use crate::devserver::identity::{self, Identity};
-use crate::devserver::journal::{self, Journal};
-use crate::devserver::kubeconfig::{self, Kubeconfig, Overwrite};
-use crate::devserver::pace::Pace;
-use crate::devserver::server::Listening;
-use crate::devserver::{Api, Settings, given};
+use crate::apiserver::Latency;
+use crate::apiserver::admission::Caller;
+use crate::apiserver::auth::access::{Authentication, MASTERS, User};
+use crate::apiserver::http::identity::{self, Identity};
+use crate::apiserver::http::kubeconfig::{self, Kubeconfig, Overwrite};
+use crate::apiserver::server::socket::Listening;
+use crate::apiserver::storage::journal::{self, Journal};
+use crate::apiserver::{ApiServer, Settings, bootstrap};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks};
 use crate::object::yaml;
 use crate::telemetry::{self, Verbosity};
 
-use super::{DONE, FAILED, complain, quoted};
+use super::exit_code::{FAILURE, SUCCESS};
+use super::output::{print_error, quoted};
 
-/// Runs the embedded API server until a signal comes.
+/// Runs the embedded API server until a signal arrives.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The port; 0 takes a free one.
+    /// The port; 0 chooses a free one.
     #[arg(long, env = "KOPFD_APISERVER_PORT", value_name = "PORT", default_value_t = 0)]
     pub port: u16,
-    /// The address to listen on. Anything but loopback lets others in who have the token.
+    /// The address to listen on. On any other than loopback, the server is reachable by everyone who has the token.
     #[arg(long, env = "KOPFD_APISERVER_ADDRESS", value_name = "IP", default_value = "127.0.0.1")]
     pub address: IpAddr,
-    /// Where the kubeconfig is written, readable by you only.
+    /// Where to write the kubeconfig, readable by you only.
     #[arg(long, value_name = "FILE", default_value = "kopfd.kubeconfig")]
     pub kubeconfig_out: PathBuf,
-    /// Overwrite that file also if it is something else than a kubeconfig of kopfd's.
+    /// Overwrite that file even if kopfd has not written it.
     #[arg(long)]
     pub force: bool,
-    /// Definitions of custom resources: a file, or a directory with files. May be repeated.
+    /// CustomResourceDefinitions: a file, or a directory with files. May be repeated.
     #[arg(long, value_name = "FILE|DIR")]
     pub crds: Vec<PathBuf>,
-    /// Objects that are there from the beginning: a file, or a directory with files. May be repeated.
+    /// Initial objects: a file, or a directory with files. May be repeated.
     #[arg(long, value_name = "FILE|DIR")]
     pub apply: Vec<PathBuf>,
-    /// A directory where objects are kept over restarts, with the certificates and the token that clients know. Without it, they are
-    /// gone with the process.
+    /// A directory that stores the objects, the certificates and the token, so that they survive restarts. By default
+    /// they are lost at the end of the process.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Let administrators control the server under `/_dev`: faults on demand, a record of requests, restarts.
+    /// Let administrators control the server under `/_dev`: fault injection, a record of requests, restarts.
     #[arg(long)]
     pub control: bool,
-    /// Take as long as real servers do: to serve new definitions, collect garbage, and empty namespaces.
+    /// Be as slow as a real cluster: in serving new definitions, collecting garbage, and deleting namespaces.
     #[arg(long)]
     pub realistic: bool,
     #[command(flatten)]
     pub webhooks: Webhooks,
 }
 
-/// How webhooks are reached from a server that has no network of a cluster.
+/// How webhooks are reached from outside of a cluster.
 #[derive(Debug, Default, Args)]
 pub struct Webhooks {
-    /// Where the service of a webhook really is, such as `default/hook:443=https://localhost:9443`. May be repeated.
+    /// The address of a webhook's service, such as `default/hook:443=https://localhost:9443`. May be repeated.
     #[arg(long = "service", value_name = "NAMESPACE/NAME[:PORT]=URL", value_parser = service)]
     services: Vec<(String, String)>,
 }
 
 impl Webhooks {
-    /// Returns who calls webhooks.
+    /// Returns the configuration of webhook calls.
     pub fn caller(&self) -> Caller {
         Caller { services: self.services.iter().cloned().collect(), hook: None }
     }
@@ -83,8 +84,8 @@ fn service(text: &str) -> Result<(String, String), String> {
     Ok((service.to_owned(), url.trim_end_matches('/').to_owned()))
 }
 
-/// How many requests are on record for those who control the server.
-const RECORD: usize = 10_000;
+/// Limit of recorded requests with `--control`.
+const MAX_RECORDED_REQUESTS: usize = 10_000;
 
 /// Runs the command.
 pub fn run(options: &Options) -> u8 {
@@ -94,22 +95,22 @@ pub fn run(options: &Options) -> u8 {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("kopfd").build() {
         Ok(runtime) => runtime,
         Err(problem) => {
-            complain(&format!("cannot start the threads of the server: {problem}"));
-            return FAILED;
+            print_error(&format!("cannot start the threads of the server: {problem}"));
+            return FAILURE;
         }
     };
     match runtime.block_on(serve(options, clock)) {
-        Ok(()) => DONE,
+        Ok(()) => SUCCESS,
         Err(problem) => {
-            complain(&problem);
-            FAILED
+            print_error(&problem);
+            FAILURE
         }
     }
 }
 
 async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     let objects = read_all(&options.crds)?.into_iter().chain(read_all(&options.apply)?).collect();
-    let journal = options.data.as_deref().map(Journal::open).transpose().map_err(|error| unopened(&error))?;
+    let journal = options.data.as_deref().map(Journal::open).transpose().map_err(|error| store_error(&error))?;
     let identity = match &options.data {
         Some(directory) => Identity::kept(directory, options.address),
         None => Identity::new(options.address),
@@ -122,41 +123,42 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     let administrator = User::new("kopfd-admin", &[MASTERS, "system:authenticated"]);
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
     let api = {
-        let requests = if options.control { RECORD } else { 0 };
-        let pace = if options.realistic { Pace::realistic() } else { Pace { events: Some(Pace::EVENTS), ..Pace::default() } };
+        let requests = if options.control { MAX_RECORDED_REQUESTS } else { 0 };
+        let latency =
+            if options.realistic { Latency::realistic() } else { Latency { events: Some(Latency::EVENTS), ..Latency::default() } };
         let settings = Settings {
-            pace,
+            latency,
             authentication,
             requests,
             has_control: options.control,
             webhooks: options.webhooks.caller(),
             ..Settings::default()
         };
-        Api::with_journal(settings, clock, journal)
+        ApiServer::with_journal(settings, clock, journal)
     };
-    given::apply(&api, objects).await.map_err(|refused| refused.to_string())?;
+    bootstrap::apply(&api, objects).await.map_err(|refused| refused.to_string())?;
     let address = SocketAddr::new(options.address, options.port);
     let listening = Listening::open_as(address, &identity).await.map_err(|error| chain(&error))?;
-    // It stays when the server ends: with `--data`, clients find the same server again.
+    // The kubeconfig outlives the server: with `--data`, clients find the same server again.
     let _kubeconfig = write_kubeconfig(&listening, &options.kubeconfig_out, &token, options.force)?;
-    tell(&listening, &options.kubeconfig_out);
+    print_address(&listening, &options.kubeconfig_out);
 
     let stop = Stop::new();
     let mut tasks = Tasks::default();
     tasks.spawn("controllers", {
         let (api, stop) = (api.clone(), stop.clone());
-        async move { api.attend(stop).await }
+        async move { api.run_controllers(stop).await }
     });
     tasks.spawn("server", listening.serve(api, stop.clone()));
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
-        return Err("signals cannot be heard".to_owned());
+        return Err("cannot listen for signals".to_owned());
     };
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
         ended = tasks.next_ended() => {
             let name = ended.map(|ended| ended.name).unwrap_or_default();
-            return Err(format!("the server cannot go on: its part {name:?} has ended"));
+            return Err(format!("the server cannot continue: its task {name:?} has ended"));
         }
     }
     stop.request("a signal");
@@ -164,8 +166,8 @@ async fn serve(options: &Options, clock: Clock) -> Result<(), String> {
     Ok(())
 }
 
-/// Says how to go on without the store, where it is of no use.
-fn unopened(error: &journal::Error) -> String {
+/// Returns an error of the store with a hint how to continue.
+fn store_error(error: &journal::Error) -> String {
     match error {
         journal::Error::Open(..) | journal::Error::Damaged { .. } => {
             format!("{}\nhint: take another directory with `--data`, or remove the file, with all objects in it", chain(error))
@@ -175,7 +177,7 @@ fn unopened(error: &journal::Error) -> String {
     }
 }
 
-/// Writes the kubeconfig of a server, unless that would take the file from another server or, without force, from its owner.
+/// Writes the kubeconfig, unless the file belongs to a running server or, without force, to someone else.
 pub(super) fn write_kubeconfig(listening: &Listening, path: &Path, token: &str, is_forced: bool) -> Result<Kubeconfig, String> {
     let overwrite = if is_forced { Overwrite::Anything } else { Overwrite::Own };
     Kubeconfig::write(path, &listening.kubeconfig(token), overwrite).map_err(|error| match error {
@@ -187,21 +189,21 @@ pub(super) fn write_kubeconfig(listening: &Listening, path: &Path, token: &str, 
     })
 }
 
-/// Returns the line for a shell that lets clients find a kubeconfig.
+/// Returns the shell command that selects a kubeconfig.
 pub(super) fn export(kubeconfig: &Path) -> String {
     let path = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
     format!("export KUBECONFIG={}", quoted(&path.display().to_string()))
 }
 
-fn tell(listening: &Listening, kubeconfig: &Path) {
+fn print_address(listening: &Listening, kubeconfig: &Path) {
     let mut stdout = anstream::stdout().lock();
-    // Who does not read along does not need it.
+    // A closed standard output is not an error.
     drop(writeln!(stdout, "The API server listens on https://{}.", listening.address()));
     drop(writeln!(stdout, "{}", export(kubeconfig)));
     drop(stdout.flush());
 }
 
-/// Returns the objects of files, and of the files of directories, that can be read, and what is wrong with the others.
+/// Returns the objects of files and directories, and the errors of those that cannot be read.
 pub(super) fn read(paths: &[PathBuf]) -> (Vec<Value>, Vec<String>) {
     let (mut objects, mut problems) = (Vec::new(), Vec::new());
     for path in paths {
@@ -217,19 +219,18 @@ pub(super) fn read(paths: &[PathBuf]) -> (Vec<Value>, Vec<String>) {
     (objects, problems)
 }
 
-/// Returns the objects of files, all of which must be in order.
+/// Returns the objects of files, or the first error.
 fn read_all(paths: &[PathBuf]) -> Result<Vec<Value>, String> {
     let (objects, problems) = read(paths);
     problems.into_iter().next().map_or(Ok(objects), Err)
 }
 
-/// Returns the objects of a file.
 pub(super) fn read_file(file: &Path) -> Result<Vec<Value>, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     yaml::parse(&text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Returns a file, or the files of a directory that may hold objects.
+/// Returns a file, or the YAML and JSON files of a directory.
 pub(super) fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);

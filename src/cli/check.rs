@@ -1,4 +1,4 @@
-//! `kopfd check`: all mistakes of manifests and scripts at once.
+//! `kopfd check`: reports all errors of manifests and scripts.
 
 mod resources;
 
@@ -10,30 +10,31 @@ use clap::{Args, ValueEnum};
 
 use crate::manifest::{self, Loaded, Operator, Severity};
 
-use super::diagnostics;
 use super::manifests::Manifests;
+use super::output::counted;
+use super::{diagnostics, exit_code};
 
-/// What to check, and how to tell.
+/// Options of the command.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The current directory if none is named.
+    /// Defaults to the current directory.
     #[command(flatten)]
     manifests: Manifests,
 
-    /// The form of the output.
+    /// The output format.
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Output {
-    /// For people: each diagnostic with the line that it is about.
+    /// For people: each diagnostic with its source line.
     Text,
-    /// For editors and pipelines: one document with all diagnostics.
+    /// For editors and pipelines: one JSON document with all diagnostics.
     Json,
 }
 
-/// Checks, prints, and returns the exit code.
+/// Runs the command.
 pub fn run(options: &Options) -> u8 {
     let mut paths = options.manifests.paths();
     if paths.is_empty() {
@@ -42,7 +43,7 @@ pub fn run(options: &Options) -> u8 {
     let mut loaded = manifest::load(&paths);
     loaded.diagnostics.extend(loaded.operators.iter().filter_map(|operator| operator.missing_server.clone()));
     let unknown = resources::check(&loaded.operators);
-    // A hint is not worth reading before the errors are mended.
+    // Hints are not worth reading before the errors are fixed.
     loaded.diagnostics.extend(unknown.iter().filter(|one| one.severity == Severity::Warning).cloned());
     if !loaded.has_errors() {
         loaded.diagnostics.extend(unknown.into_iter().filter(|one| one.severity == Severity::Hint));
@@ -53,9 +54,9 @@ pub fn run(options: &Options) -> u8 {
         Output::Json => format!("{:#}\n", diagnostics::to_json(&loaded.diagnostics)),
     };
     let mut stdout = anstream::stdout().lock();
-    // A reader that has gone away, such as `head`, is not a mistake in the manifest.
+    // A closed standard output, as with `head`, is not an error.
     drop(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()));
-    if loaded.has_errors() { super::FAILED } else { super::DONE }
+    if loaded.has_errors() { exit_code::FAILURE } else { exit_code::SUCCESS }
 }
 
 fn summary(loaded: &Loaded) -> String {
@@ -65,13 +66,13 @@ fn summary(loaded: &Loaded) -> String {
         .into_iter()
         .map(|(severity, word)| (count(severity), word))
         .filter(|(number, _)| *number > 0)
-        .map(|(number, word)| super::counted(number, word))
+        .map(|(number, word)| counted(number, word))
         .collect();
-    let mut told = BTreeSet::new();
+    let mut seen = BTreeSet::new();
     let named = loaded.operators.iter().map(|operator| operator.name.as_str());
-    let names: Vec<&str> = named.filter(|name| !name.is_empty() && told.insert(*name)).collect();
+    let names: Vec<&str> = named.filter(|name| !name.is_empty() && seen.insert(*name)).collect();
     match (parts.is_empty(), names.is_empty()) {
-        (true, _) => format!("no mistakes in {}", names.join(", ")),
+        (true, _) => format!("no errors in {}", names.join(", ")),
         (false, true) => parts.join(", "),
         (false, false) => format!("{} in {}", parts.join(", "), names.join(", ")),
     }

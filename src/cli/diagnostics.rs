@@ -1,4 +1,4 @@
-//! Diagnostics for people and for programs.
+//! Formats diagnostics as text and as JSON.
 
 use std::fmt::Write as _;
 
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use crate::manifest::{Diagnostic, Severity};
 use crate::telemetry;
 
-/// Returns the text of all diagnostics, with colours that the caller's stream strips where there are none.
+/// Returns all diagnostics as text with colours, which the caller's stream may strip.
 pub fn render(diagnostics: &[Diagnostic]) -> String {
     let renderer = Renderer::styled().decor_style(DecorStyle::Ascii).term_width(120);
     let mut text = String::new();
     for diagnostic in diagnostics {
-        for line in renderer.render(&[group(diagnostic)]).lines().filter(|line| !is_seam(line)) {
+        for line in renderer.render(&[group(diagnostic)]).lines().filter(|line| !is_separator(line)) {
             text.push_str(line);
             text.push('\n');
         }
@@ -22,7 +22,7 @@ pub fn render(diagnostics: &[Diagnostic]) -> String {
     text
 }
 
-/// Prints all diagnostics to the standard error stream, in colour if that is a terminal.
+/// Prints all diagnostics to standard error, with colours on a terminal.
 pub fn print(diagnostics: &[Diagnostic]) {
     let text = render(diagnostics);
     match anstream::AutoStream::choice(&std::io::stderr()) {
@@ -31,12 +31,12 @@ pub fn print(diagnostics: &[Diagnostic]) {
     }
 }
 
-/// The renderer sets its snippet apart from the place, which is ours because of the way through the YAML.
-fn is_seam(line: &str) -> bool {
+/// Tells whether a line is the renderer's separator between the location, which is ours, and the snippet.
+fn is_separator(line: &str) -> bool {
     anstream::adapter::strip_str(line).to_string().trim() == ":::"
 }
 
-/// Returns all diagnostics with their counts.
+/// Returns all diagnostics and their counts.
 pub fn to_json(diagnostics: &[Diagnostic]) -> Value {
     let count = |severity: Severity| diagnostics.iter().filter(|one| one.severity == severity).count();
     json!({
@@ -67,11 +67,11 @@ fn group(diagnostic: &Diagnostic) -> Group<'_> {
         Severity::Warning => Level::WARNING,
         Severity::Hint => Level::HELP.with_name("hint"),
     };
-    let mut group = level.primary_title(printable(&diagnostic.message)).element(Origin::path(place(diagnostic)));
+    let mut group = level.primary_title(printable(&diagnostic.message)).element(Origin::path(location(diagnostic)));
     if let Some(snippet) = &diagnostic.snippet {
         let start = diagnostic.column.saturating_sub(1 + snippet.skipped);
         let annotation = AnnotationKind::Primary.span(span(&snippet.text, start, diagnostic.length));
-        // The path stands in the line above, as only there is room for the way through the YAML.
+        // The snippet has no location of its own: the one above it includes the YAML path.
         group = group.element(Snippet::source(snippet.text.as_str()).line_start(diagnostic.line).annotation(annotation));
     }
     if let Some(hint) = &diagnostic.hint {
@@ -80,31 +80,31 @@ fn group(diagnostic: &Diagnostic) -> Group<'_> {
     group
 }
 
-/// `operator.yaml:14:7  spec.resources[0].handlers[2].retries`
-fn place(diagnostic: &Diagnostic) -> String {
-    let mut place = diagnostic.file.display().to_string();
+/// Returns the location: `operator.yaml:14:7  spec.resources[0].handlers[2].retries`.
+fn location(diagnostic: &Diagnostic) -> String {
+    let mut location = diagnostic.file.display().to_string();
     if diagnostic.line > 0 {
-        let _ = write!(place, ":{}:{}", diagnostic.line, diagnostic.column);
+        let _ = write!(location, ":{}:{}", diagnostic.line, diagnostic.column);
     }
     if let Some(path) = &diagnostic.path {
-        place.push_str("  ");
-        place.push_str(path);
+        location.push_str("  ");
+        location.push_str(path);
     }
-    printable(&place)
+    printable(&location)
 }
 
-/// The bytes of a number of characters from a position on.
+/// Returns the byte range of some characters.
 fn span(text: &str, start: usize, length: usize) -> std::ops::Range<usize> {
     let byte = |position: usize| text.char_indices().nth(position).map_or(text.len(), |(byte, _)| byte);
     let from = byte(start);
     from..byte(start + length).max(from)
 }
 
-/// What people write may hold anything: control characters must not reach the terminal.
+/// Manifests may contain anything: control characters must not reach the terminal.
 fn printable(text: &str) -> String {
-    const LONGEST: usize = 500;
-    let mut clean: String = text.chars().take(LONGEST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    if text.chars().nth(LONGEST).is_some() {
+    const MAX_LENGTH: usize = 500;
+    let mut clean: String = text.chars().take(MAX_LENGTH).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if text.chars().nth(MAX_LENGTH).is_some() {
         clean.push('…');
     }
     clean

@@ -1,13 +1,14 @@
-//! `kopfd init`: a small operator to begin with.
+//! `kopfd init`: creates a small example operator.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{DONE, FAILED, complain, enumerated};
+use super::exit_code::{FAILURE, SUCCESS};
+use super::output::{enumerated, print_error};
 
-/// The files, by their names in the directory.
+/// The created files.
 const FILES: [(&str, &str); 5] = [
     ("operator.yaml", include_str!("init/operator.yaml")),
     ("greeter.rhai", include_str!("init/greeter.rhai")),
@@ -16,10 +17,10 @@ const FILES: [(&str, &str); 5] = [
     ("scenarios/greeting.yaml", include_str!("init/scenarios/greeting.yaml")),
 ];
 
-/// Makes a small operator.
+/// Options of the command.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Where to; the directory is made if it is not there. No file is overwritten.
+    /// The directory, which is created if it does not exist. Existing files are not overwritten.
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
 }
@@ -27,27 +28,27 @@ pub struct Options {
 /// Runs the command.
 pub fn run(options: &Options) -> u8 {
     let directory = &options.directory;
-    let taken: Vec<String> = FILES.iter().map(|(name, _)| directory.join(name)).filter(|path| path.exists()).map(shown).collect();
-    if !taken.is_empty() {
-        complain(&format!("nothing is overwritten, and there is already {}", enumerated(&taken)));
-        return FAILED;
+    let existing: Vec<String> = FILES.iter().map(|(name, _)| directory.join(name)).filter(|path| path.exists()).map(display).collect();
+    if !existing.is_empty() {
+        print_error(&format!("existing files are not overwritten: {}", enumerated(&existing)));
+        return FAILURE;
     }
     for (name, text) in FILES {
         let path = directory.join(name);
         if let Err(error) = write(&path, text) {
-            complain(&format!("cannot write {}: {error}", path.display()));
-            return FAILED;
+            print_error(&format!("cannot write {}: {error}", path.display()));
+            return FAILURE;
         }
     }
-    tell(directory);
-    DONE
+    print_next_steps(directory);
+    SUCCESS
 }
 
-fn shown(path: PathBuf) -> String {
+fn display(path: PathBuf) -> String {
     path.display().to_string()
 }
 
-/// Writes a file that is not there yet, be it that somebody else is just making it.
+/// Creates a file. Fails if it exists, even if another process has just created it.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
@@ -55,16 +56,16 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
     std::fs::OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
 }
 
-fn tell(directory: &Path) {
-    let mut lines: Vec<String> = FILES.iter().map(|(name, _)| format!("made {}", directory.join(name).display())).collect();
+fn print_next_steps(directory: &Path) {
+    let mut lines: Vec<String> = FILES.iter().map(|(name, _)| format!("created {}", directory.join(name).display())).collect();
     lines.push("\nTry it:\n".to_owned());
     if directory != Path::new(".") {
         lines.push(format!("    cd {}", directory.display()));
     }
-    lines.push("    kopfd dev operator.yaml --apply greeting.yaml     # the operator at work, without a cluster".to_owned());
-    lines.push("    kopfd test                                        # its scenarios, in virtual time".to_owned());
-    lines.push("    kopfd check                                       # all mistakes at once".to_owned());
+    lines.push("    kopfd dev operator.yaml --apply greeting.yaml     # run the operator, without a cluster".to_owned());
+    lines.push("    kopfd test                                        # run its scenario tests, in virtual time".to_owned());
+    lines.push("    kopfd check                                       # report all errors at once".to_owned());
     let mut stdout = anstream::stdout().lock();
-    // Who does not read along does not need it.
+    // A closed standard output is not an error.
     drop(writeln!(stdout, "{}", lines.join("\n")));
 }

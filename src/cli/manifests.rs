@@ -1,10 +1,14 @@
-//! Which manifests a command is about: named directly, by an option, or by the environment.
+//! The manifests of a command: named as arguments, by an option, or by the environment.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-/// The variable of the environment that names manifests.
+use crate::manifest::{self, Diagnostic, Operator};
+
+use super::{diagnostics, output};
+
+/// The environment variable that names manifests.
 const VARIABLE: &str = "KOPFD_CONFIG";
 
 /// The manifests of a command.
@@ -26,10 +30,20 @@ pub struct Config {
 }
 
 impl Manifests {
-    /// Returns the manifests; those of the environment count only if the command line names none.
+    /// Returns the manifests. The environment is used only if the command line names none.
     pub fn paths(&self) -> Vec<PathBuf> {
         let named: Vec<PathBuf> = self.files.iter().chain(&self.config.config).cloned().collect();
-        if named.is_empty() { of_environment() } else { named }
+        if named.is_empty() { from_environment() } else { named }
+    }
+
+    /// Returns the manifests of a command that needs at least one, or reports that they are missing.
+    pub fn required(&self, command: &str) -> Option<Vec<PathBuf>> {
+        let paths = self.paths();
+        if paths.is_empty() {
+            output::print_error(&format!("a manifest is needed: `kopfd {command} operator.yaml`, or KOPFD_CONFIG in the environment"));
+            return None;
+        }
+        Some(paths)
     }
 }
 
@@ -39,8 +53,31 @@ impl From<Config> for Manifests {
     }
 }
 
-fn of_environment() -> Vec<PathBuf> {
+fn from_environment() -> Vec<PathBuf> {
     let value = std::env::var_os(VARIABLE).unwrap_or_default();
     let text = value.to_string_lossy();
     text.split(',').filter(|path| !path.is_empty()).map(PathBuf::from).collect()
+}
+
+/// Where the operators run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// A cluster: its API server must be able to reach the webhooks.
+    Cluster,
+    /// The embedded API server, which can always reach the webhooks.
+    Embedded,
+}
+
+/// Loads the operators, prints all diagnostics, and returns the operators if there are no errors.
+pub fn load(paths: &[PathBuf], target: Target) -> Option<Vec<Operator>> {
+    let loaded = manifest::load(paths);
+    let mut found = loaded.diagnostics;
+    if target == Target::Cluster {
+        found.extend(loaded.operators.iter().filter_map(|operator| operator.missing_server.clone()));
+    }
+    if !found.iter().any(Diagnostic::is_error) {
+        found.extend(loaded.operators.iter().flat_map(Operator::refuse_unsupported));
+    }
+    diagnostics::print(&found);
+    (!found.iter().any(Diagnostic::is_error)).then_some(loaded.operators)
 }

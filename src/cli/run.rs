@@ -1,4 +1,4 @@
-//! `kopfd run`: serves the operators of some manifests until a signal comes.
+//! `kopfd run`: runs operators on a cluster until a signal arrives.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,16 +18,17 @@ use crate::reactor::{EventStream, Scope};
 use crate::script::Problem;
 use crate::telemetry::{self, Verbosity};
 
-use super::manifests::Manifests;
-use super::{DONE, ENDED_AT_ONCE, FAILED, MISUNDERSTOOD, Target, load};
+use super::exit_code::{FAILURE, INTERRUPTED, SUCCESS, USAGE_ERROR};
+use super::manifests::{Manifests, Target, load};
+use super::output::print_error;
 
-/// How long the last tasks may take after everything was told to stop.
-const LAST_TASKS: Duration = Duration::from_secs(5);
+/// Time limit for the last tasks after the stop.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The most threads of the engine. API servers are slower than these.
+/// Limit of engine threads: API servers cannot deliver more events than these handle.
 const MAX_ENGINE_THREADS: usize = 4;
 
-/// Runs the operators of one or several manifests.
+/// Options of the command.
 #[derive(Debug, Args)]
 pub struct Command {
     #[command(flatten)]
@@ -36,13 +37,14 @@ pub struct Command {
     pub options: Options,
 }
 
-/// On which cluster, for which namespaces, and with what in the log.
+/// The cluster, the namespaces and the logging.
 #[derive(Debug, Args)]
 pub struct Options {
     /// Serve all namespaces. This is the default.
     #[arg(long, short = 'A', env = "KOPFD_ALL_NAMESPACES", conflicts_with = "namespaces")]
     pub all_namespaces: bool,
-    /// Serve the namespaces of a pattern, such as `prod-*,!prod-test`. May be repeated. [env: KOPFD_NAMESPACES, separated by spaces]
+    /// Serve the namespaces of a pattern, such as `prod-*,!prod-test`. May be repeated. [env: KOPFD_NAMESPACES,
+    /// separated by spaces]
     #[arg(long = "namespace", short = 'n', value_name = "PATTERN")]
     pub namespaces: Vec<String>,
     /// The kubeconfig file.
@@ -51,18 +53,18 @@ pub struct Options {
     /// The context of the kubeconfig.
     #[arg(long, env = "KOPFD_CONTEXT", value_name = "NAME")]
     pub context: Option<String>,
-    /// How lines are logged.
+    /// Options of logging.
     #[command(flatten)]
     pub logging: LoggingOptions,
 }
 
-/// How lines are logged.
+/// Options of logging.
 #[derive(Debug, Args)]
 pub struct LoggingOptions {
-    /// Log why the engine does what it does.
+    /// Also log why the engine does what it does.
     #[arg(long, short, env = "KOPFD_VERBOSE")]
     pub verbose: bool,
-    /// Log everything, of the libraries too.
+    /// Log everything, including libraries.
     #[arg(long, short, env = "KOPFD_DEBUG")]
     pub debug: bool,
     /// Log only warnings and errors.
@@ -71,13 +73,13 @@ pub struct LoggingOptions {
     /// The form of log lines.
     #[arg(long, env = "KOPFD_LOG_FORMAT", value_name = "FORMAT", default_value = "full", ignore_case = true)]
     pub log_format: LogFormat,
-    /// The key of the object's reference in JSON lines.
+    /// The key of the object reference in JSON lines.
     #[arg(long, env = "KOPFD_LOG_REFKEY", value_name = "KEY", default_value = "object")]
     pub log_refkey: String,
-    /// Begin lines with the object: `--log-prefix`, or `--log-prefix=false`. By default all forms but JSON do.
+    /// Prefix lines with the object: `--log-prefix`, or `--log-prefix=false`. By default all forms except JSON do.
     #[arg(long, env = "KOPFD_LOG_PREFIX", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub log_prefix: Option<bool>,
-    /// Do not begin lines with the object.
+    /// Do not prefix lines with the object.
     #[arg(long, conflicts_with = "log_prefix", action = ArgAction::SetTrue)]
     pub no_log_prefix: bool,
 }
@@ -87,9 +89,9 @@ pub struct LoggingOptions {
 pub enum LogFormat {
     /// The message alone.
     Plain,
-    /// Time, logger, level, message.
+    /// Time, logger, level and message.
     Full,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -122,45 +124,45 @@ impl Options {
             patterns = named.split_whitespace().map(str::to_owned).collect();
         }
         match (self.all_namespaces, patterns.is_empty()) {
-            (true, false) => Err("either all namespaces are served, or some: -A and KOPFD_NAMESPACES exclude each other".to_owned()),
+            (true, false) => Err("-A and KOPFD_NAMESPACES exclude each other: serve either all namespaces or some".to_owned()),
             (_, true) => Ok(Scope::Cluster),
-            (_, false) => patterns.iter().map(|pattern| sound(pattern)).collect::<Result<_, _>>().map(Scope::Namespaces),
+            (_, false) => patterns.iter().map(|pattern| parse_pattern(pattern)).collect::<Result<_, _>>().map(Scope::Namespaces),
         }
     }
 }
 
-fn sound(pattern: &str) -> Result<Pattern, String> {
-    Pattern::of_sound_globs(pattern).map_err(|problem| format!("{pattern:?} is no pattern of namespaces: {problem}"))
+fn parse_pattern(pattern: &str) -> Result<Pattern, String> {
+    Pattern::of_sound_globs(pattern).map_err(|problem| format!("{pattern:?} is not a pattern of namespaces: {problem}"))
 }
 
 /// Runs the command.
 pub fn run(manifests: &Manifests, options: &Options) -> u8 {
-    let Some(paths) = super::named(manifests, "run") else { return MISUNDERSTOOD };
+    let Some(paths) = manifests.required("run") else { return USAGE_ERROR };
     let scope = match options.scope() {
         Ok(scope) => scope,
         Err(problem) => {
-            super::complain(&problem);
-            return MISUNDERSTOOD;
+            print_error(&problem);
+            return USAGE_ERROR;
         }
     };
-    let Some(operators) = load(&paths, Target::Cluster) else { return FAILED };
+    let Some(operators) = load(&paths, Target::Cluster) else { return FAILURE };
     let clock = Clock::system();
     telemetry::start(options.logging.telemetry(), clock.clone());
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = match runtime.worker_threads(engine_threads()).enable_all().thread_name("kopfd").build() {
         Ok(runtime) => runtime,
         Err(problem) => {
-            super::complain(&format!("cannot start the threads of the engine: {problem}"));
-            return FAILED;
+            print_error(&format!("cannot start the threads of the engine: {problem}"));
+            return FAILURE;
         }
     };
     let code = runtime.block_on(serve(operators, options, scope, clock));
-    runtime.shutdown_timeout(LAST_TASKS);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     code
 }
 
-/// Half of the processors are for the engine, the others for the scripts. One thread takes in 70,000 events a second,
-/// and each more of them costs what the threads spend on waking each other.
+/// Half of the processors run the engine, the others the scripts. One thread takes in 70,000 events per second; the
+/// threads beyond that mostly wake each other.
 fn engine_threads() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     (processors / 2).clamp(1, MAX_ENGINE_THREADS)
@@ -168,9 +170,9 @@ fn engine_threads() -> usize {
 
 async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock: Clock) -> u8 {
     let stop = Stop::new();
-    let ultimate = operators.iter().filter_map(|operator| operator.settings.process.ultimate_exiting_timeout).max();
+    let exit_timeout = operators.iter().filter_map(|operator| operator.settings.process.ultimate_exiting_timeout).max();
     let mut watchdog = Tasks::default();
-    watchdog.spawn("signals", obey_signals(stop.clone(), ultimate));
+    watchdog.spawn("signals", handle_signals(stop.clone(), exit_timeout));
     let precedence = Precedence::of(&operators);
     let shared = Shared { precedence, clock, scope, account: None, events: EventStream::default(), has_change_log: false, seed: None };
     let mut tasks: Tasks<Result<(), ServeError>> = Tasks::default();
@@ -188,28 +190,28 @@ async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock:
         }
     }
     while let Some(ended) = tasks.next_ended().await {
-        is_failed |= tell_end(&ended);
+        is_failed |= log_end(&ended);
         if is_failed {
-            stop.request("an operator cannot go on");
+            stop.request("an operator cannot continue");
         }
     }
-    if is_failed { FAILED } else { DONE }
+    if is_failed { FAILURE } else { SUCCESS }
 }
 
-/// Tells how an operator has ended. Returns whether it has failed.
-pub(super) fn tell_end(ended: &Ended<Result<(), ServeError>>) -> bool {
+/// Logs the end of an operator. Returns whether it has failed.
+pub(super) fn log_end(ended: &Ended<Result<(), ServeError>>) -> bool {
     let name = &ended.name;
     match &ended.result {
         Some(Ok(Ok(()))) => info!(target: "kopfd", "Operator '{name}' has stopped."),
         Some(Ok(Err(failure))) => {
-            error!(target: "kopfd", "Operator '{name}' cannot go on: {}", chain(failure));
+            error!(target: "kopfd", "Operator '{name}' cannot continue: {}", chain(failure));
             if let ServeError::Scripts { problems, .. } = failure {
                 for problem in problems {
-                    error!(target: "kopfd", "{}", told(problem));
+                    error!(target: "kopfd", "{}", script_problem(problem));
                 }
             }
         }
-        Some(Err(panic)) => error!(target: "kopfd", "Operator '{name}' has failed because of a defect of the engine: {panic}"),
+        Some(Err(panic)) => error!(target: "kopfd", "Operator '{name}' has failed because of an internal error: {panic}"),
         None => {}
     }
     !matches!(ended.result, Some(Ok(Ok(()))) | None)
@@ -217,19 +219,19 @@ pub(super) fn tell_end(ended: &Ended<Result<(), ServeError>>) -> bool {
 
 async fn connect(options: &Options, operator: &Operator, clock: &Clock) -> Result<Client, cluster::Error> {
     let (networking, watching) = operator::connection(&operator.settings);
-    let places = config::Options { kubeconfig: options.kubeconfig.clone(), context: options.context.clone(), networking, watching };
-    Client::connect(places, clock.clone()).await
+    let connection = config::Options { kubeconfig: options.kubeconfig.clone(), context: options.context.clone(), networking, watching };
+    Client::connect(connection, clock.clone()).await
 }
 
-fn told(problem: &Problem) -> String {
+fn script_problem(problem: &Problem) -> String {
     let hint = problem.hint.as_ref().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
     format!("{}:{}:{}: {}{hint}", problem.file.display(), problem.line, problem.column, problem.message)
 }
 
-/// The first signal asks everything to stop; the second one, or too long a wait, ends the process at once.
-async fn obey_signals(stop: Stop, ultimate: Option<Duration>) {
+/// Stops everything at the first signal; ends the process at the second one, or when the exit timeout is over.
+async fn handle_signals(stop: Stop, exit_timeout: Option<Duration>) {
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
-        warn!(target: "kopfd", "Signals cannot be heard. The process can only be killed.");
+        warn!(target: "kopfd", "Cannot listen for signals. The process can only be killed.");
         return;
     };
     let mut next = async || {
@@ -241,12 +243,12 @@ async fn obey_signals(stop: Stop, ultimate: Option<Duration>) {
     let first = next().await;
     info!(target: "kopfd", "Signal {first} is received. The operator is stopping.");
     stop.request(first);
-    let patience = ultimate.unwrap_or(Duration::MAX);
-    if let Ok(second) = tokio::time::timeout(patience, next()).await {
+    let limit = exit_timeout.unwrap_or(Duration::MAX);
+    if let Ok(second) = tokio::time::timeout(limit, next()).await {
         warn!(target: "kopfd", "Signal {second} is received again. The process ends at once.");
     } else {
         error!(target: "kopfd", "The operator does not stop in time. The process ends at once.");
     }
     telemetry::flush(telemetry::AT_ONCE);
-    std::process::exit(i32::from(ENDED_AT_ONCE));
+    std::process::exit(i32::from(INTERRUPTED));
 }

@@ -1,13 +1,14 @@
-//! `kopfd test`: scenarios, run on the embedded API server in virtual time.
+//! `kopfd test`: runs scenarios on the embedded API server in virtual time.
 //!
 //! | exit code | meaning |
 //! |---|---|
-//! | 0 | all scenarios are as expected, or were rewritten so that they are |
-//! | 1 | a scenario is not as expected, or there are mistakes in the files, or there are no scenarios |
-//! | 2 | the command was not understood |
+//! | 0 | all scenarios pass, or were updated |
+//! | 1 | a scenario fails, the files have errors, or there are no scenarios |
+//! | 2 | invalid command line |
 
 mod json;
 mod junit;
+mod report;
 mod text;
 
 use std::collections::BTreeMap;
@@ -21,40 +22,44 @@ use crate::manifest::Diagnostic;
 use crate::manifest::source::Source;
 use crate::scenario::{self, Outcome, Scenario};
 
-use super::{DONE, FAILED, complain, diagnostics, quoted};
+use super::diagnostics;
+use super::exit_code::{FAILURE, SUCCESS};
+use super::output::{counted, print_error};
 
-/// Runs scenarios.
+use report::Report;
+
+/// Options of the command.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Files with scenarios, or directories with such files somewhere below.
+    /// Files with scenarios, or directories that are searched for them.
     #[arg(value_name = "PATH", default_value = ".")]
     paths: Vec<PathBuf>,
 
-    /// Run only scenarios with this text in their names or the names of their files.
+    /// Run only scenarios whose name or file name contains this text.
     #[arg(long, short, value_name = "TEXT")]
     filter: Option<String>,
 
-    /// The form of the output.
+    /// The output format.
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
 
-    /// Write what was found into the files, where expectations differ from it.
+    /// Replace failed expectations in the files by actual values.
     #[arg(long, conflicts_with = "seeds")]
     update: bool,
 
-    /// The seed of random numbers of scripts, and with `--seeds` of the disturbances.
+    /// The seed of random numbers in scripts, and with `--seeds` the first seed of disturbances.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
-    /// Disturb each scenario with so many seeds, and check what must be so whatever happens.
+    /// Run each scenario with this many seeds of random disturbances, and check invariants instead of expectations.
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
 
-    /// Show what is logged for debugging, too, and the timelines of scenarios that hold.
+    /// Show debug lines, and the timelines of scenarios that pass.
     #[arg(long, short)]
     verbose: bool,
 
-    /// How many scenarios run at once; by default as many as there are processors.
+    /// How many scenarios run in parallel; 0 means one per processor.
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
 }
@@ -63,103 +68,72 @@ pub struct Options {
 enum Output {
     /// For people.
     Text,
-    /// For programs: one document, with the timelines of what has failed.
+    /// For programs: one JSON document, with the timelines of failures.
     Json,
-    /// For build servers: JUnit's XML.
+    /// For CI servers: JUnit XML.
     Junit,
-}
-
-/// What a report is about.
-struct Report<'a> {
-    outcomes: &'a [Outcome],
-    /// The seed of chance, for the command that repeats a run.
-    seed: u64,
-    /// How many seeds each scenario was to be disturbed with.
-    seeds: Option<u64>,
-    /// Whether the timelines of scenarios that hold are shown.
-    is_verbose: bool,
-}
-
-/// The seeds with which a scenario has failed.
-struct FailedSeeds<'a> {
-    scenario: &'a Arc<Scenario>,
-    seeds: Vec<u64>,
-    /// The seeds that it was not run with, since enough had failed.
-    not_run: u64,
-}
-
-impl Report<'_> {
-    /// Returns the scenarios that have failed with some seeds.
-    fn failed_seeds(&self) -> Vec<FailedSeeds<'_>> {
-        let Some(wanted) = self.seeds else { return Vec::new() };
-        let mut found: Vec<FailedSeeds<'_>> = Vec::new();
-        for outcome in self.outcomes {
-            let (scenario, Some(seed)) = (&outcome.job.scenario, outcome.job.seed) else { continue };
-            if !found.last().is_some_and(|last| Arc::ptr_eq(last.scenario, scenario)) {
-                found.push(FailedSeeds { scenario, seeds: Vec::new(), not_run: wanted });
-            }
-            let Some(last) = found.last_mut() else { continue };
-            last.not_run -= 1;
-            last.seeds.extend((!outcome.failures.is_empty()).then_some(seed));
-        }
-        found.retain(|failed| !failed.seeds.is_empty());
-        found
-    }
 }
 
 /// Runs the command.
 pub fn run(options: &Options) -> u8 {
     let found = scenario::find(&options.paths);
     if found.diagnostics.iter().any(Diagnostic::is_error) {
-        return refuse(&found.diagnostics, options.output);
+        return report_errors(&found.diagnostics, options.output);
     }
     diagnostics::print(&found.diagnostics);
-    let scenarios: Vec<Arc<Scenario>> = found.scenarios.into_iter().filter(|one| is_wanted(one, options)).map(Arc::new).collect();
+    let scenarios: Vec<Arc<Scenario>> = found.scenarios.into_iter().filter(|one| is_selected(one, options)).map(Arc::new).collect();
     if scenarios.is_empty() {
-        complain("no scenario has this text in its name");
-        return FAILED;
+        print_error("no scenario name contains the text of `--filter`");
+        return FAILURE;
     }
     let seeds = options.seeds.map(|count| options.seed..options.seed.saturating_add(count));
     let wanted =
-        scenario::Options { seed: options.seed, seeds, gathers: options.update, is_verbose: options.verbose, threads: options.threads };
+        scenario::Options { seed: options.seed, seeds, checks_all: options.update, is_verbose: options.verbose, threads: options.threads };
     let mut outcomes = scenario::run_all(&scenarios, &wanted);
     if options.update
-        && let Err(problem) = rewrite(&mut outcomes)
+        && let Err(problem) = update_files(&mut outcomes)
     {
-        complain(&problem);
-        return FAILED;
+        print_error(&problem);
+        return FAILURE;
     }
     let report = Report { outcomes: &outcomes, seed: options.seed, seeds: options.seeds, is_verbose: options.verbose };
-    print(&match options.output {
+    let text = match options.output {
         Output::Text => text::render(&report),
         Output::Json => json::render(&report),
-        Output::Junit => junit::render(&report),
-    });
-    if outcomes.iter().all(|outcome| outcome.failures.is_empty()) { DONE } else { FAILED }
+        Output::Junit => match junit::render(&report) {
+            Ok(text) => text,
+            Err(problem) => {
+                print_error(&problem);
+                return FAILURE;
+            }
+        },
+    };
+    print(&text);
+    if outcomes.iter().all(|outcome| outcome.failures.is_empty()) { SUCCESS } else { FAILURE }
 }
 
-fn refuse(found: &[Diagnostic], output: Output) -> u8 {
+fn report_errors(found: &[Diagnostic], output: Output) -> u8 {
     if output == Output::Json {
         print(&format!("{:#}\n", diagnostics::to_json(found)));
     } else {
         diagnostics::print(found);
     }
-    FAILED
+    FAILURE
 }
 
-fn is_wanted(scenario: &Scenario, options: &Options) -> bool {
+fn is_selected(scenario: &Scenario, options: &Options) -> bool {
     let has = |text: &str| scenario.name.contains(text) || scenario.file().display().to_string().contains(text);
     options.filter.as_deref().is_none_or(has)
 }
 
 fn print(text: &str) {
     let mut stdout = anstream::stdout().lock();
-    // A reader that has gone away, such as `head`, is no failure of a scenario.
+    // A closed standard output, as with `head`, is not an error.
     drop(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()));
 }
 
-/// Writes what was found into the files, and takes the differences out of the outcomes that are none any more.
-fn rewrite(outcomes: &mut [Outcome]) -> Result<(), String> {
+/// Applies the fixes to the files, and removes the fixed differences from the outcomes.
+fn update_files(outcomes: &mut [Outcome]) -> Result<(), String> {
     let sources: BTreeMap<PathBuf, Source> = outcomes
         .iter()
         .filter(|outcome| !outcome.failures.is_empty())
@@ -173,7 +147,7 @@ fn rewrite(outcomes: &mut [Outcome]) -> Result<(), String> {
         let count = updated.made.iter().filter(|is_made| **is_made).count();
         if count > 0 {
             std::fs::write(&path, updated.text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-            complain_not(&format!("{}: {} rewritten", path.display(), super::counted(count, "expectation")));
+            print_note(&format!("{}: {} updated", path.display(), counted(count, "expectation")));
         }
         let mut made = updated.made.into_iter();
         let mut left = 0;
@@ -182,7 +156,7 @@ fn rewrite(outcomes: &mut [Outcome]) -> Result<(), String> {
             left += failure.differences.len();
         }
         if left > 0 {
-            complain_not(&format!("{}: {} that cannot be rewritten", path.display(), super::counted(left, "difference")));
+            print_note(&format!("{}: {} that cannot be updated", path.display(), counted(left, "difference")));
         }
     }
     for outcome in outcomes {
@@ -191,21 +165,9 @@ fn rewrite(outcomes: &mut [Outcome]) -> Result<(), String> {
     Ok(())
 }
 
-/// Tells something that is no problem, beside the report.
-fn complain_not(text: &str) {
+/// Prints a note beside the report.
+fn print_note(text: &str) {
     let mut stderr = anstream::stderr().lock();
-    // There is nobody left to tell that the stream for telling is broken.
+    // An error of standard error cannot be reported anywhere.
     drop(writeln!(stderr, "{text}"));
-}
-
-/// Returns the command that repeats a run.
-fn repetition(outcome: &Outcome, report: &Report<'_>) -> String {
-    let scenario = &outcome.job.scenario;
-    let path = quoted(&scenario.file().display().to_string());
-    let name = quoted(&scenario.name);
-    match outcome.job.seed {
-        Some(seed) => format!("kopfd test {path} --filter {name} --seeds 1 --seed {seed}"),
-        None if report.seed != 0 => format!("kopfd test {path} --filter {name} --seed {}", report.seed),
-        None => format!("kopfd test {path} --filter {name}"),
-    }
 }

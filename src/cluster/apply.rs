@@ -50,6 +50,8 @@ impl Requests for Client {
 pub struct Applied {
     /// The version whose event shows that the changes have come back to us; none if nothing was sent.
     pub version: Option<String>,
+    /// The versions after each of the requests, the last one included.
+    pub versions: Vec<String>,
     /// The functions that a newer change has prevented; they are to be tried on the next event's body.
     pub remaining: Vec<Transform>,
     /// What the server did not store as it was sent, such as fields that the kind's schema does not have.
@@ -67,7 +69,7 @@ pub async fn apply(api: &impl Requests, resource: &Resource, body: &Body, patch:
     let path = address::object(resource, namespace, body.name())?;
     let has_status = resource.has_subresource("status");
     let status_path = has_status.then(|| address::subresource(path.clone(), "status"));
-    let mut sender = Sender { api, path, status_path, parts: wanted(&patch.merge), latest: None };
+    let mut sender = Sender { api, path, status_path, parts: wanted(&patch.merge), latest: None, versions: Vec::new() };
     let remaining = match sender.send(body, patch).await {
         Ok(remaining) => remaining,
         Err(error) if error.is_not_found() => {
@@ -75,9 +77,9 @@ pub async fn apply(api: &impl Requests, resource: &Resource, body: &Body, patch:
         }
         Err(error) => return Err(error),
     };
-    let latest = sender.latest;
+    let Sender { latest, versions, .. } = sender;
     let inconsistencies = latest.as_ref().map(|latest| inconsistencies(&patch.merge, latest)).unwrap_or_default();
-    Ok(Applied { version: latest.as_ref().and_then(awaited_version), remaining, inconsistencies, is_gone: false })
+    Ok(Applied { version: latest.as_ref().and_then(awaited_version), versions, remaining, inconsistencies, is_gone: false })
 }
 
 /// Returns a body with a change made.
@@ -99,6 +101,8 @@ struct Sender<'a, R> {
     parts: Value,
     /// The object after the last request.
     latest: Option<Value>,
+    /// The versions to wait for after each of the requests.
+    versions: Vec<String>,
 }
 
 impl<R: Requests> Sender<'_, R> {
@@ -134,9 +138,15 @@ impl<R: Requests> Sender<'_, R> {
     async fn send_merge_to(&mut self, path: String, merge: Map<String, Value>, is_last: bool) -> Result<(), Error> {
         if !merge.is_empty() {
             let wanted = is_last.then_some(&self.parts);
-            self.latest = Some(self.api.patch(&path, MERGE_PATCH, &Value::Object(merge), wanted).await?);
+            let object = self.api.patch(&path, MERGE_PATCH, &Value::Object(merge), wanted).await?;
+            self.note(object);
         }
         Ok(())
+    }
+
+    fn note(&mut self, object: Value) {
+        self.versions.extend(awaited_version(&object));
+        self.latest = Some(object);
     }
 
     async fn send_transforms(&mut self, body: &Body, transforms: &[Transform]) -> Result<(), Error> {
@@ -162,7 +172,8 @@ impl<R: Requests> Sender<'_, R> {
         }
         let version = self.latest.as_ref().unwrap_or(base).pointer("/metadata/resourceVersion");
         operations.insert(0, json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
-        self.latest = Some(self.api.patch(&path, JSON_PATCH, &Value::Array(operations), Some(&self.parts)).await?);
+        let object = self.api.patch(&path, JSON_PATCH, &Value::Array(operations), Some(&self.parts)).await?;
+        self.note(object);
         Ok(())
     }
 }

@@ -139,6 +139,19 @@ fn build_base(body: &Body, extra_fields: &[Vec<String>]) -> Result<Map<String, V
     Ok(essence)
 }
 
+/// Tells whether a patch of annotations leaves the essence of an object as it is, because it is about annotations of operators alone.
+pub fn is_kept_by(body: &Body, patched: &Map<String, Value>) -> bool {
+    let before = body.metadata().and_then(|metadata| metadata.get("annotations")).and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut after = before.clone();
+    for (key, value) in patched {
+        match value {
+            Value::Null => after.remove(key),
+            value => after.insert(key.clone(), value.clone()),
+        };
+    }
+    cleaned(&before) == cleaned(&after)
+}
+
 /// Drops the annotations of all operators that are known by their prefix or by their mark.
 fn cleaned(annotations: &Map<String, Value>) -> Map<String, Value> {
     let is_known = |prefix: &str| prefix == "kopf.zalando.org" || prefix.ends_with(".kopf.zalando.org");

@@ -169,6 +169,10 @@ impl EventSink for ChangeLog {
             _ => {}
         }
     }
+
+    fn wants_states(&self) -> bool {
+        true
+    }
 }
 
 impl Sight {

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::cluster::transformed;
 use crate::handling::conclude::conclude;
+use crate::handling::echo::ignores_echoes;
 use crate::handling::finalizer::{self, Adjustment, adjust, is_demanded_by_deletion};
 use crate::handling::plan::{self, Obstacle};
 use crate::handling::progress::time_between;
@@ -22,13 +23,17 @@ use crate::object::{Body, Patch, Resource, Sighting, Transform};
 use crate::persistence::{Storages, Stored, essence, write};
 use crate::script::{Call, Evaluation, Object, Returned, Subhandling, Subject};
 
+use super::echo::Echo;
 use super::effects::Effects;
 use super::error::Error;
-use super::events::EngineEvent;
+use super::events::{EngineEvent, EventStream};
 use super::mailbox::Mailbox;
 
 /// Sleeps are cut to this time and followed by a touch, so that no watch is silent for too long.
 const SLEEP_CAP: Duration = Duration::from_mins(10);
+
+/// Kopf's message at the end of a cycle.
+const FINISHED: &str = "Handling cycle is finished, waiting for new changes.";
 
 /// One kind as one operator serves it.
 #[derive(Debug)]
@@ -47,6 +52,8 @@ pub struct Served {
     pub default_backoff: Duration,
     /// How errors of sub-handlers are taken where their options do not say.
     pub sub_defaults: Policy,
+    /// Whether events of own patches that end a cause lead to nothing.
+    pub ignores_echoes: bool,
 }
 
 impl Served {
@@ -60,6 +67,7 @@ impl Served {
     ) -> Self {
         let handlers: Vec<Arc<Handler>> = handlers.iter().filter(|handler| handler.concerns(&resource)).cloned().collect();
         let extra_fields = essence::extra_fields(handlers.iter().map(AsRef::as_ref));
+        let ignores_echoes = handlers.iter().all(|handler| ignores_echoes(handler));
         Self {
             resource,
             handlers: Handlers::of(&handlers),
@@ -68,6 +76,7 @@ impl Served {
             lifecycle,
             default_backoff,
             sub_defaults: Policy::default(),
+            ignores_echoes,
         }
     }
 
@@ -108,6 +117,8 @@ pub struct Ended {
     pub handled: bool,
     /// What the patch has led to, or why the cycle has failed.
     pub result: Result<Sent, Error>,
+    /// What the own events of a finished cause look like, if they lead to nothing.
+    pub echo: Option<Echo>,
 }
 
 /// What the patches of a cycle have led to.
@@ -117,6 +128,8 @@ pub struct Sent {
     pub version: Option<String>,
     /// The functions that could not be applied.
     pub remaining: Vec<Transform>,
+    /// The versions that the requests have led to.
+    pub versions: Vec<String>,
 }
 
 /// What a cycle has found out and done so far.
@@ -154,14 +167,25 @@ impl<W: Effects> Cycle<'_, W> {
             }
             if step == Step::End {
                 self.tell_end(&state);
-                return Ended { handled: state.handled, result: Ok(state.sent) };
+                return Ended { handled: state.handled, echo: self.echo(&state), result: Ok(state.sent) };
             }
             let handled = state.handled;
             match self.carry_out(step, state).await {
                 Ok(after) => state = State { done: Some(step), ..after },
-                Err(error) => return Ended { handled, result: Err(error) },
+                Err(error) => return Ended { handled, echo: None, result: Err(error) },
             }
         }
+    }
+
+    /// Returns what the events of the own patch look like, if the cause is handled to its end, and the patch changes nothing
+    /// that handlers would be called for.
+    fn echo(&self, state: &State) -> Option<Echo> {
+        let reason = state.cause.as_ref()?.reason;
+        let is_settled = state.handled && reason != Reason::Delete && state.delays.is_empty() && state.sent.remaining.is_empty();
+        if !is_settled || !self.served.ignores_echoes || !state.patch.transforms.is_empty() {
+            return None;
+        }
+        Echo::of(&self.body, &state.patch, &state.sent.versions)
     }
 
     fn situation(&self, state: &State) -> Situation {
@@ -478,7 +502,8 @@ impl<W: Effects> Cycle<'_, W> {
             self.tell(&Telling::warning(format!("Merge-patching finished with inconsistencies: {}", Value::Array(items))));
         }
         let remaining = before.remaining.into_iter().chain(applied.remaining).collect();
-        Ok(Sent { version: applied.version.or(before.version), remaining })
+        let versions = before.versions.into_iter().chain(applied.versions).collect();
+        Ok(Sent { version: applied.version.or(before.version), remaining, versions })
     }
 
     /// Sleeps until the next attempt is due. Returns whether that is so, and an event is to begin it.
@@ -511,7 +536,7 @@ impl<W: Effects> Cycle<'_, W> {
         let situation = self.situation(state);
         let is_idle = !situation.has_patch && situation.delay.is_none() && !situation.is_gone;
         if is_idle && state.cause.is_some() && !situation.is_postponed() {
-            self.tell(&Telling::debug("Handling cycle is finished, waiting for new changes."));
+            self.tell(&Telling::debug(FINISHED));
         }
     }
 }
@@ -529,6 +554,14 @@ struct Attempts {
     outcomes: Vec<(String, Outcome)>,
     sub_records: Vec<(String, Record)>,
     patch: Patch,
+}
+
+/// Reports what a cycle does that finds nothing to do.
+pub fn tell_nothing_changed(events: &EventStream) {
+    if events.wants_debugging() {
+        events.tell(&Telling::debug(uninteresting(Reason::Noop)));
+        events.tell(&Telling::debug(FINISHED));
+    }
 }
 
 fn uninteresting(reason: Reason) -> &'static str {

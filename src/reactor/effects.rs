@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt as _};
 
 use crate::cluster::Applied;
 use crate::handling::Handler;
@@ -32,21 +32,25 @@ pub trait Patcher: Send + Sync {
     fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>>;
 }
 
-/// Runs daemons and timers.
+/// Runs daemons and timers. By default there are none.
 pub trait Background: Send + Sync {
     /// Starts and stops what runs along with the object, and says what the cycle has to wait for.
     fn update_background<'a>(
         &'a self,
-        object: &'a Object,
-        sighting: Sighting,
-        is_reset: bool,
-    ) -> BoxFuture<'a, Result<BackgroundDemand, Error>>;
+        _object: &'a Object,
+        _sighting: Sighting,
+        _is_reset: bool,
+    ) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
+        std::future::ready(Ok(BackgroundDemand::default())).boxed()
+    }
 }
 
-/// Keeps indexes.
+/// Keeps indexes. By default there are none.
 pub trait Indexing: Send + Sync {
     /// Puts an object into the indexes, or takes it out of them, before anything is handled. Asked only for kinds with handlers of indexes.
-    fn index<'a>(&'a self, object: &'a Object, sighting: Sighting) -> BoxFuture<'a, Result<(), Error>>;
+    fn index<'a>(&'a self, _object: &'a Object, _sighting: Sighting) -> BoxFuture<'a, Result<(), Error>> {
+        std::future::ready(Ok(())).boxed()
+    }
 }
 
 /// What decisions depend on besides the object.
@@ -54,8 +58,10 @@ pub trait Environment: Send + Sync {
     /// The clock.
     fn clock(&self) -> &Clock;
 
-    /// Returns a random number below the bound.
-    fn chance(&self, bound: usize) -> usize;
+    /// Returns a random number below the bound; 0 by default.
+    fn chance(&self, _bound: usize) -> usize {
+        0
+    }
 }
 
 /// Everything that the cycles of one operator need around them.

@@ -103,6 +103,11 @@ pub trait EventSink: Send + Sync {
     fn wants_debugging(&self) -> bool {
         false
     }
+
+    /// Tells whether the sink follows the states of objects, so that they are read even where no handler wants them.
+    fn wants_states(&self) -> bool {
+        false
+    }
 }
 
 /// The stream of what happens in one operator. Cheap to clone.
@@ -135,6 +140,11 @@ impl EventStream {
         self.emit(&EngineEvent::Message(telling));
     }
 
+    /// Tells whether a sink follows the states of objects.
+    pub fn wants_states(&self) -> bool {
+        self.sinks.iter().any(|sink| sink.wants_states())
+    }
+
     /// Tells whether messages for debugging are of use to anybody.
     pub fn wants_debugging(&self) -> bool {
         self.sinks.iter().any(|sink| sink.wants_debugging())
@@ -149,6 +159,10 @@ impl EventSink for EventStream {
 
     fn wants_debugging(&self) -> bool {
         self.wants_debugging()
+    }
+
+    fn wants_states(&self) -> bool {
+        self.wants_states()
     }
 }
 

@@ -10,10 +10,9 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use crate::cluster::{self, Applied, Client};
 use crate::handling::Handler;
-use crate::handling::spawning::BackgroundDemand;
 use crate::kit::Clock;
-use crate::object::{Body, Patch, Resource, Sighting};
-use crate::script::{Call, Evaluation, Host, Installed, Object, Returned, Subject};
+use crate::object::{Body, Patch, Resource};
+use crate::script::{Call, Evaluation, Host, Installed, Returned, Subject};
 
 use super::effects::{Background, Effects, Environment, Indexing, Patcher, Scripts};
 use super::error::Error;
@@ -73,23 +72,10 @@ impl Patcher for LiveEffects {
 }
 
 /// Nothing runs along with objects: manifests with daemons or timers are refused at the start.
-impl Background for LiveEffects {
-    fn update_background<'a>(
-        &'a self,
-        _object: &'a Object,
-        _sighting: Sighting,
-        _is_reset: bool,
-    ) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
-        std::future::ready(Ok(BackgroundDemand::default())).boxed()
-    }
-}
+impl Background for LiveEffects {}
 
 /// Nothing is indexed: manifests with indexes are refused at the start.
-impl Indexing for LiveEffects {
-    fn index<'a>(&'a self, _object: &'a Object, _sighting: Sighting) -> BoxFuture<'a, Result<(), Error>> {
-        std::future::ready(Ok(())).boxed()
-    }
-}
+impl Indexing for LiveEffects {}
 
 impl Environment for LiveEffects {
     fn clock(&self) -> &Clock {

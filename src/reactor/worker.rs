@@ -15,7 +15,8 @@ use crate::kit::errors::chain;
 use crate::kit::{Stop, tasks};
 use crate::object::{Body, Patch, Resource, Sighting, Transform};
 
-use super::cycle::{Cycle, Served};
+use super::cycle::{self, Cycle, Served};
+use super::echo::Echo;
 use super::effects::Effects;
 use super::error::Error;
 use super::events::EngineEvent;
@@ -88,6 +89,15 @@ pub struct Attempt {
 pub struct Expected {
     version: Option<String>,
     until: Option<Timestamp>,
+    /// The object before the patch, and how to recognise the patch, as long as nothing else has happened to the object.
+    echo: Option<(Arc<str>, Echo)>,
+}
+
+impl Expected {
+    fn is_echo(&self, event: &Event) -> bool {
+        let heard = |(before, echo): &(Arc<str>, Echo)| echo.is_heard_in(before, &event.raw);
+        event.sighting == Sighting::Modified && self.echo.as_ref().is_some_and(heard)
+    }
 }
 
 impl<W: Effects> Worker<W> {
@@ -141,6 +151,10 @@ impl<W: Effects> Worker<W> {
     }
 
     async fn take_up(&mut self, event: Event) {
+        if self.expected.is_echo(&event) {
+            return self.skip(&event);
+        }
+        self.expected.echo = None;
         let body = match (self.read)(&event.raw, &self.served.resource) {
             Ok(body) => body,
             Err(error) => return self.pass_over(&event, &error).await,
@@ -151,7 +165,7 @@ impl<W: Effects> Worker<W> {
         let now = self.world.clock().now();
         let (sighting, consistency_in) = (event.sighting, self.expected.until.map(|until| until.duration_since(now)));
         self.world.events().emit(&EngineEvent::ObjectSeen { body: &body, sighting, consistency_in });
-        let version = self.process(event.sighting, body).await;
+        let (version, echo) = self.process(event.sighting, body).await;
         if let Some(version) = version
             && !self.pace.consistency_timeout.is_zero()
         {
@@ -160,7 +174,28 @@ impl<W: Effects> Worker<W> {
                 return;
             }
             let until = Moment::after(self.world.clock().now(), self.pace.consistency_timeout).at;
-            self.expected = Expected { version: Some(version), until: Some(until) };
+            self.expected = Expected { version: Some(version), until: Some(until), echo: echo.map(|echo| (event.raw, echo)) };
+        }
+    }
+
+    /// Takes note of an event that shows nothing but the own patch at the end of a cause: a cycle would do nothing.
+    fn skip(&mut self, event: &Event) {
+        let is_last = PartialMetadata::of(&event.raw).is_ok_and(|head| head.resource_version() == self.expected.version.as_deref());
+        if is_last {
+            self.expected = Expected::default();
+        }
+        let events = self.world.events();
+        let state = if events.wants_states() { (self.read)(&event.raw, &self.served.resource).ok() } else { None };
+        if let Some(body) = &state {
+            let consistency_in = self.expected.until.map(|until| until.duration_since(self.world.clock().now()));
+            events.emit(&EngineEvent::ObjectSeen { body, sighting: event.sighting, consistency_in });
+        }
+        if is_last {
+            cycle::tell_nothing_changed(events);
+        }
+        events.emit(&EngineEvent::CycleDecided { delays: &[] });
+        if let Some(body) = &state {
+            self.tell_cycle(body, None);
         }
     }
 
@@ -191,8 +226,8 @@ impl<W: Effects> Worker<W> {
         self.memories.keep_retry_state(&self.uid, retry_state);
     }
 
-    /// Runs one cycle, unless the object is left alone after errors. Returns the version to wait for.
-    async fn process(&mut self, sighting: Sighting, body: Body) -> Option<String> {
+    /// Runs one cycle, unless the object is left alone after errors. Returns the version to wait for, and what needs no cycle until then.
+    async fn process(&mut self, sighting: Sighting, body: Body) -> (Option<String>, Option<Echo>) {
         self.memories.notice(&self.uid, sighting == Sighting::Listed);
         let memory = self.memories.flags(&self.uid);
         let mut retry_state = self.memories.retry_state(&self.uid);
@@ -202,7 +237,7 @@ impl<W: Effects> Worker<W> {
         }
         self.await_throttling(&mut retry_state).await;
         let seen = body.clone();
-        let mut version = None;
+        let (mut version, mut echo) = (None, None);
         if retry_state.throttle.active_until().is_none() {
             let cycle = Cycle {
                 world: &*self.world,
@@ -216,9 +251,12 @@ impl<W: Effects> Worker<W> {
                 memo: Arc::clone(&self.memo),
                 span: self.span.clone(),
             };
-            let ended = AssertUnwindSafe(cycle.run(retry_state.remaining.clone())).catch_unwind().await;
-            if ended.as_ref().is_ok_and(|ended| ended.handled) {
-                self.memories.mark_handled(&self.uid);
+            let mut ended = AssertUnwindSafe(cycle.run(retry_state.remaining.clone())).catch_unwind().await;
+            if let Ok(ended) = &mut ended {
+                if ended.handled {
+                    self.memories.mark_handled(&self.uid);
+                }
+                echo = ended.echo.take();
             }
             match ended.map(|ended| ended.result) {
                 Ok(Ok(sent)) => {
@@ -245,7 +283,7 @@ impl<W: Effects> Worker<W> {
         } else {
             self.memories.keep_retry_state(&self.uid, retry_state);
         }
-        version
+        (version, echo)
     }
 
     fn tell(&self, telling: &Telling) {

@@ -1,4 +1,5 @@
-//! Disturbances by chance: which requests meet trouble, when the operators die, and what comes late. The same seed gives the same trouble.
+//! Random disturbances: failing requests, crashes of the operators, late answers and events. The same seed gives the
+//! same disturbances.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,101 +10,99 @@ use tokio::time::Instant;
 
 use super::timeline::{Event, Timeline};
 
-/// The most troubles of a run: fewer than the attempts that a request has.
-const MOST_TROUBLES: u64 = 8;
+/// Disturbances of a run: fewer than the attempts of a request.
+const MAX_DISTURBANCES: u64 = 8;
 
-/// The most deaths of a run.
-const MOST_CRASHES: u64 = 3;
+/// Crashes of a run.
+const MAX_CRASHES: u64 = 3;
 
-/// Watches have trouble at most once in this time.
-const WATCH_PAUSE: Duration = Duration::from_secs(10);
+/// Minimum time between two disturbances of watches.
+const WATCH_DISTURBANCE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The longest that a watch is usually silent, in milliseconds: shorter than an operator waits for its own changes.
-const SILENCE: u64 = 3_000;
+/// Usual limit of a watch's silence: shorter than the consistency timeout of an operator.
+const MAX_STALL: Duration = Duration::from_secs(3);
 
-/// The longest that a watch is silent at all, in milliseconds. An operator that has waited for its own changes in vain may by kopf's rules
-/// call a handler again.
-const LONG_SILENCE: u64 = 20_000;
+/// Rare limit of a watch's silence. It exceeds the consistency timeout, after which kopf's rules allow
+/// a repeated call.
+const LONG_STALL: Duration = Duration::from_secs(20);
 
-/// The longest that an answer comes after what was done, in milliseconds. The event of a write may come before its answer, and what was
-/// listed may be older than what was written meanwhile.
-const LATE_ANSWER: u64 = 4_000;
+/// Limit of an answer's delay after the request was done. The event of a write may arrive before its
+/// answer, and a list may be older than a later write.
+const MAX_ANSWER_DELAY: Duration = Duration::from_secs(4);
 
-/// The most events that a watch repeats.
-const MOST_REPEATED: u64 = 4;
+/// Limit of the events that a reopened watch repeats.
+const MAX_REPEATED: u64 = 4;
 
-/// An outage lasts longer than all attempts of a request, in seconds: at least this, and at most so much more.
-const OUTAGE: (u64, u64) = (60, 240);
+/// Minimum and additional seconds of an outage. It is longer than all attempts of a request.
+const OUTAGE_SECONDS: (u64, u64) = (60, 240);
 
-/// An outage begins with one of so many writes.
-const OUTAGE_WITHIN: u64 = 16;
+/// Limit of the time until crashed operators are restarted.
+const MAX_DOWNTIME: Duration = Duration::from_secs(5);
 
-/// The longest that a message is late without anybody noticing, in milliseconds.
-const LATENESS: u64 = 40;
+/// An outage begins within this many writes.
+const OUTAGE_WITHIN_WRITES: u64 = 16;
 
-/// What happens to a write.
+/// Limit of the random delay of every message.
+const MAX_JITTER: Duration = Duration::from_millis(40);
+
+/// The disturbance of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnWrite {
-    /// Nothing.
     Nothing,
-    /// The operators die before the server sees it.
+    /// The operators crash before the server receives it.
     CrashBefore,
-    /// The operators die after the server has done it.
+    /// The operators crash after the server has done it.
     CrashAfter,
-    /// It is lost on its way.
+    /// The request is lost.
     Lost,
-    /// It is done, and the answer is lost.
+    /// The write is done, but its answer is lost.
     AnswerLost,
-    /// Somebody else writes the object just before.
+    /// Another client writes the object just before.
     Conflict,
-    /// The server refuses it.
+    /// The server refuses it with this status.
     Refused(u16),
-    /// It is done, and the answer is late.
+    /// The write is done, but its answer is late.
     Late(Duration),
 }
 
-/// What is read.
+/// The kind of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {
-    /// The kinds of the cluster.
     Discovery,
-    /// Objects.
+    /// A get or list.
     Objects,
-    /// The changes of objects.
     Watch,
 }
 
-/// What happens to a read.
+/// The disturbance of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnRead {
-    /// Nothing.
     Nothing,
-    /// It is lost on its way.
+    /// The request is lost.
     Lost,
-    /// The server refuses it.
+    /// The server refuses it with this status.
     Refused(u16),
-    /// The server does not know the version any more.
+    /// The resource version has expired.
     Expired,
-    /// The watch begins earlier than it was asked to, by so many events that it has told already.
+    /// The watch repeats this many delivered events.
     Repeated(usize),
-    /// The answer is late, and not as new as it was.
+    /// The answer is late, and its content is outdated.
     Late(Duration),
 }
 
-/// What happens to a piece of a watch.
+/// The disturbance of a chunk of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnPiece {
-    /// Nothing.
+pub enum OnChunk {
     Nothing,
     /// The watch ends before it.
     End,
-    /// The connection breaks in the middle of it.
+    /// The connection breaks within it.
     Break,
-    /// The server says that its history is gone.
+    /// The server answers that the resource version has expired.
     Expire,
 }
 
-/// Trouble for one run.
+/// The disturbances of one run.
 pub struct Chaos {
     timeline: Arc<Timeline>,
     state: Mutex<State>,
@@ -111,111 +110,111 @@ pub struct Chaos {
 }
 
 struct State {
-    dice: Dice,
-    /// How likely a request meets trouble, in a thousand.
+    rng: Rng,
+    /// Probability that a request is disturbed, in thousandths.
     rate: u64,
-    troubles: u64,
-    crashes: u64,
-    watch_trouble_at: Option<Instant>,
-    /// How many writes are left until the server does not answer the engine for a long time, if it will.
+    disturbances_left: u64,
+    crashes_left: u64,
+    last_watch_disturbance: Option<Instant>,
+    /// Writes until the outage begins; `None` if there is none.
     writes_to_outage: Option<u64>,
     outage_until: Option<Instant>,
-    is_over: bool,
+    has_ended: bool,
 }
 
 impl Chaos {
-    /// Returns the trouble of a seed.
+    /// Creates the disturbances of a seed.
     pub fn new(seed: u64, timeline: Arc<Timeline>) -> Self {
-        let mut dice = Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5ce7_a110);
-        // Some runs are only shuffled; in most of them a few things go wrong; in some nearly everything does.
-        let rate = [0, 30, 80, 150, 400][dice.below(5) as usize];
-        let writes_to_outage = (rate > 0 && dice.below(4) == 0).then(|| dice.below(OUTAGE_WITHIN));
+        let mut rng = Rng(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5ce7_a110);
+        // Some runs are only reordered, most are disturbed a little, and some at nearly every request.
+        let rate = [0, 30, 80, 150, 400][rng.below(5) as usize];
+        let writes_to_outage = (rate > 0 && rng.below(4) == 0).then(|| rng.below(OUTAGE_WITHIN_WRITES));
         let state = State {
-            dice,
+            rng,
             rate,
-            troubles: MOST_TROUBLES,
-            crashes: MOST_CRASHES,
-            watch_trouble_at: None,
+            disturbances_left: MAX_DISTURBANCES,
+            crashes_left: MAX_CRASHES,
+            last_watch_disturbance: None,
             writes_to_outage,
             outage_until: None,
-            is_over: false,
+            has_ended: false,
         };
         Self { timeline, state: Mutex::new(state), crashed: Notify::new() }
     }
 
-    /// From now on, nothing goes wrong.
+    /// Ends all disturbances.
     pub fn end(&self) {
         let mut state = self.state.lock();
-        (state.is_over, state.outage_until, state.writes_to_outage) = (true, None, None);
+        (state.has_ended, state.outage_until, state.writes_to_outage) = (true, None, None);
     }
 
-    /// Tells whether the server does not answer the engine at all. The requests of scripts are spared: their handlers may have no attempts
-    /// left for so long a time.
+    /// Tells whether the engine's requests fail because of an outage. Requests of scripts are exempt: their handlers
+    /// may run out of attempts in that time.
     pub fn is_outage(&self) -> bool {
         self.state.lock().outage_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Counts a write of the engine, with which an outage may begin.
+    /// Counts a write of the engine; an outage may begin with it.
     pub fn count_write(&self) {
         let mut state = self.state.lock();
         match state.writes_to_outage {
             None => {}
             Some(0) => {
-                let (least, more) = OUTAGE;
-                let seconds = least + state.dice.below(more);
+                let (least, more) = OUTAGE_SECONDS;
+                let seconds = least + state.rng.below(more);
                 state.writes_to_outage = None;
                 state.outage_until = Some(Instant::now() + Duration::from_secs(seconds));
                 drop(state);
-                self.tell(format!("the server does not answer the engine for {seconds} seconds"));
+                self.record(format!("the server does not answer the engine for {seconds} seconds"));
             }
             Some(left) => state.writes_to_outage = Some(left - 1),
         }
     }
 
-    /// Waits until the operators are to die.
+    /// Waits for the next crash.
     pub async fn crashed(&self) {
         self.crashed.notified().await;
     }
 
-    /// Lets the operators live again after they have died of themselves.
-    pub fn note_death(&self, why: &str) {
-        self.tell(format!("the operators die of it: {why}"));
+    /// Restarts the operators after one has exited.
+    pub fn record_exit(&self, why: &str) {
+        self.record(format!("the operators have exited: {why}"));
         self.crashed.notify_one();
     }
 
-    /// Lets the operators die; whoever calls is one of them.
+    /// Crashes the operators. The caller is one of them, so that this never returns.
     pub async fn crash(&self) -> ! {
         self.crashed.notify_one();
         std::future::pending().await
     }
 
-    /// Returns for how long the operators stay away.
+    /// Returns the time until the operators are restarted.
     pub fn downtime(&self) -> Duration {
-        Duration::from_millis(self.state.lock().dice.below(5_000))
+        self.state.lock().rng.duration_below(MAX_DOWNTIME)
     }
 
-    /// Lets others go first, or not.
+    /// Reorders tasks by a random delay.
     pub async fn shuffle(&self) {
         let (turns, late) = {
             let mut state = self.state.lock();
-            let late = if state.dice.below(4) == 0 { state.dice.below(LATENESS) } else { 0 };
-            (state.dice.below(4), late)
+            let late = if state.rng.below(4) == 0 { state.rng.duration_below(MAX_JITTER) } else { Duration::ZERO };
+            (state.rng.below(4), late)
         };
         for _ in 0..turns {
             tokio::task::yield_now().await;
         }
-        if late > 0 {
-            tokio::time::sleep(Duration::from_millis(late)).await;
+        if !late.is_zero() {
+            tokio::time::sleep(late).await;
         }
     }
 
-    /// Decides about a write.
+    /// Draws the disturbance of a write.
     pub fn on_write(&self) -> OnWrite {
         let mut state = self.state.lock();
-        if !state.strikes() {
+        if !state.is_disturbed() {
             return OnWrite::Nothing;
         }
-        match state.dice.below(9) {
+        match state.rng.below(9) {
             0 | 1 if state.may_crash() => OnWrite::CrashBefore,
             2 | 3 if state.may_crash() => OnWrite::CrashAfter,
             4 => OnWrite::Lost,
@@ -226,90 +225,95 @@ impl Chaos {
         }
     }
 
-    /// Decides about a read. Only reads from a version can be told that it has expired.
+    /// Draws the disturbance of a read. Only watches can expire or repeat events.
     pub fn on_read(&self, reading: Reading) -> OnRead {
         let mut state = self.state.lock();
-        // There are many requests for the kinds at each start, and little depends on them.
-        let is_spared = reading == Reading::Discovery && state.dice.below(10) > 0;
-        if is_spared || !state.strikes() {
+        // Every start sends many discovery requests, and little depends on them.
+        let is_spared = reading == Reading::Discovery && state.rng.below(10) > 0;
+        if is_spared || !state.is_disturbed() {
             return OnRead::Nothing;
         }
-        match (reading, state.dice.below(5)) {
+        match (reading, state.rng.below(5)) {
             (Reading::Watch, 0) => OnRead::Expired,
-            (Reading::Watch, 1 | 2) => OnRead::Repeated(1 + state.dice.below(MOST_REPEATED) as usize),
+            (Reading::Watch, 1 | 2) => OnRead::Repeated(1 + state.rng.below(MAX_REPEATED) as usize),
             (Reading::Objects, 0 | 1) => OnRead::Late(state.late_answer()),
             (_, 0..=3) => OnRead::Refused(state.status()),
             _ => OnRead::Lost,
         }
     }
 
-    /// Decides about a piece of the watch of a path, after it was held back for a while.
-    pub async fn on_piece(&self, path: &str) -> OnPiece {
+    /// Draws the disturbance of a chunk of a watch, after a random delay.
+    pub async fn on_chunk(&self, path: &str) -> OnChunk {
         self.shuffle().await;
         let (what, silence) = {
             let mut state = self.state.lock();
             let now = Instant::now();
-            let is_due = state.watch_trouble_at.is_none_or(|at| now.duration_since(at) >= WATCH_PAUSE);
-            if !is_due || !state.strikes() {
-                return OnPiece::Nothing;
+            let is_due = state.last_watch_disturbance.is_none_or(|at| now.duration_since(at) >= WATCH_DISTURBANCE_INTERVAL);
+            if !is_due || !state.is_disturbed() {
+                return OnChunk::Nothing;
             }
-            state.watch_trouble_at = Some(now);
-            match state.dice.below(4) {
-                0 => (OnPiece::End, 0),
-                1 => (OnPiece::Break, 0),
-                2 => (OnPiece::Expire, 0),
+            state.last_watch_disturbance = Some(now);
+            match state.rng.below(4) {
+                0 => (OnChunk::End, Duration::ZERO),
+                1 => (OnChunk::Break, Duration::ZERO),
+                2 => (OnChunk::Expire, Duration::ZERO),
                 _ => {
-                    let longest = if state.dice.below(3) == 0 { LONG_SILENCE } else { SILENCE };
-                    (OnPiece::Nothing, state.dice.below(longest))
+                    let longest = if state.rng.below(3) == 0 { LONG_STALL } else { MAX_STALL };
+                    (OnChunk::Nothing, state.rng.duration_below(longest))
                 }
             }
         };
-        if silence > 0 {
-            self.tell(format!("the watch of {path} is silent for {silence} ms"));
-            tokio::time::sleep(Duration::from_millis(silence)).await;
+        if !silence.is_zero() {
+            self.record(format!("the watch of {path} is silent for {} ms", silence.as_millis()));
+            tokio::time::sleep(silence).await;
         }
         match what {
-            OnPiece::Nothing => {}
-            OnPiece::End => self.tell(format!("the watch of {path} ends")),
-            OnPiece::Break => self.tell(format!("the watch of {path} breaks in the middle of a line")),
-            OnPiece::Expire => self.tell(format!("the history of {path} is gone")),
+            OnChunk::Nothing => {}
+            OnChunk::End => self.record(format!("the watch of {path} ends")),
+            OnChunk::Break => self.record(format!("the watch of {path} breaks in the middle of a line")),
+            OnChunk::Expire => self.record(format!("the watch of {path} expires")),
         }
         what
     }
 
-    /// Tells of a trouble.
-    pub fn tell(&self, what: String) {
+    /// Records a disturbance in the timeline.
+    pub fn record(&self, what: String) {
         self.timeline.add(Event::Fault(what));
     }
 }
 
 impl State {
-    fn strikes(&mut self) -> bool {
-        let is_hit = self.dice.below(1_000) < self.rate && self.troubles > 0 && !self.is_over;
-        self.troubles -= u64::from(is_hit);
+    fn is_disturbed(&mut self) -> bool {
+        let is_hit = self.rng.below(1_000) < self.rate && self.disturbances_left > 0 && !self.has_ended;
+        self.disturbances_left -= u64::from(is_hit);
         is_hit
     }
 
     fn may_crash(&mut self) -> bool {
-        let may = self.crashes > 0;
-        self.crashes = self.crashes.saturating_sub(1);
+        let may = self.crashes_left > 0;
+        self.crashes_left = self.crashes_left.saturating_sub(1);
         may
     }
 
     fn late_answer(&mut self) -> Duration {
-        Duration::from_millis(self.dice.below(LATE_ANSWER))
+        self.rng.duration_below(MAX_ANSWER_DELAY)
     }
 
     fn status(&mut self) -> u16 {
-        [429, 500, 503, 504][self.dice.below(4) as usize]
+        [429, 500, 503, 504][self.rng.below(4) as usize]
     }
 }
 
-/// A small generator with the same numbers everywhere and for ever: a failure must repeat itself on another machine.
+/// SplitMix64: the same numbers on every machine and with every version, so that a seed reproduces a failure.
 #[derive(Debug)]
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
+    /// Returns a duration in whole milliseconds.
+    fn duration_below(&mut self, bound: Duration) -> Duration {
+        Duration::from_millis(self.below(bound.as_millis() as u64))
+    }
+
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

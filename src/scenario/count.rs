@@ -1,26 +1,24 @@
-//! Numbers that are expected: exactly, at least, at most.
+//! Expected numbers: exactly, at least, at most.
 
 use crate::manifest::reader::{Item, Reader};
 use crate::manifest::tree::{Kind, Spot};
 
-/// How many there must be.
+/// An expected number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
-    /// The least number.
     pub at_least: Option<u64>,
-    /// The greatest number.
     pub at_most: Option<u64>,
-    /// Where the exact number stands, if there is one.
+    /// Position of the exact number in the file, which `--update` can replace.
     pub exact: Option<Spot>,
 }
 
 impl Count {
-    /// Returns the count of what must be there, however often.
+    /// Returns the default: at least one.
     pub fn some() -> Self {
         Self { at_least: Some(1), ..Self::default() }
     }
 
-    /// Tells whether there are neither too few nor too many.
+    /// Tells whether a number is within the limits.
     pub fn allows(&self, number: u64) -> bool {
         self.at_least.is_none_or(|least| number >= least) && self.at_most.is_none_or(|most| number <= most)
     }
@@ -53,10 +51,10 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Count> {
     let limit = |key: &str| exactly.or_else(|| number(key)).map(|(number, _)| number);
     let count = Count { at_least: limit("atLeast"), at_most: limit("atMost"), exact: exactly.map(|(_, spot)| spot) };
     if ["exactly", "atLeast", "atMost"].iter().all(|key| !fields.mentions(key)) {
-        reader.error_with(item, "the count says nothing", "write `exactly`, `atLeast`, or `atMost`, or a number alone");
+        reader.error_with(item, "the count has no limit", "write `exactly`, `atLeast`, or `atMost`, or a number alone");
     }
     if matches!((count.at_least, count.at_most), (Some(least), Some(most)) if least > most) {
-        reader.error_with(item, "no number is as large and as small as this", "swap `atLeast` and `atMost`");
+        reader.error_with(item, "`atLeast` is greater than `atMost`", "swap `atLeast` and `atMost`");
     }
     Some(count)
 }

@@ -1,4 +1,4 @@
-//! The step `expect` as it is written.
+//! Reads the step `expect`.
 
 use crate::manifest::Severity;
 use crate::manifest::reader::{Fields, Item};
@@ -6,17 +6,17 @@ use crate::manifest::suggest::{nearest, one_of};
 use crate::manifest::tree::Kind;
 
 use super::count::{self, Count};
-use super::document::Draft;
+use super::model::{Call, Calls, Events, Expectation, LogPattern, Logs, ObjectExpectation, Requests};
 use super::pattern::{MATCHERS, Pattern};
-use super::steps::{target, target_text};
-use super::story::{Call, Calls, Events, Expectation, Line, Logs, Requests, Sight};
+use super::read_context::ReadContext;
+use super::target;
 
-/// The verbs that requests are counted by.
+/// The verbs by which requests are counted.
 const VERBS: [&str; 5] = ["get", "create", "update", "patch", "delete"];
 
-/// Reads what is expected.
-pub fn read(draft: &Draft<'_>, item: &Item<'_>) -> Option<Expectation> {
-    let reader = draft.reader;
+/// Reads an expectation.
+pub fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Expectation> {
+    let reader = context.reader;
     let known = ["object", "namespace", "matches", "absent", "calls", "events", "logs", "requests"];
     let fields = reader.fields(item, "an expectation", &known)?;
     let subjects = ["object", "calls", "events", "logs", "requests"];
@@ -25,33 +25,33 @@ pub fn read(draft: &Draft<'_>, item: &Item<'_>) -> Option<Expectation> {
         return None;
     }
     Some(Expectation {
-        object: sight(draft, &fields),
-        calls: fields.get("calls").and_then(|item| calls(draft, &item)),
-        events: reader.list_of(&fields, "events").iter().filter_map(|item| events(draft, item)).collect(),
-        logs: fields.get("logs").and_then(|item| logs(draft, &item)),
-        requests: fields.get("requests").map(|item| requests(draft, &item)).unwrap_or_default(),
+        object: object_expectation(context, &fields),
+        calls: fields.get("calls").and_then(|item| calls(context, &item)),
+        events: reader.list_of(&fields, "events").iter().filter_map(|item| events(context, item)).collect(),
+        logs: fields.get("logs").and_then(|item| logs(context, &item)),
+        requests: fields.get("requests").map(|item| requests(context, &item)).unwrap_or_default(),
     })
 }
 
-fn sight(draft: &Draft<'_>, fields: &Fields<'_>) -> Option<Sight> {
-    let reader = draft.reader;
+fn object_expectation(context: &ReadContext<'_>, fields: &Fields<'_>) -> Option<ObjectExpectation> {
+    let reader = context.reader;
     let is_meant = ["object", "matches", "absent"].iter().any(|key| fields.get(key).is_some());
     if !is_meant {
         return None;
     }
-    let target = target(draft, fields)?;
+    let target = target::read(context, fields)?;
     let absent = fields.get("absent");
     let is_absent = absent.as_ref().and_then(|item| reader.boolean(item)).unwrap_or(false);
     let matches = fields.get("matches");
     if is_absent && let Some(item) = &matches {
-        reader.key_error(item, "an object that is absent is like nothing", "leave out `matches`, or `absent`");
+        reader.key_error(item, "an absent object cannot match anything", "leave out `matches`, or `absent`");
     }
     if matches.is_none() && absent.is_none() && !fields.mentions("matches") {
         let hint = "add `matches: {…}` or `absent: true`";
         reader.error_with(&fields.get("object")?, "nothing is expected of the object", hint);
     }
     let matches = match matches {
-        Some(item) if matches!(item.node.kind, Kind::Map(_)) => Some(Pattern::read(reader, &draft.expressions, &item)?),
+        Some(item) if matches!(item.node.kind, Kind::Map(_)) => Some(Pattern::read(reader, &context.expressions, &item)?),
         Some(item) => {
             reader.error_with(
                 &item,
@@ -62,13 +62,13 @@ fn sight(draft: &Draft<'_>, fields: &Fields<'_>) -> Option<Sight> {
         }
         None => None,
     };
-    Some(Sight { target, spot: fields.get("object")?.node.spot, is_absent, matches })
+    Some(ObjectExpectation { target, spot: fields.get("object")?.node.spot, is_absent, matches })
 }
 
-fn calls(draft: &Draft<'_>, item: &Item<'_>) -> Option<Calls> {
-    let reader = draft.reader;
+fn calls(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Calls> {
+    let reader = context.reader;
     if matches!(item.node.kind, Kind::List(_)) {
-        let wanted = list_of_calls(draft, item);
+        let wanted = list_of_calls(context, item);
         return Some(Calls { node: item.node.clone(), is_exact: true, wanted, target: None, handlers: Vec::new() });
     }
     let fields = reader.fields(item, "the calls", &["exactly", "includes", "object", "namespace", "handlers"])?;
@@ -86,22 +86,23 @@ fn calls(draft: &Draft<'_>, item: &Item<'_>) -> Option<Calls> {
             return None;
         }
     };
-    let target = fields.get("object").and_then(|item| Some((target(draft, &fields)?, item.spot())));
-    let handlers = reader.list_of(&fields, "handlers").iter().filter_map(|item| handler(draft, item, &reader.text(item)?.value)).collect();
-    Some(Calls { node: list.node.clone(), is_exact: exactly.is_some(), wanted: list_of_calls(draft, list), target, handlers })
+    let target = fields.get("object").and_then(|item| Some((target::read(context, &fields)?, item.spot())));
+    let handlers =
+        reader.list_of(&fields, "handlers").iter().filter_map(|item| handler(context, item, &reader.text(item)?.value)).collect();
+    Some(Calls { node: list.node.clone(), is_exact: exactly.is_some(), wanted: list_of_calls(context, list), target, handlers })
 }
 
-fn list_of_calls(draft: &Draft<'_>, item: &Item<'_>) -> Vec<Call> {
-    let reader = draft.reader;
+fn list_of_calls(context: &ReadContext<'_>, item: &Item<'_>) -> Vec<Call> {
+    let reader = context.reader;
     let read = |item: &Item<'_>| {
         let text = &reader.text(item)?.value;
-        let Some((id, retry)) = text.rsplit_once('#') else { return Some(Call { handler: handler(draft, item, text)?, retry: None }) };
+        let Some((id, retry)) = text.rsplit_once('#') else { return Some(Call { handler: handler(context, item, text)?, retry: None }) };
         match retry.parse() {
-            Ok(retry) if !id.is_empty() => Some(Call { handler: handler(draft, item, id)?, retry: Some(retry) }),
+            Ok(retry) if !id.is_empty() => Some(Call { handler: handler(context, item, id)?, retry: Some(retry) }),
             _ => {
                 reader.error_with(
                     item,
-                    format!("`{text}` is no call"),
+                    format!("`{text}` is not a call"),
                     "write `HANDLER#RETRY`, such as `on_create#0`, or the handler alone",
                 );
                 None
@@ -111,17 +112,18 @@ fn list_of_calls(draft: &Draft<'_>, item: &Item<'_>) -> Vec<Call> {
     reader.list(item).iter().filter_map(read).collect()
 }
 
-/// Returns the id of a handler, if the operators have such a one or it is of a sub-handler: those become known when their parents are called.
-fn handler(draft: &Draft<'_>, item: &Item<'_>, id: &str) -> Option<String> {
-    let known = &draft.handlers;
+/// Returns the id of a handler if the operators have it, or have a parent of it: sub-handlers are registered by their
+/// parents at run time.
+fn handler(context: &ReadContext<'_>, item: &Item<'_>, id: &str) -> Option<String> {
+    let known = &context.handlers;
     let is_below = |parent: &String| id.strip_prefix(parent.as_str()).is_some_and(|rest| rest.starts_with('/'));
-    // Where the manifests have mistakes, nothing is known.
+    // No handlers are known if the manifests have errors.
     if known.is_empty() || known.iter().any(|one| one == id || is_below(one)) {
         return Some(id.to_owned());
     }
     let names: Vec<&str> = known.iter().map(String::as_str).collect();
     let hint = suggestion(id, &names);
-    draft.reader.error_with(item, format!("the operator has no handler `{id}` of changes or events"), hint);
+    context.reader.error_with(item, format!("the operator has no handler `{id}` of changes or events"), hint);
     None
 }
 
@@ -130,9 +132,9 @@ fn suggestion(word: &str, known: &[&str]) -> String {
         .map_or_else(|| format!("known are {}", one_of(known).replace(" or ", " and ")), |meant| format!("did you mean `{meant}`?"))
 }
 
-/// Reads what a text must be like.
-fn pattern_of_text(draft: &Draft<'_>, item: &Item<'_>) -> Option<Pattern> {
-    let reader = draft.reader;
+/// Reads the pattern of a text.
+fn pattern_of_text(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Pattern> {
+    let reader = context.reader;
     match &item.node.kind {
         Kind::Text(_) => {}
         Kind::Map(entries) => {
@@ -151,22 +153,22 @@ fn pattern_of_text(draft: &Draft<'_>, item: &Item<'_>) -> Option<Pattern> {
             return None;
         }
     }
-    Pattern::read(reader, &draft.expressions, item)
+    Pattern::read(reader, &context.expressions, item)
 }
 
-fn events(draft: &Draft<'_>, item: &Item<'_>) -> Option<Events> {
-    let reader = draft.reader;
+fn events(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Events> {
+    let reader = context.reader;
     let fields = reader.fields(item, "an event", &["reason", "type", "message", "object", "count"])?;
-    let member = |key: &'static str| Some((key.to_owned(), pattern_of_text(draft, &fields.get(key)?)?));
+    let member = |key: &'static str| Some((key.to_owned(), pattern_of_text(context, &fields.get(key)?)?));
     let like = ["reason", "type", "message"].into_iter().filter_map(member).collect();
-    let target = fields.get("object").and_then(|item| target_text(draft, &item, None));
+    let target = fields.get("object").and_then(|item| target::read_text(context, &item, None));
     let count = fields.get("count").and_then(|item| count::read(reader, &item)).unwrap_or_else(Count::some);
     Some(Events { spot: item.node.spot, like, target, count })
 }
 
-fn logs(draft: &Draft<'_>, item: &Item<'_>) -> Option<Logs> {
-    let reader = draft.reader;
-    let read = |item: &Item<'_>| Some(Line { spot: item.node.spot, like: pattern_of_text(draft, item)? });
+fn logs(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Logs> {
+    let reader = context.reader;
+    let read = |item: &Item<'_>| Some(LogPattern { spot: item.node.spot, like: pattern_of_text(context, item)? });
     if matches!(item.node.kind, Kind::List(_)) {
         return Some(Logs { includes: reader.list(item).iter().filter_map(read).collect(), excludes: Vec::new() });
     }
@@ -175,17 +177,17 @@ fn logs(draft: &Draft<'_>, item: &Item<'_>) -> Option<Logs> {
     Some(Logs { includes: lines("includes"), excludes: lines("excludes") })
 }
 
-/// Reads the requests about an object, or a list of such.
-fn requests(draft: &Draft<'_>, item: &Item<'_>) -> Vec<Requests> {
+/// Reads expected requests, of one object or a list.
+fn requests(context: &ReadContext<'_>, item: &Item<'_>) -> Vec<Requests> {
     let items = item.items().unwrap_or_else(|| vec![item.clone()]);
-    items.iter().filter_map(|item| requests_of(draft, item)).collect()
+    items.iter().filter_map(|item| requests_of(context, item)).collect()
 }
 
-fn requests_of(draft: &Draft<'_>, item: &Item<'_>) -> Option<Requests> {
-    let reader = draft.reader;
+fn requests_of(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Requests> {
+    let reader = context.reader;
     let known: Vec<&'static str> = [&["object", "namespace"][..], &VERBS].concat();
     let fields = reader.fields(item, "the requests", &known)?;
-    let target = target(draft, &fields);
+    let target = target::read(context, &fields);
     let read = |verb: &'static str| Some((verb, count::read(reader, &fields.get(verb)?)?));
     let counts: Vec<_> = VERBS.into_iter().filter_map(read).collect();
     if !VERBS.iter().any(|verb| fields.mentions(verb)) {

@@ -1,4 +1,5 @@
-//! Expressions in matchers: asked for while a pattern is compared, and answered by the script host before it is compared again.
+//! Expressions in matchers. A comparison collects the expressions it needs, the script host evaluates them, and the
+//! comparison is repeated.
 
 use std::sync::Arc;
 
@@ -10,15 +11,15 @@ use crate::object::Body;
 use crate::script::host::{self, Threads};
 use crate::script::{Declaration, Evaluation, Expression, Host, Installed, Object, Program, Subject};
 
-/// One expression about one value.
+/// An expression applied to a value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     predicate: Predicate,
-    /// The value; none if there is none.
+    /// `None` if the value is absent.
     value: Option<Value>,
 }
 
-/// The answers that are known so far, and the questions that came up.
+/// Known answers, and questions that are still open.
 #[derive(Debug, Default)]
 pub struct Answers {
     known: Vec<(Question, bool)>,
@@ -26,7 +27,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Returns whether an expression holds; what is not known yet is asked for, and taken to hold meanwhile.
+    /// Returns whether an expression holds. An unanswered question is collected and assumed to hold.
     pub fn ask(&mut self, predicate: Predicate, value: Option<&Value>) -> bool {
         let question = Question { predicate, value: value.cloned() };
         if let Some((_, holds)) = self.known.iter().find(|(known, _)| *known == question) {
@@ -38,52 +39,52 @@ impl Answers {
         true
     }
 
-    /// Takes the questions that came up.
+    /// Takes the open questions.
     pub fn questions(&mut self) -> Vec<Question> {
         std::mem::take(&mut self.asked)
     }
 
-    /// Keeps an answer.
+    /// Stores an answer.
     pub fn keep(&mut self, question: Question, holds: bool) {
         self.known.push((question, holds));
     }
 }
 
-/// The interpreter of the expressions of one scenario.
+/// Evaluates the expressions of one scenario.
 pub struct Interpreter {
     host: Host,
     scripts: Installed,
 }
 
 impl Interpreter {
-    /// Starts the interpreter on the current thread, which must be running a `LocalSet`.
+    /// Starts the script host on the current thread, which must run a `LocalSet`.
     ///
     /// # Errors
-    /// What is wrong with the expressions.
+    /// If the expressions do not compile.
     pub async fn start(expressions: Vec<Expression>, clock: Clock, seed: u64) -> Result<Self, String> {
         let options = host::Options { threads: Threads::Current, clock, seed: Some(seed), ..host::Options::default() };
         let host = Host::start(options).map_err(|error| error.to_string())?;
-        let told =
+        let messages =
             |problems: Vec<crate::script::Problem>| problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ");
-        let program = Program::load(declaration(expressions)).map_err(told)?;
-        let scripts = host.install(Arc::new(program)).await.map_err(told)?;
+        let program = Program::load(declaration(expressions)).map_err(messages)?;
+        let scripts = host.install(Arc::new(program)).await.map_err(messages)?;
         Ok(Self { host, scripts })
     }
 
-    /// Tells whether an expression holds.
+    /// Evaluates an expression.
     ///
     /// # Errors
     /// The text of its failure.
-    pub async fn answer(&self, question: &Question) -> Result<bool, String> {
+    pub async fn evaluate(&self, question: &Question) -> Result<bool, String> {
         let candidate = question.value.clone().map_or(Candidate::Absent, Candidate::Value);
-        // The expressions are about a value alone; what they see of an object is empty.
+        // The expressions see only the value; the object is empty.
         let object = Object { resource: Arc::default(), body: Body::from(json!({})), memo: Arc::from("expectations") };
         let subject = Subject::Change { object, reason: Reason::Noop, change: Arc::default() };
         self.host.evaluate(&self.scripts, &subject, Evaluation { predicate: question.predicate, candidate }).await
     }
 }
 
-/// Returns expressions as the script host wants them declared.
+/// Returns a declaration with these expressions only.
 pub fn declaration(expressions: Vec<Expression>) -> Declaration {
     Declaration { expressions, operator: "scenario".to_owned(), ..Declaration::default() }
 }

@@ -1,35 +1,34 @@
-//! The step `fault`: which requests go wrong, in the words of the server's rules, with short forms for the usual cases.
+//! Reads the step `fault`: rules of the server's fault injection, with short forms.
 
 pub mod words;
 
 use serde_json::{Map, Value, json};
 
-use crate::devserver::faults::pattern::matches;
-use crate::devserver::faults::{Action, Rule};
+use crate::apiserver::faults::pattern::matches;
+use crate::apiserver::faults::{Action, Rule};
 use crate::manifest::reader::{Item, Reader};
 use crate::manifest::suggest::{nearest, one_of};
 use crate::manifest::tree::Kind;
 
-use super::stage::OPERATOR;
-use super::story::{Act, Fault};
+use super::model::{Fault, OPERATOR_USER, StepAction};
 
 /// The verbs of requests.
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
-/// The faults that one of some words is enough for.
+/// The faults that can be written as a single word.
 const WORDS: [(&str, &[&str]); 3] =
     [("reset", &["before", "after", "mid-body"]), ("watchDrop", &["clean", "rst", "mid-line"]), ("watchExpire", &["event", "http"])];
 
-/// Which requests.
+/// The keys that select requests.
 const MATCH: [&str; 8] = ["verb", "group", "resource", "subresource", "namespace", "name", "userAgent", "user"];
 
-/// How often.
+/// The keys that limit how often a fault fires.
 const TIMES: [&str; 4] = ["skip", "times", "probability", "seed"];
 
-/// What belongs to a status that is written as a number.
+/// The keys that belong to a status written as a number.
 const OF_STATUS: [&str; 3] = ["reason", "message", "retryAfter"];
 
-/// What goes wrong.
+/// The faults.
 pub const ACTIONS: [&str; 19] = [
     "status",
     "statusAfter",
@@ -52,10 +51,10 @@ pub const ACTIONS: [&str; 19] = [
     "discoveryFail",
 ];
 
-/// Reads a fault, or the end of all of them.
-pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Act> {
+/// Reads a fault, or `none`, which removes all faults.
+pub fn read(reader: &Reader, item: &Item<'_>) -> Option<StepAction> {
     if item.node.text() == Some("none") {
-        return Some(Act::EndFaults);
+        return Some(StepAction::ClearFaults);
     }
     let known: Vec<&'static str> = [&MATCH[..], &TIMES, &OF_STATUS, &ACTIONS].concat();
     let fields = reader.fields(item, "a fault", &known)?;
@@ -65,7 +64,7 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Act> {
             reader.error_with(item, format!("`{}` and `{}` are two faults", given[0], given[1]), "make it two steps");
         } else if !ACTIONS.iter().any(|word| fields.mentions(word)) {
             let hint = format!("add one of {}, such as `status: 500`", ACTIONS.join(", "));
-            reader.error_with(item, "the fault does not say what goes wrong", hint);
+            reader.error_with(item, "the fault has no action", hint);
         }
         return None;
     };
@@ -104,9 +103,9 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Act> {
         reader.error_with(&item, "`probability` must be a number from 0 to 1", "write such as `0.1` for one in ten");
         return None;
     }
-    // What people do by hand is meant to work, unless the file says otherwise.
+    // By default only requests of the operators fail, not those of the scenario itself.
     if !matching.contains_key("user") && !matching.contains_key("userAgent") {
-        matching.insert("user".to_owned(), json!(OPERATOR));
+        matching.insert("user".to_owned(), json!(OPERATOR_USER));
     }
     let mut rule = json!({"match": matching, "action": {*word: action}});
     for key in TIMES {
@@ -117,10 +116,10 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Act> {
     match serde_json::from_value::<Rule>(rule) {
         Ok(rule) => {
             if let Some(code) = code(&rule.action).filter(|code| !(100..600).contains(code)) {
-                reader.error_with(&action_item, format!("`{code}` is no status of an answer"), "statuses are numbers from 100 to 599");
+                reader.error_with(&action_item, format!("`{code}` is not an HTTP status"), "statuses are numbers from 100 to 599");
                 return None;
             }
-            are_known.then(|| Act::Fault(Box::new(Fault { rule, title: title(item) })))
+            are_known.then(|| StepAction::Fault(Box::new(Fault { rule, title: title(item) })))
         }
         Err(error) => {
             reader.error_with(&action_item, format!("the fault `{word}` cannot be read: {error}"), forms(word));
@@ -129,7 +128,7 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Act> {
     }
 }
 
-/// Checks a verb, in which `*` stands for any text.
+/// Checks a verb, a pattern with `*`.
 fn verb(reader: &Reader, item: &Item<'_>, text: &str) -> Option<()> {
     if VERBS.iter().any(|verb| matches(text, verb)) {
         return Some(());
@@ -140,7 +139,7 @@ fn verb(reader: &Reader, item: &Item<'_>, text: &str) -> Option<()> {
     None
 }
 
-/// Returns the status that an action answers by.
+/// Returns the status code of an action.
 fn code(action: &Action) -> Option<u16> {
     match action {
         Action::Status { code, .. }
@@ -151,7 +150,7 @@ fn code(action: &Action) -> Option<u16> {
     }
 }
 
-/// Returns the fault in the words of the file.
+/// Returns the fault as written.
 fn title(item: &Item<'_>) -> String {
     let word = |(key, item): (&str, Item<'_>)| {
         let value = item.node.text().map_or_else(|| item.node.to_value().to_string(), str::to_owned);
@@ -160,7 +159,7 @@ fn title(item: &Item<'_>) -> String {
     format!("{{{}}}", item.entries().unwrap_or_default().into_iter().map(word).collect::<Vec<_>>().join(", "))
 }
 
-/// Returns how an action is written.
+/// Returns the hint how a fault is written.
 fn forms(word: &str) -> &'static str {
     match word {
         "status" => "write a status, `status: 500`, or a mapping with `code`, `reason`, `message`, `retryAfter` and `body`",
@@ -174,7 +173,7 @@ fn forms(word: &str) -> &'static str {
     }
 }
 
-/// Returns an action with its short forms written out: a status alone, a time alone.
+/// Expands the short forms of an action: a status or a time alone.
 fn action(word: &str, item: &Item<'_>, beside: &dyn Fn(&str) -> Option<Value>) -> Value {
     let value = item.node.to_value();
     match (&item.node.kind, word) {
@@ -192,14 +191,17 @@ fn action(word: &str, item: &Item<'_>, beside: &dyn Fn(&str) -> Option<Value>) -
         (Kind::Number(_), "staleRead") => json!({"revisions": value}),
         (Kind::Number(_), "conflict") => json!({"times": value}),
         (Kind::Text(text), "delay" | "watchStall" | "watchDelay" | "notReady" | "staleRead") => {
-            crate::kit::duration::parse(&text.value).map_or(value, |time| json!({"ms": time.as_millis() as u64}))
+            milliseconds(&text.value).map_or(value, |ms| json!({"ms": ms}))
         }
-        (Kind::Text(text), "unauthorized") => {
-            crate::kit::duration::parse(&text.value).map_or(value, |time| json!({"afterMs": time.as_millis() as u64}))
-        }
+        (Kind::Text(text), "unauthorized") => milliseconds(&text.value).map_or(value, |ms| json!({"afterMs": ms})),
         (Kind::Text(text), "reset") => json!({"phase": text.value}),
         (Kind::Text(text), "watchDrop" | "watchExpire") => json!({"how": text.value}),
         (Kind::Null | Kind::Bool(true), _) => json!({}),
         _ => value,
     }
+}
+
+/// Returns the milliseconds of a duration, as fault rules have them.
+fn milliseconds(text: &str) -> Option<u64> {
+    u64::try_from(crate::kit::duration::parse(text).ok()?.as_millis()).ok()
 }

@@ -1,4 +1,4 @@
-//! Finding scenarios: the files that are named, and those of directories that hold some.
+//! Finds scenarios in files and directories.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,21 +9,21 @@ use crate::manifest::tree::{self, Node, Spot};
 use crate::manifest::{Diagnostic, Severity};
 
 use super::document::{self, API_VERSION, KIND};
-use super::story::Scenario;
+use super::model::Scenario;
 
-/// Directories that hold what is built or fetched, not what people write.
-const FOREIGN: [&str; 3] = ["target", "node_modules", "vendor"];
+/// Directories of build output and dependencies.
+const SKIPPED_DIRECTORIES: [&str; 3] = ["target", "node_modules", "vendor"];
 
-/// What was found.
+/// The scenarios that were found.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The scenarios, in the order of their files.
+    /// In the order of their files.
     pub scenarios: Vec<Scenario>,
-    /// What is wrong with them, and with their operators.
+    /// Errors and warnings of the scenarios and of their operators.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Finds the scenarios of files, and of directories with all that is below.
+/// Finds the scenarios in files, and in directories recursively.
 pub fn find(paths: &[PathBuf]) -> Found {
     let mut found = Found::default();
     for path in paths {
@@ -54,7 +54,7 @@ fn directory(path: &Path, found: &mut Found) {
             continue;
         }
         if path.is_dir() {
-            if !FOREIGN.contains(&name.as_str()) {
+            if !SKIPPED_DIRECTORIES.contains(&name.as_str()) {
                 directory(&path, found);
             }
         } else if path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
@@ -65,7 +65,7 @@ fn directory(path: &Path, found: &mut Found) {
 
 fn file(path: &Path, is_named: bool, found: &mut Found) {
     match Source::read(path) {
-        // Templates of YAML are not YAML: a file that does not look like a scenario is not even parsed.
+        // YAML templates are not YAML: a file that does not look like a scenario is not parsed.
         Ok(source) if is_named || (source.text.contains(KIND) && source.text.contains(API_VERSION)) => read(source, is_named, found),
         Err(diagnostic) if is_named => found.diagnostics.push(*diagnostic),
         Ok(_) | Err(_) => {}
@@ -74,7 +74,7 @@ fn file(path: &Path, is_named: bool, found: &mut Found) {
 
 fn read(source: Source, is_named: bool, found: &mut Found) {
     let reader = Reader::new(source);
-    let mut of_operators = Vec::new();
+    let mut operator_diagnostics = Vec::new();
     let mut names = BTreeMap::new();
     match tree::parse(&reader.source) {
         Err(mistake) => reader.take(mistake),
@@ -84,7 +84,7 @@ fn read(source: Source, is_named: bool, found: &mut Found) {
                     if is_named && !is_meant(&document.root) {
                         let hint = format!("a scenario begins with `apiVersion: {API_VERSION}` and `kind: {KIND}`");
                         let spot = Spot { length: 1, ..document.root.spot };
-                        reader.tell(Severity::Error, spot, "", "this is no scenario".to_owned(), Some(hint));
+                        reader.tell(Severity::Error, spot, "", "this is not a scenario".to_owned(), Some(hint));
                         continue;
                     }
                     if !is_named {
@@ -94,19 +94,19 @@ fn read(source: Source, is_named: bool, found: &mut Found) {
                 document.mistakes.into_iter().for_each(|mistake| reader.take(mistake));
                 let (scenario, diagnostics) = document::read(&reader, &document.root, &mut names);
                 found.scenarios.extend(scenario);
-                of_operators.extend(diagnostics);
+                operator_diagnostics.extend(diagnostics);
             }
         }
     }
     let mut diagnostics = reader.finish();
     diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
-    // Several scenarios try the same operator.
-    of_operators.retain(|one| !found.diagnostics.contains(one));
+    // Several scenarios may test the same operator.
+    operator_diagnostics.retain(|one| !found.diagnostics.contains(one));
     found.diagnostics.extend(diagnostics);
-    found.diagnostics.extend(of_operators);
+    found.diagnostics.extend(operator_diagnostics);
 }
 
-/// Tells whether a document was probably meant to be a scenario, so that its mistakes are worth telling.
+/// Tells whether a document was probably meant as a scenario, so that its errors are worth reporting.
 fn is_meant(root: &Node) -> bool {
     root.get("spec").is_some_and(|spec| spec.get("steps").is_some() || spec.get("given").is_some())
 }

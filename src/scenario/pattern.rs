@@ -1,4 +1,4 @@
-//! Patterns of values: parts of an object as it must be, with the matchers of filters where a plain value is not enough.
+//! Patterns of values: expected parts of an object, with the matchers of filters.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -13,91 +13,88 @@ use crate::manifest::tree::{Kind, Spot};
 use crate::object::equality::equal;
 use crate::script::{BindingKind, Expression};
 
-/// The matchers, which are those of filters.
+/// The matchers of filters.
 pub const MATCHERS: [&str; 6] = ["equals", "present", "in", "notIn", "matches", "when"];
 
-/// Answers whether an expression holds for a value.
-pub type Ask<'a> = &'a mut dyn FnMut(Predicate, Option<&Value>) -> bool;
+/// Evaluates an expression for a value.
+pub type EvaluatePredicate<'a> = &'a mut dyn FnMut(Predicate, Option<&Value>) -> bool;
 
-/// What a value must be like.
+/// A pattern of a value.
 #[derive(Debug, Clone)]
 pub struct Pattern {
-    /// Where it is written.
     pub spot: Spot,
-    /// What it says.
-    pub says: Says,
+    pub kind: PatternKind,
 }
 
-/// What a pattern says.
+/// The kinds of patterns.
 #[derive(Debug, Clone)]
-pub enum Says {
-    /// A mapping that has at least these members.
+pub enum PatternKind {
+    /// A mapping with at least these members.
     Members(Vec<(String, Pattern)>),
-    /// A list of exactly these items.
+    /// A list with exactly these items.
     Items(Vec<Pattern>),
-    /// This value; null stands for an absent one, too.
+    /// An equal value; null also matches an absent one.
     Value(Value),
-    /// What a matcher lets pass, with the words of the file.
+    /// A matcher, with its text in the file.
     Matcher(Matcher, String),
 }
 
-/// Something that is not as it must be.
+/// A part of a value that does not match.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mismatch {
-    /// The way to it.
     pub path: String,
-    /// Where the pattern is written.
+    /// Position of the pattern.
     pub spot: Spot,
-    /// What is expected, in words.
+    /// The expectation in words.
     pub wanted: String,
-    /// What is there; none if nothing is.
+    /// The actual value; `None` if it is absent.
     pub found: Option<Value>,
-    /// Whether the file could say what is there instead, by a plain value at the same place.
+    /// Whether `--update` can replace the pattern by the actual value.
     pub is_plain: bool,
 }
 
 impl Pattern {
-    /// Reads a pattern; its expressions are kept with the others.
+    /// Reads a pattern, and adds its expressions to `expressions`.
     pub fn read(reader: &Reader, expressions: &RefCell<Vec<Expression>>, item: &Item<'_>) -> Option<Self> {
-        let says = match &item.node.kind {
+        let kind = match &item.node.kind {
             Kind::Map(entries) if is_matcher(entries.iter().map(|entry| entry.key.as_str())) => {
-                Says::Matcher(matcher(reader, expressions, item)?, item.node.to_value().to_string())
+                PatternKind::Matcher(matcher(reader, expressions, item)?, item.node.to_value().to_string())
             }
             Kind::Map(_) => {
                 let members = item.entries().unwrap_or_default();
                 let read = |(key, item): (&str, Item<'_>)| Some((key.to_owned(), Self::read(reader, expressions, &item)?));
-                Says::Members(members.into_iter().map(read).collect::<Option<_>>()?)
+                PatternKind::Members(members.into_iter().map(read).collect::<Option<_>>()?)
             }
             Kind::List(_) => {
                 let items = item.items().unwrap_or_default();
-                Says::Items(items.iter().map(|item| Self::read(reader, expressions, item)).collect::<Option<_>>()?)
+                PatternKind::Items(items.iter().map(|item| Self::read(reader, expressions, item)).collect::<Option<_>>()?)
             }
-            _ => Says::Value(item.node.to_value()),
+            _ => PatternKind::Value(item.node.to_value()),
         };
-        Some(Self { spot: item.node.spot, says })
+        Some(Self { spot: item.node.spot, kind })
     }
 
-    /// Tells whether a value is as it must be.
-    pub fn passes(&self, value: &Value, ask: Ask<'_>) -> bool {
+    /// Tells whether a value matches.
+    pub fn passes(&self, value: &Value, ask: EvaluatePredicate<'_>) -> bool {
         let mut mismatches = Vec::new();
         self.compare(Some(value), "", &mut mismatches, ask);
         mismatches.is_empty()
     }
 
-    /// Gathers everything that is not as it must be.
-    pub fn compare(&self, found: Option<&Value>, path: &str, mismatches: &mut Vec<Mismatch>, ask: Ask<'_>) {
+    /// Adds all mismatches to `mismatches`.
+    pub fn compare(&self, found: Option<&Value>, path: &str, mismatches: &mut Vec<Mismatch>, ask: EvaluatePredicate<'_>) {
         let mut miss = |wanted: String, is_plain: bool| {
             mismatches.push(Mismatch { path: path.to_owned(), spot: self.spot, wanted, found: found.cloned(), is_plain });
         };
-        match (&self.says, found) {
-            (Says::Value(Value::Null), None | Some(Value::Null)) => {}
-            (Says::Value(Value::Null), Some(_)) => miss("nothing".to_owned(), false),
-            (Says::Value(wanted), found) => {
+        match (&self.kind, found) {
+            (PatternKind::Value(Value::Null), None | Some(Value::Null)) => {}
+            (PatternKind::Value(Value::Null), Some(_)) => miss("nothing".to_owned(), false),
+            (PatternKind::Value(wanted), found) => {
                 if !found.is_some_and(|found| equal(found, wanted)) {
                     miss(wanted.to_string(), found.is_some_and(is_scalar));
                 }
             }
-            (Says::Matcher(matcher, words), found) => {
+            (PatternKind::Matcher(matcher, words), found) => {
                 let subject = Subject { value: found, is_query: false };
                 let mut answer = |predicate: Predicate, value: Option<&Value>| Ok::<bool, Infallible>(ask(predicate, value));
                 let Ok(passes) = matcher.passes(subject, &mut answer);
@@ -105,29 +102,29 @@ impl Pattern {
                     miss(words.clone(), false);
                 }
             }
-            (Says::Members(members), Some(Value::Object(map))) => {
+            (PatternKind::Members(members), Some(Value::Object(map))) => {
                 for (key, pattern) in members {
                     let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                     pattern.compare(map.get(key), &below, mismatches, ask);
                 }
             }
-            (Says::Members(members), None) => {
-                // Only what must be absent is as it should be.
+            (PatternKind::Members(members), None) => {
+                // An absent mapping matches if all its members may be absent.
                 for (key, pattern) in members {
                     let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                     pattern.compare(None, &below, mismatches, ask);
                 }
             }
-            (Says::Items(items), Some(Value::Array(list))) if items.len() == list.len() => {
+            (PatternKind::Items(items), Some(Value::Array(list))) if items.len() == list.len() => {
                 for (index, (pattern, value)) in items.iter().zip(list).enumerate() {
                     pattern.compare(Some(value), &format!("{path}[{index}]"), mismatches, ask);
                 }
             }
-            (Says::Items(items), _) => {
+            (PatternKind::Items(items), _) => {
                 let number = if items.len() == 1 { "one item".to_owned() } else { format!("{} items", items.len()) };
                 miss(format!("a list of {number}"), false);
             }
-            (Says::Members(_), Some(_)) => miss("a mapping".to_owned(), false),
+            (PatternKind::Members(_), Some(_)) => miss("a mapping".to_owned(), false),
         }
     }
 }
@@ -188,7 +185,7 @@ mod tests {
         let item = Item { node: &document.root, path: String::new(), key: document.root.spot };
         let pattern = Pattern::read(&reader, &RefCell::default(), &item).expect("the pattern has no mistakes");
         let mut found = Vec::new();
-        // The expression of the test is about numbers above 2.
+        // The expression of the test is `value > 2`.
         let mut ask = |_, value: Option<&Value>| value.and_then(Value::as_i64).is_some_and(|number| number > 2);
         pattern.compare(Some(value), "", &mut found, &mut ask);
         let shown = |found: Option<Value>| found.map_or("nothing".to_owned(), |found| found.to_string());

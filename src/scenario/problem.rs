@@ -1,21 +1,21 @@
-//! What goes wrong with a scenario apart from its expectations: a sentence, and a way out where one is known.
+//! A problem of a scenario other than a failed expectation: a message, and a hint if there is one.
 
-use crate::devserver::given::Refused;
-use crate::devserver::registry::Registry;
+use crate::apiserver::bootstrap::Refused;
+use crate::apiserver::kinds::registry::Registry;
 use crate::manifest::suggest::nearest;
 
-/// Something that went wrong.
+/// A problem with an optional hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What it is.
+    /// The message.
     pub text: String,
-    /// The way out.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 
 impl Problem {
-    /// Returns the words for an object that the server has not accepted. If its kind is not known, the hint names the kind that was probably
-    /// meant, or says where the definition may stand.
+    /// Describes an object that the server refused. For an unknown kind, the hint names the most similar kind, or where
+    /// a definition can be added.
     pub fn of_refusal(refused: &Refused, origin: &str, registry: &Registry) -> Self {
         let problem = Self::from(format!("{}{origin}: {}", refused.object, refused.message));
         if !refused.is_unknown {
@@ -31,7 +31,7 @@ impl Problem {
         problem.with_hint(hint)
     }
 
-    /// Returns the problem with a way out.
+    /// Returns the problem with a hint.
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }

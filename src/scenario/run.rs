@@ -1,7 +1,9 @@
-//! One run of one scenario, in a runtime of its own, whose time passes only when nobody has anything to do.
+//! Runs one scenario once, in a runtime of its own with paused time: virtual time advances only when every task is
+//! idle.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
@@ -11,85 +13,82 @@ use crate::kit::Clock;
 use crate::telemetry::{self, Format};
 
 use super::chaos::Chaos;
-use super::compare::Ending;
-use super::invariants::{Causes, Ends, Verdict};
-use super::play::{Failure, Mode, play};
-use super::stage::Stage;
-use super::story::Scenario;
-use super::timeline::{Event, Subject, Timeline};
+use super::compare::FinalState;
+use super::environment::Environment;
+use super::execute::{Failure, Mode, execute};
+use super::invariants::{Completions, HandledCauses, InvariantReport};
+use super::model::Scenario;
+use super::timeline::{DEBUG, Event, Subject, Timeline};
 
-/// The level of lines for debugging, which no expectation knows of.
-pub const DEBUG: &str = "DEBUG";
-
-/// How a run has ended.
-pub struct Ended {
-    /// What has failed; nothing if all is well.
+/// Result of one run.
+pub struct RunResult {
+    /// Failed steps; empty if the run passed.
     pub failures: Vec<Failure>,
-    /// The virtual seconds that it took.
-    pub seconds: f64,
-    /// What has happened.
+    /// Virtual time that the run took.
+    pub duration: Duration,
+    /// Everything that happened.
     pub timeline: Arc<Timeline>,
-    /// The objects in the end.
-    pub ending: Ending,
-    /// The ends of handlers that were stored.
-    pub ends: Ends,
-    /// How often a change of an object was handled to its end.
-    pub causes: Causes,
-    /// The invariants that were violated.
+    /// All objects at the end.
+    pub final_state: FinalState,
+    /// Completed handlers whose end was stored.
+    pub completions: Completions,
+    /// How many changes of each object were handled completely.
+    pub causes: HandledCauses,
+    /// Violated invariants.
     pub violations: Vec<String>,
-    /// The objects whose status may have been lost with a life of the operators.
+    /// Objects whose status may have been lost when the operators crashed.
     pub lost_statuses: BTreeSet<Subject>,
 }
 
 /// Runs a scenario once. The same scenario with the same seed gives the same timeline.
 ///
 /// # Errors
-/// If the system gives no runtime.
-pub fn run(scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> std::io::Result<Ended> {
+/// If the operating system cannot create the runtime.
+pub fn run(scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> std::io::Result<RunResult> {
     run_at(Level::INFO, scenario, seed, mode)
 }
 
-/// Runs a scenario once, with what is logged from a level up.
+/// Runs a scenario once and records log lines of the given level and above.
 ///
 /// # Errors
-/// If the system gives no runtime.
-pub fn run_at(level: Level, scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> std::io::Result<Ended> {
+/// If the operating system cannot create the runtime.
+pub fn run_at(level: Level, scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> std::io::Result<RunResult> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
     let set = LocalSet::new();
-    Ok(set.block_on(&runtime, perform(level, scenario, seed, mode)))
+    Ok(set.block_on(&runtime, run_in_runtime(level, scenario, seed, mode)))
 }
 
-async fn perform(level: Level, scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> Ended {
+async fn run_in_runtime(level: Level, scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> RunResult {
     let clock = Clock::starting_at(scenario.start);
     let timeline = Arc::new(Timeline::new(clock.clone()));
     let _listening = listen(level, &timeline, &clock);
     let chaos = (mode == Mode::Disturb).then(|| Arc::new(Chaos::new(seed, Arc::clone(&timeline))));
-    let mut ended = Ended {
+    let mut ended = RunResult {
         failures: Vec::new(),
-        seconds: 0.0,
+        duration: Duration::ZERO,
         timeline: Arc::clone(&timeline),
-        ending: Ending::new(),
-        ends: Ends::new(),
-        causes: Causes::new(),
+        final_state: FinalState::new(),
+        completions: Completions::new(),
+        causes: HandledCauses::new(),
         violations: Vec::new(),
         lost_statuses: BTreeSet::new(),
     };
-    let stage = Stage::set(Arc::clone(scenario), seed, clock, Arc::clone(&timeline), chaos);
+    let environment = Environment::new(Arc::clone(scenario), seed, clock, Arc::clone(&timeline), chaos);
     ended.failures = tokio::select! {
         biased;
-        () = stage.invariants.exhausted(), if mode == Mode::Disturb => Vec::new(),
-        problem = timeline.overflowed() => vec![Failure { spot: timeline.step(), ..Failure::of(problem) }],
-        Err(problem) = stage.revive() => vec![Failure::of(problem)],
-        failures = play(&stage, &scenario.steps, mode) => failures,
+        () = environment.invariants.limit_reached(), if mode == Mode::Disturb => Vec::new(),
+        problem = timeline.livelocked() => vec![Failure { spot: timeline.step(), ..Failure::of(problem) }],
+        Err(problem) = environment.restart_after_crashes() => vec![Failure::of(problem)],
+        failures = execute(&environment, &scenario.steps, mode) => failures,
     };
-    ended.seconds = timeline.elapsed();
-    ended.ending = stage.ending(&scenario.seeds.ignore);
-    let Verdict { ends, causes, violations, lost_statuses } = stage.invariants.verdict();
-    (ended.ends, ended.causes, ended.violations, ended.lost_statuses) = (ends, causes, violations, lost_statuses);
+    ended.duration = timeline.elapsed();
+    ended.final_state = environment.final_state();
+    let InvariantReport { completions, causes, violations, lost_statuses } = environment.invariants.verdict();
+    (ended.completions, ended.causes, ended.violations, ended.lost_statuses) = (completions, causes, violations, lost_statuses);
     ended
 }
 
-/// Lets everything that is logged on this thread be a part of the timeline.
+/// Records everything that is logged on this thread in the timeline.
 fn listen(level: Level, timeline: &Arc<Timeline>, clock: &Clock) -> telemetry::DefaultGuard {
     let timeline = Arc::clone(timeline);
     telemetry::listen(level, clock.clone(), move |line| {

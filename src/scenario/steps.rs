@@ -1,27 +1,27 @@
-//! Steps as they are written.
+//! Reads steps.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::manifest::reader::{Fields, Item, Reader};
+use crate::manifest::reader::{Item, Reader};
 use crate::manifest::suggest::{nearest, one_of};
 use crate::manifest::tree::Kind;
 
-use super::document::Draft;
-use super::story::{Absence, Act, Change, Step, Target};
-use super::{expectations, faults};
+use super::model::{Downtime, ManualPatch, Step, StepAction};
+use super::read_context::ReadContext;
+use super::{expectations, faults, target};
 
-/// The words of steps.
+/// The keys of steps.
 pub const WORDS: [&str; 9] = ["apply", "patch", "delete", "fault", "advance", "restart", "kill", "settle", "expect"];
 
-/// What can be done while the operators are away.
+/// The steps that are allowed while the operators are stopped.
 const MEANWHILE: [&str; 5] = ["apply", "patch", "delete", "fault", "advance"];
 
-/// How long a settlement may take that does not say so.
-const SETTLING: Duration = Duration::from_mins(5);
+/// Default time limit of `settle`.
+const SETTLE_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// The kinds of patches, and their media types.
+/// The keys of patches and their media types.
 const PATCHES: [(&str, &str); 3] = [
     ("merge", "application/merge-patch+json"),
     ("json", "application/json-patch+json"),
@@ -29,143 +29,143 @@ const PATCHES: [(&str, &str); 3] = [
 ];
 
 /// Reads a list of steps.
-pub fn read(draft: &Draft<'_>, item: &Item<'_>) -> Vec<Step> {
-    draft.reader.list(item).iter().filter_map(|item| step(draft, item, &WORDS)).collect()
+pub fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Vec<Step> {
+    context.reader.list(item).iter().filter_map(|item| step(context, item, &WORDS)).collect()
 }
 
-fn step(draft: &Draft<'_>, item: &Item<'_>, known: &[&'static str]) -> Option<Step> {
-    let reader = draft.reader;
+fn step(context: &ReadContext<'_>, item: &Item<'_>, known: &[&'static str]) -> Option<Step> {
+    let reader = context.reader;
     let spot = item.node.spot;
     if let Kind::Text(text) = &item.node.kind {
         let word = known.iter().copied().find(|word| *word == text.value);
-        let act = match word {
-            Some("kill") => Act::Kill(Absence::default()),
-            Some("restart") => Act::Restart(Absence::default()),
-            Some("settle") => Act::Settle { within: SETTLING, despite_errors: false },
+        let action = match word {
+            Some("kill") => StepAction::Kill(Downtime::default()),
+            Some("restart") => StepAction::Restart(Downtime::default()),
+            Some("settle") => StepAction::Settle { within: SETTLE_TIMEOUT, despite_errors: false },
             Some(word) => {
-                reader.error_with(item, format!("the step `{word}` says nothing"), format!("write `- {word}: …`"));
+                reader.error_with(item, format!("the step `{word}` needs a value"), format!("write `- {word}: …`"));
                 return None;
             }
-            None => return refuse(draft, item, &text.value, known),
+            None => return refuse(context, item, &text.value, known),
         };
-        return Some(Step { spot, title: title(&act), act });
+        return Some(Step { spot, title: title(&action), action });
     }
     let Some(entries) = item.entries() else {
         reader.error_with(item, format!("a step must be a mapping, not {}", item.node.noun()), "write such as `- advance: 60s`");
         return None;
     };
     let [(word, value)] = entries.as_slice() else {
-        let hint = "begin each step with `- ` and one word";
-        reader.error_with(item, format!("a step has one word, and this has {}", entries.len()), hint);
+        let hint = "begin each step with `- ` and one key";
+        reader.error_with(item, format!("a step has one key, but this has {}", entries.len()), hint);
         return None;
     };
-    let Some(word) = known.iter().copied().find(|known| known == word) else { return refuse(draft, value, word, known) };
-    let act = act(draft, word, value)?;
-    Some(Step { spot: value.key, title: title(&act), act })
+    let Some(word) = known.iter().copied().find(|known| known == word) else { return refuse(context, value, word, known) };
+    let action = action(context, word, value)?;
+    Some(Step { spot: value.key, title: title(&action), action })
 }
 
-fn refuse(draft: &Draft<'_>, item: &Item<'_>, word: &str, known: &[&'static str]) -> Option<Step> {
+fn refuse(context: &ReadContext<'_>, item: &Item<'_>, word: &str, known: &[&'static str]) -> Option<Step> {
     let hint = match nearest(word, known.iter().copied()) {
         Some(meant) => format!("did you mean `{meant}`?"),
         None => format!("known are {}", one_of(known).replace(" or ", " and ")),
     };
     let message = if WORDS.contains(&word) {
-        format!("`{word}` is no step for the time when the operators are away")
+        format!("`{word}` is not allowed while the operators are stopped")
     } else {
         format!("unknown step `{word}`")
     };
-    draft.reader.key_error(item, message, hint);
+    context.reader.key_error(item, message, hint);
     None
 }
 
-fn act(draft: &Draft<'_>, word: &str, item: &Item<'_>) -> Option<Act> {
-    let reader = draft.reader;
+fn action(context: &ReadContext<'_>, word: &str, item: &Item<'_>) -> Option<StepAction> {
+    let reader = context.reader;
     Some(match word {
         "apply" => {
-            let objects = draft.brought(item);
+            let objects = context.objects_of_step(item);
             if objects.is_empty() {
                 return None;
             }
-            Act::Apply(objects)
+            StepAction::Apply(objects)
         }
-        "patch" => Act::Patch(change(draft, item)?),
+        "patch" => StepAction::Patch(manual_patch(context, item)?),
         "delete" => {
             if item.node.text().is_some() {
-                return Some(Act::Delete(target_text(draft, item, None)?, None));
+                return Some(StepAction::Delete(target::read_text(context, item, None)?, None));
             }
             let fields = reader.fields(item, "a deletion", &["object", "namespace", "propagation"])?;
-            let target = target(draft, &fields)?;
+            let target = target::read(context, &fields)?;
             let propagation = fields.get("propagation").and_then(|item| reader.word(&item, &["Background", "Foreground", "Orphan"]));
-            Act::Delete(target, propagation.map(str::to_owned))
+            StepAction::Delete(target, propagation.map(str::to_owned))
         }
         "fault" => faults::read(reader, item)?,
-        "advance" => Act::Advance(duration(draft, item)?),
-        "restart" => Act::Restart(absence(draft, item)?),
-        "kill" => Act::Kill(absence(draft, item)?),
+        "advance" => StepAction::Advance(duration(context, item)?),
+        "restart" => StepAction::Restart(downtime(context, item)?),
+        "kill" => StepAction::Kill(downtime(context, item)?),
         "settle" => {
-            let (mut within, mut despite_errors) = (SETTLING, false);
+            let (mut within, mut despite_errors) = (SETTLE_TIMEOUT, false);
             if !item.node.is_null() {
-                let text = plain(item);
-                refuse_plain(draft, item, format!("write `settle: {{within: {text}}}`"))?;
-                let fields = reader.fields(item, "a settlement", &["within", "despiteErrors"])?;
-                reader.set(&fields, "within", &mut within, |_, item| duration(draft, item));
+                let text = scalar_text(item);
+                refuse_scalar(context, item, format!("write `settle: {{within: {text}}}`"))?;
+                let fields = reader.fields(item, "the settle step", &["within", "despiteErrors"])?;
+                reader.set(&fields, "within", &mut within, |_, item| duration(context, item));
                 reader.set(&fields, "despiteErrors", &mut despite_errors, Reader::boolean);
             }
-            Act::Settle { within, despite_errors }
+            StepAction::Settle { within, despite_errors }
         }
-        _ => Act::Expect(Box::new(expectations::read(draft, item)?)),
+        _ => StepAction::Expect(Box::new(expectations::read(context, item)?)),
     })
 }
 
-fn duration(draft: &Draft<'_>, item: &Item<'_>) -> Option<Duration> {
-    let duration = draft.reader.duration(item)?;
+fn duration(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Duration> {
+    let duration = context.reader.duration(item)?;
     if duration <= Duration::from_hours(24 * 365) {
         return Some(duration);
     }
-    draft.reader.error_with(item, format!("`{}` is longer than a year", item.name()), "write a shorter time");
+    context.reader.error_with(item, format!("`{}` is longer than a year", item.name()), "write a shorter time");
     None
 }
 
-fn absence(draft: &Draft<'_>, item: &Item<'_>) -> Option<Absence> {
-    let reader = draft.reader;
+fn downtime(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Downtime> {
+    let reader = context.reader;
     if item.node.is_null() {
-        return Some(Absence::default());
+        return Some(Downtime::default());
     }
-    let text = plain(item);
+    let text = scalar_text(item);
     let is_time = crate::kit::duration::parse(&text).is_ok();
     let downtime = if is_time { text } else { "30s".to_owned() };
-    refuse_plain(draft, item, format!("write `- {0}` alone, or `{0}: {{downtime: {downtime}}}`", item.name()))?;
-    let fields = reader.fields(item, "an absence", &["downtime", "meanwhile"])?;
-    let mut absence = Absence::default();
-    reader.set(&fields, "downtime", &mut absence.downtime, |_, item| duration(draft, item));
-    absence.meanwhile = reader.list_of(&fields, "meanwhile").iter().filter_map(|item| step(draft, item, &MEANWHILE)).collect();
-    Some(absence)
+    refuse_scalar(context, item, format!("write `- {0}` alone, or `{0}: {{downtime: {downtime}}}`", item.name()))?;
+    let fields = reader.fields(item, "a downtime", &["downtime", "meanwhile"])?;
+    let mut downtime = Downtime::default();
+    reader.set(&fields, "downtime", &mut downtime.duration, |_, item| duration(context, item));
+    downtime.meanwhile = reader.list_of(&fields, "meanwhile").iter().filter_map(|item| step(context, item, &MEANWHILE)).collect();
+    Some(downtime)
 }
 
-/// Returns a plain value as it is written.
-fn plain(item: &Item<'_>) -> String {
+/// Returns a scalar as it is written.
+fn scalar_text(item: &Item<'_>) -> String {
     item.node.text().map_or_else(|| item.node.to_value().to_string(), str::to_owned)
 }
 
-/// Refuses a plain value where there are keys, with the way to write them.
-fn refuse_plain(draft: &Draft<'_>, item: &Item<'_>, hint: String) -> Option<()> {
+/// Refuses a scalar where a mapping is expected, with a hint how to write it.
+fn refuse_scalar(context: &ReadContext<'_>, item: &Item<'_>, hint: String) -> Option<()> {
     if matches!(item.node.kind, Kind::Map(_) | Kind::List(_)) {
         return Some(());
     }
-    draft.reader.error_with(item, format!("`{}` must be a mapping, not {}", item.name(), item.node.noun()), hint);
+    context.reader.error_with(item, format!("`{}` must be a mapping, not {}", item.name(), item.node.noun()), hint);
     None
 }
 
-fn change(draft: &Draft<'_>, item: &Item<'_>) -> Option<Change> {
-    let reader = draft.reader;
+fn manual_patch(context: &ReadContext<'_>, item: &Item<'_>) -> Option<ManualPatch> {
+    let reader = context.reader;
     let fields = reader.fields(item, "a patch", &["object", "namespace", "merge", "json", "strategic", "subresource"])?;
-    let target = target(draft, &fields);
+    let target = target::read(context, &fields);
     let given: Vec<_> = PATCHES.iter().filter_map(|(key, media)| Some((*media, fields.get(key)?))).collect();
     let [(media, patch)] = given.as_slice() else {
         if given.is_empty() && !PATCHES.iter().any(|(key, _)| fields.mentions(key)) {
             reader.error_with(item, "the patch changes nothing", "add `merge`, `json`, or `strategic`");
         } else if given.len() > 1 {
-            reader.error_with(item, "a patch is of one kind", "make it several steps");
+            reader.error_with(item, "a patch has only one type", "make it several steps");
         }
         return None;
     };
@@ -176,61 +176,35 @@ fn change(draft: &Draft<'_>, item: &Item<'_>) -> Option<Change> {
         reader.mistyped(patch, wanted, hint);
         return None;
     }
-    Some(Change { target: target?, media, patch: patch.node.to_value(), subresource: reader.string(&fields, "subresource") })
+    Some(ManualPatch { target: target?, media, patch: patch.node.to_value(), subresource: reader.string(&fields, "subresource") })
 }
 
-/// Reads `object`, and `namespace` if it is there.
-pub fn target(draft: &Draft<'_>, fields: &Fields<'_>) -> Option<Target> {
-    let item = draft.reader.required(fields, "object", "name it as `PLURAL/NAME`, such as `databases/orders-db`")?;
-    target_text(draft, &item, draft.reader.string(fields, "namespace"))
-}
-
-/// Reads the name of an object.
-pub fn target_text(draft: &Draft<'_>, item: &Item<'_>, namespace: Option<String>) -> Option<Target> {
-    let text = &draft.reader.text(item)?.value;
-    let parts: Vec<&str> = text.split('/').collect();
-    let own = |part: &str| part.to_owned();
-    match parts.as_slice() {
-        _ if parts.iter().any(|part| part.is_empty()) => {}
-        [resource, name] => return Some(Target { resource: own(resource), name: own(name), namespace }),
-        [namespace, resource, name] => {
-            return Some(Target { resource: own(resource), name: own(name), namespace: Some(own(namespace)) });
-        }
-        _ => {}
-    }
-    draft.reader.error_with(
-        item,
-        format!("`{text}` is no name of an object"),
-        "write `PLURAL/NAME`, such as `databases/orders-db`, or `NAMESPACE/PLURAL/NAME`",
-    );
-    None
-}
-
-/// Returns the step in a few words.
-fn title(act: &Act) -> String {
+/// Returns the summary of a step.
+fn title(action: &StepAction) -> String {
     let shown = |object: &Value| {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or("?").to_owned();
         format!("{} {}", text("/kind"), text("/metadata/name"))
     };
-    let away =
-        |absence: &Absence| if absence.downtime.is_zero() { String::new() } else { format!(", away for {}", words(absence.downtime)) };
-    match act {
-        Act::Apply(objects) => format!("apply {}", objects.iter().map(shown).collect::<Vec<_>>().join(", ")),
-        Act::Patch(Change { target, subresource: None, patch, .. }) => format!("patch {target}: {patch}"),
-        Act::Patch(Change { target, subresource: Some(sub), patch, .. }) => format!("patch the {sub} of {target}: {patch}"),
-        Act::Delete(target, _) => format!("delete {target}"),
-        Act::Fault(fault) => format!("fault {}", fault.title),
-        Act::EndFaults => "no faults any more".to_owned(),
-        Act::Advance(duration) => format!("advance {}", words(*duration)),
-        Act::Restart(absence) => format!("restart{}", away(absence)),
-        Act::Kill(absence) => format!("kill{}", away(absence)),
-        Act::Settle { within, .. } => format!("settle within {}", words(*within)),
-        Act::Expect(_) => "expect".to_owned(),
+    let away = |downtime: &Downtime| {
+        if downtime.duration.is_zero() { String::new() } else { format!(", stopped for {}", format_duration(downtime.duration)) }
+    };
+    match action {
+        StepAction::Apply(objects) => format!("apply {}", objects.iter().map(shown).collect::<Vec<_>>().join(", ")),
+        StepAction::Patch(ManualPatch { target, subresource: None, patch, .. }) => format!("patch {target}: {patch}"),
+        StepAction::Patch(ManualPatch { target, subresource: Some(sub), patch, .. }) => format!("patch the {sub} of {target}: {patch}"),
+        StepAction::Delete(target, _) => format!("delete {target}"),
+        StepAction::Fault(fault) => format!("fault {}", fault.title),
+        StepAction::ClearFaults => "remove all faults".to_owned(),
+        StepAction::Advance(duration) => format!("advance {}", format_duration(*duration)),
+        StepAction::Restart(downtime) => format!("restart{}", away(downtime)),
+        StepAction::Kill(downtime) => format!("kill{}", away(downtime)),
+        StepAction::Settle { within, .. } => format!("settle within {}", format_duration(*within)),
+        StepAction::Expect(_) => "expect".to_owned(),
     }
 }
 
-/// Returns a time as people write it.
-pub fn words(duration: Duration) -> String {
+/// Formats a duration as it is written in manifests.
+pub fn format_duration(duration: Duration) -> String {
     match duration.as_secs() {
         whole if duration.subsec_nanos() == 0 && whole >= 3600 && whole % 3600 == 0 => format!("{}h", whole / 3600),
         whole if duration.subsec_nanos() == 0 && whole >= 60 && whole % 60 == 0 => format!("{}m", whole / 60),

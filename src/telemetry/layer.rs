@@ -1,4 +1,4 @@
-//! The layer between the engine's events and the lines on the standard error stream.
+//! The layer that formats events of `tracing` as lines.
 
 use std::sync::Arc;
 
@@ -12,22 +12,24 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::kit::Clock;
 
 use super::line::{self, Format, Line};
+use super::options::{Options, Verbosity};
 use super::reference::ObjectReference;
-use super::{OBJECTS, Options, STEPS};
+use super::stderr;
+use super::targets::{OBJECTS, STEPS};
 
-/// Writes each event as one line.
+/// Writes each event as a line to standard error.
 pub struct Lines {
     printer: Arc<Printer>,
 }
 
 impl Lines {
-    /// Returns the layer.
+    /// Creates the layer.
     pub fn new(printer: Arc<Printer>) -> Self {
         Self { printer }
     }
 }
 
-/// Prints lines in the form that was asked for.
+/// Formats lines.
 pub struct Printer {
     options: Options,
     is_terminal: bool,
@@ -35,16 +37,16 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// Returns the printer for a stream that is a terminal or not.
+    /// Creates a printer for standard error.
     pub fn new(options: Options, is_terminal: bool, clock: Clock) -> Self {
         Self { options, is_terminal, clock }
     }
 
-    /// Returns a line with its break.
+    /// Returns a line with its line break.
     pub fn print(&self, line: &Line) -> String {
         let has_prefix = self.options.prefix.unwrap_or(self.options.format != Format::Json);
-        let mut printed = if self.options.format == Format::Account {
-            line.account(&line.prefix(has_prefix), self.options.has_colours, self.width())
+        let mut printed = if self.options.format == Format::ChangeLog {
+            line.change_log(&line.prefix(has_prefix), self.options.has_colours, self.width())
         } else {
             line.print(self.options.format, &self.options.reference_key, has_prefix)
         };
@@ -52,51 +54,51 @@ impl Printer {
         printed
     }
 
-    /// Returns the line that tells how many lines were dropped.
+    /// Returns the line that reports dropped lines.
     pub fn notice(&self, dropped: u64) -> String {
         let (lines, were) = if dropped == 1 { ("line", "was") } else { ("lines", "were") };
         self.print(&Line {
             at: self.clock.now(),
             level: tracing::Level::WARN,
             logger: "kopfd".to_owned(),
-            message: format!("{} {lines} {were} dropped: the log is not read fast enough.", line::grouped(dropped)),
+            message: format!("{} {lines} {were} dropped: the log is not read fast enough.", line::thousands(dropped)),
             fields: Map::new(),
             object: None,
         })
     }
 
-    /// Lines are cut where people look at them. Its user may have changed the size of the terminal.
+    /// Lines are cut to the width of a terminal, which may be resized at any time.
     fn width(&self) -> Option<usize> {
-        let is_cut = self.is_terminal && self.options.verbosity == super::Verbosity::Normal;
-        is_cut.then(|| terminal_size::terminal_size_of(std::io::stderr()).map_or(line::WIDTH, |(width, _)| usize::from(width.0)))
+        let is_cut = self.is_terminal && self.options.verbosity == Verbosity::Normal;
+        is_cut.then(|| terminal_size::terminal_size_of(std::io::stderr()).map_or(line::DEFAULT_WIDTH, |(width, _)| usize::from(width.0)))
     }
 }
 
-/// Hands each event over as a line.
-pub struct Hearing<F> {
-    hear: F,
+/// Passes each event as a line to a callback.
+pub struct Callback<F> {
+    callback: F,
     clock: Clock,
 }
 
-impl<F: Fn(Line)> Hearing<F> {
-    /// Returns the layer.
-    pub fn new(hear: F, clock: Clock) -> Self {
-        Self { hear, clock }
+impl<F: Fn(Line)> Callback<F> {
+    /// Creates the layer.
+    pub fn new(callback: F, clock: Clock) -> Self {
+        Self { callback, clock }
     }
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>, F: Fn(Line) + 'static> Layer<S> for Hearing<F> {
+impl<S: Subscriber + for<'a> LookupSpan<'a>, F: Fn(Line) + 'static> Layer<S> for Callback<F> {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        note_object(attributes, id, &context);
+        store_reference(attributes, id, &context);
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        (self.hear)(line_of(event, &context, &self.clock));
+        (self.callback)(line_of(event, &context, &self.clock));
     }
 }
 
-/// Keeps the object that a span is about with the span.
-fn note_object<S: Subscriber + for<'a> LookupSpan<'a>>(attributes: &Attributes<'_>, id: &Id, context: &Context<'_, S>) {
+/// Stores the object reference of a span in its extensions.
+fn store_reference<S: Subscriber + for<'a> LookupSpan<'a>>(attributes: &Attributes<'_>, id: &Id, context: &Context<'_, S>) {
     if attributes.metadata().target() != OBJECTS {
         return;
     }
@@ -108,7 +110,7 @@ fn note_object<S: Subscriber + for<'a> LookupSpan<'a>>(attributes: &Attributes<'
 }
 
 fn line_of<S: Subscriber + for<'a> LookupSpan<'a>>(event: &Event<'_>, context: &Context<'_, S>, clock: &Clock) -> Line {
-    let mut message = Message::default();
+    let mut message = FieldVisitor::default();
     event.record(&mut message);
     let object = context.event_scope(event).and_then(|scope| {
         let mut spans = scope.filter_map(|span| span.extensions().get::<ObjectReference>().cloned());
@@ -126,32 +128,32 @@ fn line_of<S: Subscriber + for<'a> LookupSpan<'a>>(event: &Event<'_>, context: &
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        note_object(attributes, id, &context);
+        store_reference(attributes, id, &context);
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        super::write(&self.printer.print(&line_of(event, &context, &self.printer.clock)));
+        stderr::write(&self.printer.print(&line_of(event, &context, &self.printer.clock)));
     }
 }
 
 #[derive(Default)]
-struct Message {
+struct FieldVisitor {
     text: String,
     fields: Map<String, Value>,
 }
 
-impl Message {
-    fn keep(&mut self, field: &Field, value: Value) {
+impl FieldVisitor {
+    fn insert(&mut self, field: &Field, value: Value) {
         self.fields.insert(field.name().to_owned(), value);
     }
 }
 
-impl Visit for Message {
+impl Visit for FieldVisitor {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         if field.name() == "message" {
             self.text = format!("{value:?}");
         } else {
-            self.keep(field, Value::String(format!("{value:?}")));
+            self.insert(field, Value::String(format!("{value:?}")));
         }
     }
 
@@ -159,24 +161,24 @@ impl Visit for Message {
         if field.name() == "message" {
             value.clone_into(&mut self.text);
         } else {
-            self.keep(field, Value::String(value.to_owned()));
+            self.insert(field, Value::String(value.to_owned()));
         }
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.keep(field, Value::from(value));
+        self.insert(field, Value::from(value));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.keep(field, Value::from(value));
+        self.insert(field, Value::from(value));
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.keep(field, Value::from(value));
+        self.insert(field, Value::from(value));
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.keep(field, Value::from(value));
+        self.insert(field, Value::from(value));
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
@@ -186,6 +188,6 @@ impl Visit for Message {
             text = format!("{text}: {cause}");
             source = cause.source();
         }
-        self.keep(field, Value::String(text));
+        self.insert(field, Value::String(text));
     }
 }

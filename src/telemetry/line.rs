@@ -6,52 +6,52 @@ use serde_json::{Map, Value};
 use tracing::Level;
 
 use super::reference::ObjectReference;
-use super::tone::{self, Tone};
+use super::style::{self, Style};
 
-/// The columns of a terminal that does not tell its size.
-pub const WIDTH: usize = 120;
+/// Width of a terminal that does not report its size.
+pub const DEFAULT_WIDTH: usize = 120;
 
-/// The columns that lines of an account have in the narrowest terminal.
-const NARROWEST: usize = 60;
+/// Width that lines of the change log have in a narrower terminal.
+const MIN_WIDTH: usize = 60;
 
 /// The form of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
     /// The message alone.
     Plain,
-    /// The time of the day and the message, for people who follow step by step.
-    Account,
-    /// Time, logger, level, message.
+    /// Time of day and message: the change log of `dev`.
+    ChangeLog,
+    /// Time, logger, level and message.
     #[default]
     Full,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// One thing to tell.
+/// A log line.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// When.
+    /// When it was logged.
     pub at: Timestamp,
-    /// How much it matters.
+    /// Level of the line.
     pub level: Level,
-    /// Who tells it.
+    /// Name of the logger.
     pub logger: String,
-    /// The sentence.
+    /// The message without prefix and fields.
     pub message: String,
-    /// What belongs to it.
+    /// Structured fields.
     pub fields: Map<String, Value>,
-    /// Which object it is about.
+    /// The object of the line, if any.
     pub object: Option<ObjectReference>,
 }
 
 impl Line {
-    /// Returns the line in a form, without a line break at the end.
+    /// Formats the line without a line break.
     pub fn print(&self, format: Format, reference_key: &str, has_prefix: bool) -> String {
         let prefix = self.prefix(has_prefix);
         match format {
             Format::Plain => format!("{prefix}{}{}", self.message, self.printed_fields()),
-            Format::Account => self.account(&prefix, false, None),
+            Format::ChangeLog => self.change_log(&prefix, false, None),
             Format::Full => {
                 let time = TimeZone::system().to_datetime(self.at);
                 let (date, milliseconds) = (time.date(), time.millisecond());
@@ -66,26 +66,27 @@ impl Line {
         }
     }
 
-    /// Returns what stands before the message, if that is wanted.
+    /// Returns the object prefix of the message, if it is wanted.
     pub fn prefix(&self, is_wanted: bool) -> String {
         self.object.as_ref().filter(|_| is_wanted).map(ObjectReference::prefix).unwrap_or_default()
     }
 
-    /// Returns the line as a part of an account, in colours if they are wanted. Lines of the account itself are cut to a width, if there is one.
-    pub fn account(&self, prefix: &str, has_colours: bool, width: Option<usize>) -> String {
+    /// Formats the line for the change log, optionally with colours. Lines that describe events and requests are cut to
+    /// the width.
+    pub fn change_log(&self, prefix: &str, has_colours: bool, width: Option<usize>) -> String {
         let time = TimeZone::system().to_datetime(self.at);
         let time = format!("{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second());
         let mut text = format!("{}{}", self.message, self.printed_fields());
-        if let Some(width) = width.filter(|_| tone::is_account(&text)) {
-            let room = width.max(NARROWEST).saturating_sub(time.len() + 1 + prefix.chars().count());
-            if text.chars().count() > room {
-                text = text.chars().take(room.saturating_sub(1)).chain(['…']).collect();
+        if let Some(width) = width.filter(|_| style::is_change(&text)) {
+            let available = width.max(MIN_WIDTH).saturating_sub(time.len() + 1 + prefix.chars().count());
+            if text.chars().count() > available {
+                text = text.chars().take(available.saturating_sub(1)).chain(['…']).collect();
             }
         }
         if !has_colours {
             return format!("{time} {prefix}{text}");
         }
-        format!("{} {}{}", tone::QUIET.paint(&time), tone::QUIET.paint(prefix), Tone::of(self.level, &self.message).paint(&text))
+        format!("{} {}{}", Style::Dim.paint(&time), Style::Dim.paint(prefix), Style::of(self.level, &self.message).paint(&text))
     }
 
     fn printed_fields(&self) -> String {
@@ -128,17 +129,17 @@ fn severity(level: Level) -> &'static str {
     }
 }
 
-/// Returns a number with its thousands apart: `1,234`.
-pub fn grouped(number: u64) -> String {
+/// Returns a number with thousands separators: `1,234`.
+pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
-    let mut grouped = String::new();
+    let mut thousands = String::new();
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
+            thousands.push(',');
         }
-        grouped.push(digit);
+        thousands.push(digit);
     }
-    grouped
+    thousands
 }
 
 #[cfg(test)]
@@ -175,19 +176,19 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_an_account_have_the_time_of_the_day_and_a_width() {
-        let printed = line(Some(reference())).account("[ns/p] ", false, Some(WIDTH));
+    fn lines_of_the_change_log_have_the_time_of_day_and_a_width() {
+        let printed = line(Some(reference())).change_log("[ns/p] ", false, Some(DEFAULT_WIDTH));
         assert!(printed.ends_with(":56 [ns/p] Handler 'f' failed."), "{printed}");
         let long = Line { message: format!("│ + x: {}", "y".repeat(200)), ..line(None) };
-        assert_eq!(long.account("", false, Some(WIDTH)).chars().count(), WIDTH);
-        assert!(long.account("", false, None).ends_with(&"y".repeat(200)), "nothing is cut where there is no width");
-        let coloured = line(Some(reference())).account("[ns/p] ", true, Some(WIDTH));
+        assert_eq!(long.change_log("", false, Some(DEFAULT_WIDTH)).chars().count(), DEFAULT_WIDTH);
+        assert!(long.change_log("", false, None).ends_with(&"y".repeat(200)), "nothing is cut where there is no width");
+        let coloured = line(Some(reference())).change_log("[ns/p] ", true, Some(DEFAULT_WIDTH));
         assert!(coloured.ends_with("\u{1b}[2m[ns/p] \u{1b}[0m\u{1b}[33mHandler 'f' failed.\u{1b}[0m"), "{coloured:?}");
     }
 
     #[test]
-    fn thousands_are_apart() {
-        assert_eq!([0, 999, 1_234, 1_234_567].map(grouped), ["0", "999", "1,234", "1,234,567"]);
+    fn numbers_have_thousands_separators() {
+        assert_eq!([0, 999, 1_234, 1_234_567].map(thousands), ["0", "999", "1,234", "1,234,567"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! References to objects: which object a log line is about.
+//! Object references of log lines.
 
 use serde_json::{Value, json};
 use tracing::Span;
@@ -6,36 +6,36 @@ use tracing::field::{Field, Visit};
 
 use crate::object::Resource;
 
-/// Which object a line is about.
+/// The object that a log line is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObjectReference {
-    /// The object's `apiVersion`.
+    /// `apiVersion` of the object.
     pub api_version: String,
-    /// The kind.
+    /// Kind of the object.
     pub kind: String,
-    /// The name.
+    /// Name of the object.
     pub name: String,
-    /// The unique id, if it has one.
+    /// `None` if it is not known.
     pub uid: Option<String>,
-    /// The namespace; none for cluster-scoped objects.
+    /// `None` for cluster-scoped objects.
     pub namespace: Option<String>,
 }
 
-/// Returns the span that all lines about an object are told in.
+/// Returns the span for all log lines about an object.
 pub fn object_span(resource: &Resource, namespace: Option<&str>, name: &str, uid: &str) -> Span {
     let (api_version, kind) = (resource.api_version(), resource.kind.as_str());
     tracing::error_span!(target: "kopfd::objects", "object", api_version, kind, name, uid, namespace)
 }
 
 impl ObjectReference {
-    /// Returns the reference as JSON; what is absent is null.
+    /// Returns the reference as JSON; absent values are null.
     pub fn to_json(&self) -> Value {
         json!({
             "apiVersion": self.api_version, "kind": self.kind, "name": self.name, "uid": self.uid, "namespace": self.namespace,
         })
     }
 
-    /// Returns what stands before the line.
+    /// Returns the prefix of log lines about the object.
     pub fn prefix(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("[{namespace}/{}] ", self.name),

@@ -1,4 +1,4 @@
-//! The thread that writes log lines, so that a reader that is slow, or has stopped, delays nothing but the lines.
+//! A thread that writes log lines, so that a slow or stopped reader does not delay the engine.
 
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;
@@ -6,28 +6,28 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Bytes that wait to be written. A burst of 10,000 handled objects logs about 5 MB.
+/// Limit of buffered bytes. Handling 10,000 objects at once logs about 5 MB.
 const PENDING_BYTES: usize = 8 << 20;
 
-/// The most bytes of one write: pipes take so many at once or not at all (`PIPE_BUF`), and so lines are not torn.
+/// Largest single write. Pipes accept up to `PIPE_BUF` bytes atomically, so that lines are not torn.
 const CHUNK: usize = 4096;
 
-/// What a buffer may keep once it is written.
+/// Capacity that a buffer keeps after it was written.
 const KEPT_CAPACITY: usize = 64 << 10;
 
-/// How long the writer rests when a stream that does not block is full.
+/// Pause before writing again to a full non-blocking stream.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// How long a flush waits.
+/// Time limits of a flush.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
-    /// The longest time in which the reader takes nothing.
+pub struct FlushLimits {
+    /// Limit of the time in which the reader takes nothing.
     pub stall: Duration,
-    /// The longest time in all.
+    /// Limit of the whole time.
     pub total: Duration,
 }
 
-/// Takes lines without ever waiting for their reader.
+/// A handle to the writer thread. Cheap to clone.
 #[derive(Clone)]
 pub struct Writer {
     shared: Arc<Shared>,
@@ -36,25 +36,25 @@ pub struct Writer {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// There is something to write.
+    /// Notified when there is something to write.
     arrived: Condvar,
-    /// The reader has taken something.
+    /// Notified when the reader has taken something.
     progressed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     pending: Vec<u8>,
-    /// Lines that found no space. They come after all that is pending: nothing is taken until that is on its way.
+    /// Dropped lines. No further line is accepted until the notice about them is being written.
     dropped: u64,
     is_writing: bool,
 }
 
 impl Writer {
-    /// Starts the thread. Lines that are dropped are counted, and told by a line that `notice` makes of their number.
+    /// Starts the thread. `notice` formats the line that reports dropped lines.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the operating system cannot create the thread.
     pub fn start(sink: impl Write + Send + 'static, notice: impl Fn(u64) -> String + Send + 'static) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let writer = Self { shared: Arc::clone(&shared) };
@@ -62,7 +62,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Takes whole lines, or drops them if too much is waiting.
+    /// Appends whole lines, or drops them if the buffer is full.
     pub fn write(&self, lines: &str) {
         let mut state = self.shared.state.lock();
         if state.dropped > 0 || state.pending.len() + lines.len() > PENDING_BYTES {
@@ -75,12 +75,13 @@ impl Writer {
         }
     }
 
-    /// Waits until everything is written, as long as the reader takes something and there is patience. Returns whether it is.
-    pub fn flush(&self, patience: Patience) -> bool {
-        let began = Instant::now();
+    /// Waits until everything is written, as long as the reader makes progress within the limits. Returns whether
+    /// everything is written.
+    pub fn flush(&self, limits: FlushLimits) -> bool {
+        let started_at = Instant::now();
         let mut state = self.shared.state.lock();
         while state.is_writing || !state.is_empty() {
-            let left = patience.total.saturating_sub(began.elapsed()).min(patience.stall);
+            let left = limits.total.saturating_sub(started_at.elapsed()).min(limits.stall);
             if left.is_zero() || self.shared.progressed.wait_for(&mut state, left).timed_out() {
                 return false;
             }
@@ -103,18 +104,18 @@ impl Shared {
             if dropped > 0 {
                 batch.extend_from_slice(notice(dropped).as_bytes());
             }
-            let mut rest = batch.as_slice();
-            while !rest.is_empty() {
-                let (chunk, others) = rest.split_at(chunk_length(rest));
-                // There is nobody left to tell that the stream for telling is broken.
+            let mut remaining = batch.as_slice();
+            while !remaining.is_empty() {
+                let (chunk, others) = remaining.split_at(chunk_length(remaining));
+                // An error of the stream cannot be reported anywhere.
                 let _ = write_all(&mut sink, chunk);
-                rest = others;
+                remaining = others;
                 self.progressed.notify_all();
             }
         }
     }
 
-    /// Waits for lines, and takes all of them. Returns how many were dropped after them.
+    /// Waits for lines and takes all of them. Returns how many were dropped after them.
     fn take(&self, batch: &mut Vec<u8>) -> u64 {
         batch.clear();
         batch.shrink_to(KEPT_CAPACITY);
@@ -130,13 +131,13 @@ impl Shared {
     }
 }
 
-/// Whole lines, as far as they fit into one write.
+/// Returns the length of the whole lines that fit into one write.
 fn chunk_length(text: &[u8]) -> usize {
-    let most = text.len().min(CHUNK);
-    text[..most].iter().rposition(|byte| *byte == b'\n').map_or(most, |end| end + 1)
+    let limit = text.len().min(CHUNK);
+    text[..limit].iter().rposition(|byte| *byte == b'\n').map_or(limit, |end| end + 1)
 }
 
-/// The stream may have been opened by another process so that it does not block.
+/// Another process may have opened the stream in non-blocking mode.
 fn write_all(sink: &mut impl Write, mut text: &[u8]) -> std::io::Result<()> {
     while !text.is_empty() {
         match sink.write(text) {
@@ -155,8 +156,8 @@ mod tests {
     use super::*;
     use std::io::{BufRead as _, BufReader};
 
-    const SOON: Patience = Patience { stall: Duration::from_millis(50), total: Duration::from_millis(50) };
-    const LONG: Patience = Patience { stall: Duration::from_secs(20), total: Duration::from_mins(1) };
+    const SOON: FlushLimits = FlushLimits { stall: Duration::from_millis(50), total: Duration::from_millis(50) };
+    const LONG: FlushLimits = FlushLimits { stall: Duration::from_secs(20), total: Duration::from_mins(1) };
 
     fn start() -> (Writer, BufReader<std::io::PipeReader>) {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_stopped_delays_nobody_and_finds_out_what_it_has_missed() {
+    fn a_stopped_reader_delays_no_writer_and_gets_the_number_of_dropped_lines() {
         let (writer, reader) = start();
         let line = format!("{}\n", "x".repeat(99));
         let sent = 3 * PENDING_BYTES / line.len();

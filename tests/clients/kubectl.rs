@@ -1,11 +1,11 @@
 //! kubectl with both servers: the same command for each, and outputs that must be the same.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::differences::Extent;
-use crate::harness::{PATIENCE, Process, eventually};
+use crate::harness::{PATIENCE, Process, child, eventually};
 use crate::normal;
 use crate::stage::{Server, Stage, compare};
 use crate::words::words;
@@ -199,12 +199,8 @@ impl Running<'_, '_> {
 }
 
 fn output(command: &mut Command, input: Option<&str>) -> Output {
-    use std::io::Write as _;
-    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() }).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("kubectl can be started");
-    if let Some(input) = input {
-        let mut pipe = child.stdin.take().expect("the input is a pipe");
-        pipe.write_all(input.as_bytes()).expect("kubectl reads its input");
+    match input {
+        Some(input) => child::output_with_input(command, input),
+        None => child::output(command),
     }
-    child.wait_with_output().expect("kubectl can be waited for")
 }

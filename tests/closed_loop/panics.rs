@@ -19,9 +19,9 @@ use kopfd::reactor::{
 use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
 use serde_json::{Value, json};
 
-use super::world::scripted::ScriptedWorld;
-use super::world::server::Trouble;
-use super::world::{Scene, in_virtual_time};
+use crate::world::scripted::ScriptedWorld;
+use crate::world::server::Trouble;
+use crate::world::{Scene, in_virtual_time};
 
 const INJECTED: &str = "injected";
 
@@ -170,6 +170,11 @@ impl EventSink for PanickingSink {
 
     fn wants_debugging(&self) -> bool {
         point("wants_debugging");
+        true
+    }
+
+    fn wants_states(&self) -> bool {
+        point("wants_states");
         true
     }
 }

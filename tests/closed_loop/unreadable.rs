@@ -5,7 +5,7 @@ use std::time::Duration;
 use kopfd::object::Sighting;
 use serde_json::{Value, json};
 
-use super::world::{Scene, in_virtual_time};
+use crate::world::{Scene, in_virtual_time};
 
 /// Deeper than what is read, which is 128.
 const LEVELS: usize = 200;

@@ -6,7 +6,7 @@
 #![expect(clippy::print_stdout, reason = "this is a command of its own that prints its progress")]
 
 mod cases;
-#[path = "../differ/mod.rs"]
+#[path = "../../apiserver/tests/differ/mod.rs"]
 mod differ;
 mod harness;
 

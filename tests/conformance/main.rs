@@ -1,5 +1,7 @@
 //! The conformance test: kopf's golden vectors, run through the code of kopfd.
 //!
+//! It is one test called `golden_cases` for programs that list tests.
+//!
 //! `KOPFD_VECTORS=<directory>` runs every file of that directory whose name has a runner here, in place of the files beside this one.
 
 #![expect(clippy::print_stdout, reason = "this test is its own harness, and says what it found")]
@@ -69,6 +71,18 @@ struct Totals {
 }
 
 fn main() -> ExitCode {
+    // `cargo nextest` lists the tests of a program, and those of them that are to be ignored.
+    let has = |option: &str| std::env::args().any(|argument| argument == option);
+    if has("--list") {
+        if !has("--ignored") {
+            println!("golden_cases: test");
+        }
+        return ExitCode::SUCCESS;
+    }
+    run_all()
+}
+
+fn run_all() -> ExitCode {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/vectors");
     let directory = std::env::var_os("KOPFD_VECTORS").map_or_else(beside, PathBuf::from);
     let files = files(&directory);

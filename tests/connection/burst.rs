@@ -13,17 +13,18 @@ use futures::future::{BoxFuture, FutureExt as _};
 use futures::{StreamExt as _, stream};
 use hyper_util::rt::TokioIo;
 use kopfd::cluster::{Applied, Client, Options, Watcher, apply};
-use kopfd::handling::spawning::BackgroundDemand;
 use kopfd::handling::{Handler, Lifecycle, On, Verdict};
 use kopfd::kit::{Clock, Stop, Tasks};
-use kopfd::object::{Patch, Resource, Sighting};
+use kopfd::object::{Patch, Resource};
 use kopfd::persistence::Storages;
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{Background, Effects, Environment, Error, EventStream, Indexing, Pace, Patcher, Scripts};
-use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
+use kopfd::script::{Call, Evaluation, Returned, Subject};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
+
+use crate::child::Deadline;
 
 const OBJECTS: usize = 10_000;
 
@@ -114,30 +115,13 @@ impl Patcher for Sending {
     }
 }
 
-impl Background for Sending {
-    fn update_background<'a>(
-        &'a self,
-        _object: &'a Object,
-        _sighting: Sighting,
-        _is_reset: bool,
-    ) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
-        std::future::ready(Ok(BackgroundDemand::default())).boxed()
-    }
-}
+impl Background for Sending {}
 
-impl Indexing for Sending {
-    fn index<'a>(&'a self, _object: &'a Object, _sighting: Sighting) -> BoxFuture<'a, Result<(), Error>> {
-        std::future::ready(Ok(())).boxed()
-    }
-}
+impl Indexing for Sending {}
 
 impl Environment for Sending {
     fn clock(&self) -> &Clock {
         &self.clock
-    }
-
-    fn chance(&self, _bound: usize) -> usize {
-        0
     }
 }
 
@@ -149,6 +133,7 @@ impl Effects for Sending {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_events_of_ten_thousand_objects_open_few_connections() {
+    let _deadline = Deadline::of_test();
     let (server, mut tasks, folder) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
     let address = server.start(&mut tasks).await;
     let path = folder.path().join("config");

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use super::{Trial, kopfd, write};
+use crate::child::{self, LIMIT};
 
 /// An operator of one kind, with these settings.
 fn manifest(name: &str, resource: &str, settings: &str) -> String {
@@ -25,7 +25,7 @@ fn several_operators_are_served_side_by_side() {
     write(folder.path(), "b.yaml", &manifest("b", "v1/secrets", "{}"));
     write(folder.path(), "objects.yaml", &format!("{}---\n{}", object("ConfigMap"), object("Secret")));
     let arguments = ["--config", "a.yaml", "--config", "b.yaml", "--apply", "objects.yaml", "--once"];
-    let run = kopfd(folder.path()).args(arguments).output().expect("the binary runs");
+    let run = child::output(kopfd(folder.path()).args(arguments));
     let account = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{account}");
     for id in ["a-greets", "b-greets"] {
@@ -39,19 +39,8 @@ fn run_behind_a_dead_proxy(folder: &Path, kubeconfig: &Path) -> (Option<i32>, St
     let mut command = Command::new(env!("CARGO_BIN_EXE_kopfd"));
     command.args(["run", "--config", "a.yaml", "--config", "b.yaml", "--kubeconfig"]).arg(kubeconfig).current_dir(folder);
     command.env("HTTPS_PROXY", "http://127.0.0.1:1").env("https_proxy", "http://127.0.0.1:1").env_remove("NO_PROXY").env_remove("no_proxy");
-    let mut process = command.stdout(Stdio::null()).stderr(log).spawn().expect("the binary runs");
-    let begun = Instant::now();
-    let code = loop {
-        match process.try_wait().expect("the process can be waited for") {
-            Some(status) => break status.code(),
-            None if begun.elapsed() > Duration::from_mins(1) => {
-                process.kill().expect("the process can be killed");
-                process.wait().expect("the process can be waited for");
-                break None;
-            }
-            None => std::thread::sleep(Duration::from_millis(50)),
-        }
-    };
+    let process = child::Process::start(command.stdout(Stdio::null()).stderr(log));
+    let code = process.wait(LIMIT).code();
     (code, std::fs::read_to_string(folder.join("log")).expect("a log"))
 }
 
@@ -67,6 +56,6 @@ fn an_operator_that_cannot_start_ends_the_process_and_the_others_stop() {
     let (code, log) = run_behind_a_dead_proxy(folder.path(), &folder.path().join("kubeconfig"));
     assert_eq!(server.interrupt(), Some(0));
     assert_eq!(code, Some(1), "{log}");
-    assert!(log.contains("Operator 'b' cannot go on: failed to find out the kinds of the cluster"), "{log}");
+    assert!(log.contains("Operator 'b' cannot continue: failed to find out the kinds of the cluster"), "{log}");
     assert!(log.contains("Operator 'a' has stopped."), "{log}");
 }

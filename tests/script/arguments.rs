@@ -2,8 +2,8 @@
 
 use kopfd::script::{Limits, Threads};
 
-use crate::endings::returned;
-use crate::world::{Operator, in_virtual_time};
+use super::endings::returned;
+use super::world::{Operator, in_virtual_time};
 
 fn problems(operator: Operator) -> Vec<String> {
     let started = in_virtual_time(async { operator.start_on(Threads::Current).await.err() });

@@ -3,7 +3,7 @@
 use kopfd::handling::Verdict;
 use serde_json::json;
 
-use crate::world::{failure, patch, result, run};
+use super::world::{failure, patch, result, run};
 
 #[test]
 fn closures_read_the_list_on_which_the_method_is_called() {

@@ -9,7 +9,7 @@ use kopfd::handling::attempt::TEMPORARY_DELAY;
 use kopfd::script::{Limits, Returned};
 use serde_json::{Value, json};
 
-use crate::world::{Operator, failure, in_virtual_time, result, run};
+use super::world::{Operator, failure, in_virtual_time, result, run};
 
 pub fn returned(returned: Returned) -> Value {
     match returned.verdict {

@@ -7,7 +7,7 @@ use kopfd::handling::{Lifecycle, Verdict};
 use kopfd::script::Returned;
 use serde_json::{Value, json};
 
-use crate::world::{Operator, Stored, World, in_virtual_time};
+use super::world::{Operator, Stored, World, in_virtual_time};
 
 /// Calls the handler again and again, storing what it says, until it is finished. Returns the last call.
 async fn to_the_end(world: &mut World, lifecycle: Lifecycle) -> (Returned, usize) {
@@ -136,7 +136,7 @@ fn mistakes_in_options_are_told() {
             ("subhandler(\"a\", #{when: \"1 +\"}, || 1);", "no expression"),
             ("subhandler(\"a\", #{labels: #{a: 1}}, || 1);", "in quotes"),
         ] {
-            let error = crate::endings::failed(Operator::new("").runs(text).start().await.call(0).await);
+            let error = super::endings::failed(Operator::new("").runs(text).start().await.call(0).await);
             assert!(error.contains(part), "{text}: {error}");
         }
     });
@@ -172,7 +172,7 @@ fn only_handlers_of_changes_have_sub_handlers() {
         let world = Operator::new("").runs("subhandler(\"a\", || 1);").start().await;
         let mut call = world.a_call(0);
         call.subhandling = None;
-        let error = crate::endings::failed(world.host.call(&world.installed, call).await);
+        let error = super::endings::failed(world.host.call(&world.installed, call).await);
         assert!(error.contains("handlers of changes only"), "{error}");
     });
 }

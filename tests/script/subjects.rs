@@ -11,7 +11,7 @@ use kopfd::script::subject::{Activity, ReviewRequest};
 use kopfd::script::{BindingKind, LiveBody, Returned, StopFlag, Stopped, Subject};
 use serde_json::{Value, json};
 
-use crate::world::{Operator, START, World, in_virtual_time, object};
+use super::world::{Operator, START, World, in_virtual_time, object};
 
 /// The arguments that are handles without a JSON form: calling them shows that they are there.
 const HANDLES: [(&str, &str); 3] =

@@ -3,7 +3,7 @@
 use kopfd::handling::Candidate;
 use serde_json::json;
 
-use crate::world::{Operator, failure, in_virtual_time, patch, result};
+use super::world::{Operator, failure, in_virtual_time, patch, result};
 
 #[test]
 fn objects_feel_like_maps_and_lists() {
@@ -82,7 +82,7 @@ fn labels_and_annotations_of_an_object_without_any_are_empty_maps() {
             for (number, text) in texts.iter().enumerate() {
                 assert_eq!(world.ask(number, Candidate::Whole).await, Ok(true), "{text}");
             }
-            assert_eq!(crate::endings::returned(world.call(0).await), json!([{}, {}, []]));
+            assert_eq!(super::endings::returned(world.call(0).await), json!([{}, {}, []]));
         }
     });
 }
@@ -162,12 +162,12 @@ fn the_memory_of_an_object_is_shared_by_its_calls() {
         let world =
             operator.runs("memo.f = || 1;").runs("memo.part = spec.nested; memo.part.deep.leaf = 5; return memo.part;").start().await;
         for expected in [json!([1]), json!([1, 2])] {
-            assert_eq!(crate::endings::returned(world.call(0).await), expected);
+            assert_eq!(super::endings::returned(world.call(0).await), expected);
         }
-        assert!(crate::endings::failed(world.call(1).await).contains("plain data"));
-        assert_eq!(crate::endings::returned(world.call(2).await), json!({"deep": {"leaf": 5}}));
+        assert!(super::endings::failed(world.call(1).await).contains("plain data"));
+        assert_eq!(super::endings::returned(world.call(2).await), json!({"deep": {"leaf": 5}}));
         world.host.forget(&"u-1".into());
-        assert_eq!(crate::endings::returned(world.call(0).await), json!([1]));
+        assert_eq!(super::endings::returned(world.call(0).await), json!([1]));
     });
 }
 

@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
+use kopfd::apiserver::faults::{Action, Match, Rule};
+use kopfd::apiserver::server::socket::Service;
+use kopfd::apiserver::storage::resource::{Key, Resource};
+use kopfd::apiserver::storage::store::Limits;
+use kopfd::apiserver::{ApiServer, Settings, admin_client, bootstrap};
 use kopfd::cluster::in_process::InProcess;
 use kopfd::cluster::{Client, Error, Networking, Requests as _, Seen, Sink, Watcher, Watching};
-use kopfd::devserver::faults::{Action, Match, Rule};
-use kopfd::devserver::server::Service;
-use kopfd::devserver::store::{Key, Limits, Resource};
-use kopfd::devserver::{Api, Settings, given, hand};
 use kopfd::kit::{Clock, Stop};
 use kopfd::object::Sighting;
 use parking_lot::Mutex;
@@ -27,7 +28,7 @@ const SERVERS: [&str; 4] = ["creationTimestamp", "generation", "managedFields", 
 
 /// The embedded API server with one object.
 pub struct Embedded {
-    api: Api,
+    api: ApiServer,
     client: Client,
     /// The object as it is to be created.
     given: Value,
@@ -42,12 +43,12 @@ impl Embedded {
     pub async fn of(input: &Value, object: Value, clock: Clock) -> Self {
         // The whole history is kept: versions are counted by it.
         let limits = Limits { changes: usize::MAX, age: SignedDuration::MAX, bytes: usize::MAX };
-        let api = Api::new(Settings { seed: Some(1), limits, ..Settings::default() }, clock.clone());
+        let api = ApiServer::new(Settings { seed: Some(1), limits, ..Settings::default() }, clock.clone());
         let resource = (*declare::resource(&input["subresources"])).clone();
         let namespace = object.pointer("/metadata/namespace").cloned().unwrap_or_default();
         let objects =
             vec![definition(&input["subresources"]), json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})];
-        given::apply(&api, objects).await.expect("the server takes the definition");
+        bootstrap::apply(&api, objects).await.expect("the server takes the definition");
         let login = Box::new(InProcess::new(Service::new(api.clone())));
         // Kopf's client was recorded without repetitions.
         let networking = Networking { error_backoffs: Vec::new(), ..Networking::default() };
@@ -61,7 +62,7 @@ impl Embedded {
 
     /// Creates the object, as the server takes it: without what only the server writes.
     pub async fn create(&self) {
-        *self.base.lock() = self.api.with(|state| state.store.revision());
+        *self.base.lock() = self.api.revision();
         let mut object = self.given.clone();
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("uid");
@@ -69,7 +70,7 @@ impl Embedded {
         }
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
         let path = format!("/apis/kopf.dev/v1/namespaces/{namespace}/kopfexamples");
-        let created = hand::send(&self.api, http::Method::POST, &path, Some("application/json"), object.to_string()).await;
+        let created = admin_client::send(&self.api, http::Method::POST, &path, Some("application/json"), object.to_string()).await;
         created.expect("the server takes the object");
     }
 
@@ -125,7 +126,7 @@ impl Embedded {
             payload.clone().as_object().cloned().unwrap_or_default().into_iter().partition(|(key, _)| has_status && key == "status");
         for (subresource, part) in [(None, main), (Some("status"), status)] {
             if !part.is_empty() {
-                let sent = hand::patch(&self.api, &meant, subresource, "application/merge-patch+json", &Value::Object(part)).await;
+                let sent = admin_client::patch(&self.api, &meant, subresource, "application/merge-patch+json", &Value::Object(part)).await;
                 sent.expect("the server takes what others change");
             }
         }
@@ -134,13 +135,13 @@ impl Embedded {
     /// Deletes the object.
     pub async fn delete(&self) {
         if let Some(meant) = self.meant() {
-            hand::delete(&self.api, &meant, None).await.expect("the server deletes the object");
+            admin_client::delete(&self.api, &meant, None).await.expect("the server deletes the object");
         }
     }
 
-    fn meant(&self) -> Option<hand::Meant> {
+    fn meant(&self) -> Option<admin_client::Meant> {
         let (namespace, name) = self.key();
-        hand::find(&self.api, "kopfexamples.kopf.dev", &name, Some(&namespace)).ok().filter(|meant| meant.stored.is_some())
+        admin_client::find(&self.api, "kopfexamples.kopf.dev", &name, Some(&namespace)).ok().filter(|meant| meant.stored.is_some())
     }
 
     /// Watches the object with the engine's own watcher, for ever.
@@ -150,9 +151,9 @@ impl Embedded {
         watcher.run(&mut sink, &Stop::new()).await;
     }
 
-    fn history(&self) -> Vec<Arc<kopfd::devserver::store::Change>> {
+    fn history(&self) -> Vec<Arc<kopfd::apiserver::storage::store::Change>> {
         let base = *self.base.lock();
-        self.api.with(|state| state.store.changes_after(&self.place(), base, usize::MAX)).unwrap_or_default()
+        self.api.changes_after(&self.place(), base).unwrap_or_default()
     }
 
     fn first_version(&self) -> u64 {
@@ -244,7 +245,7 @@ fn faults(input: &Value) -> Vec<Rule> {
             reason: String::new(),
             message: String::new(),
             retry_after: None,
-            body: kopfd::devserver::faults::AnswerBody::Status,
+            body: kopfd::apiserver::faults::AnswerBody::Status,
         },
     };
     failures.enumerate().map(rule).collect()

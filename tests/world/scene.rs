@@ -8,13 +8,13 @@ use kopfd::kit::Stop;
 use kopfd::object::Sighting;
 use kopfd::reactor::worker::{Attempt, Expected, Pace, Worker};
 use kopfd::reactor::{Mailbox, Memories, Served};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::declare::{self, Declared};
 use super::embedded::Embedded;
 use super::scripted::ScriptedWorld;
-use super::server::Server;
-use super::timeline::{BEGINNING, Timeline};
+use super::server::{Server, version};
+use super::timeline::{BEGINNING, Entry, Timeline};
 
 /// Longer than anything in a scene.
 const FOREVER: Duration = Duration::from_secs(1_000_000_000);
@@ -72,6 +72,12 @@ impl Scene {
         })
     }
 
+    /// Lets the operator forget that it has handled the object in this life: a defect.
+    pub fn forget_handling(&self) {
+        self.memories.forget(&self.uid);
+        self.memories.notice(&self.uid, true);
+    }
+
     /// Returns a worker for the object.
     pub fn worker(&self) -> Worker<ScriptedWorld> {
         Worker {
@@ -94,6 +100,8 @@ impl Scene {
     pub fn restart(&mut self) {
         (self.memories, self.mailbox) = (Arc::default(), Arc::default());
         self.world.server.disconnect();
+        let before = self.world.server.object();
+        self.world.timeline.add(Entry { shown: json!({"life": "begins"}), version: version(&before), before, ..Entry::default() });
         if !self.world.server.is_gone() {
             self.world.server.announce(Sighting::Listed);
         }

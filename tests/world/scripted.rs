@@ -45,7 +45,7 @@ impl Steps {
         let mut shown = seen;
         shown["call"] = json!(script.id);
         let is_final = step.get("temporary").is_none() && step.get("error").is_none();
-        self.timeline.add(Entry { shown, started, before: self.server.object(), is_final });
+        self.timeline.add(Entry { shown, started, before: self.server.object(), is_final, ..Entry::default() });
         step
     }
 }
@@ -178,10 +178,6 @@ impl Environment for ScriptedWorld {
     fn clock(&self) -> &Clock {
         &self.timeline.clock
     }
-
-    fn chance(&self, _bound: usize) -> usize {
-        0
-    }
 }
 
 impl Effects for ScriptedWorld {
@@ -205,7 +201,7 @@ impl EventSink for TimelineSink {
                 if let Some(left) = consistency_in {
                     shown["consistency_in"] = json!(left.as_secs_f64());
                 }
-                self.timeline.add(Entry { shown, ..Entry::default() });
+                self.timeline.add(Entry { shown, before: Value::clone(body), ..Entry::default() });
             }
             EngineEvent::CycleDecided { delays } => self.delays.lock().push(delays.to_vec()),
             _ => {}
@@ -213,6 +209,10 @@ impl EventSink for TimelineSink {
     }
 
     fn wants_debugging(&self) -> bool {
+        true
+    }
+
+    fn wants_states(&self) -> bool {
         true
     }
 }

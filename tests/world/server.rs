@@ -38,7 +38,11 @@ pub struct Server {
     sent: Notify,
     trouble: Mutex<Option<Trouble>>,
     crashed: Notify,
+    forgotten: Mutex<Option<Forgotten>>,
 }
+
+/// Tells by its key and its value whether the operator forgets an annotation in its patches.
+pub type Forgotten = fn(&str, &Value) -> bool;
 
 /// What the next request meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +79,23 @@ impl Server {
             sent: Notify::new(),
             trouble: Mutex::default(),
             crashed: Notify::new(),
+            forgotten: Mutex::default(),
         }
+    }
+
+    /// Drops annotations from the patches of the operator, as if it had forgotten to write them.
+    pub fn forget(&self, is_forgotten: Forgotten) {
+        *self.forgotten.lock() = Some(is_forgotten);
+    }
+
+    /// Returns a patch without what is forgotten.
+    fn spoiled(&self, payload: &Value) -> Value {
+        let mut payload = payload.clone();
+        let annotations = payload.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+        if let (Some(is_forgotten), Some(annotations)) = (*self.forgotten.lock(), annotations) {
+            annotations.retain(|key, value| !is_forgotten(key, value));
+        }
+        payload
     }
 
     /// Returns the server with its object kept by the embedded one.
@@ -215,8 +235,7 @@ impl Server {
         if after == *before {
             return after;
         }
-        let version: u64 = before["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()).unwrap_or(0);
-        after["metadata"]["resourceVersion"] = json!((version + 1).to_string());
+        after["metadata"]["resourceVersion"] = json!((version(before).unwrap_or(0) + 1).to_string());
         let is_released = after["metadata"].get("deletionTimestamp").is_some() && after["metadata"].get("finalizers").is_none();
         {
             let mut state = self.state.lock();
@@ -255,6 +274,7 @@ impl Requests for Server {
     async fn patch(&self, path: &str, content_type: &'static str, payload: &Value, wanted: Option<&Value>) -> Result<Value, Error> {
         let is_status = path.ends_with("/status");
         let before = self.object();
+        let payload = &self.spoiled(payload);
         let number = {
             let mut state = self.state.lock();
             state.requests += 1;
@@ -283,7 +303,8 @@ impl Requests for Server {
             _ => self.patched(content_type, is_status, payload),
         };
         shown["response"] = json!(answer.as_ref().map_or_else(Error::status, |_| Some(200)));
-        self.timeline.add(Entry { shown, before, ..Entry::default() });
+        let version = answer.as_ref().ok().and_then(version);
+        self.timeline.add(Entry { shown, before, version, ..Entry::default() });
         if trouble == Some(Trouble::CrashAfter) {
             self.crash().await;
         }
@@ -291,6 +312,11 @@ impl Requests for Server {
         tokio::task::yield_now().await;
         answer
     }
+}
+
+/// Returns the version of an object.
+pub fn version(object: &Value) -> Option<u64> {
+    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }
 
 fn failure(status: u16) -> Error {

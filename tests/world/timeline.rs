@@ -16,8 +16,10 @@ const MOST_ENTRIES: usize = 10_000;
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
     pub shown: Value,
-    /// The object before a patch, for telling whether operations do the same; or as it is when a handler is called.
+    /// The object before a patch, for telling whether operations do the same; as it is when a handler is called; or as an event shows it.
     pub before: Value,
+    /// The version of the object in the answer to a request.
+    pub version: Option<u64>,
     /// Whether the called handler does not ask to be called again.
     pub is_final: bool,
     /// When the called handler was selected first.

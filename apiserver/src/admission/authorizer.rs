@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Attributes;
-use crate::access::{self, User};
+use crate::auth::access::{self, User};
 use crate::cel::{Authorizer, Check, Decide, Value};
 
 /// Returns the authorizer for the user of a request, and the check for what the request is about.

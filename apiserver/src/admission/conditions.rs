@@ -10,7 +10,7 @@ use super::review::review;
 use super::webhook::Webhook;
 use super::{Attributes, authorizer};
 use crate::cel::{Environment, Mistake, Object, Program, Type, Value};
-use crate::failure::Failure;
+use crate::http::api_error::Failure;
 
 /// What one evaluation may cost.
 const CALL_LIMIT: u64 = 1_000_000;

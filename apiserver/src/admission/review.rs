@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::matching::version;
 use super::webhook::Webhook;
 use super::{Attributes, Operation, Trouble};
-use crate::failure::Failure;
-use crate::json_patch;
+use crate::http::api_error::Failure;
+use crate::patch::json_patch;
 
 /// What a webhook that lets a request pass says.
 #[derive(Debug, Clone, Default, PartialEq)]

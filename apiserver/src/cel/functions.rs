@@ -13,11 +13,10 @@ pub(super) mod quantity;
 mod semantic_version;
 mod text;
 pub(crate) mod time;
-pub(super) mod url;
+mod url;
 
 pub(super) use format_text::mistake as format_mistake;
 pub(super) use operators::accumulate;
-pub(crate) use pattern::regex;
 
 use super::evaluate::Error;
 use super::value::Value;

@@ -2,9 +2,10 @@
 
 use super::ast::{Call, Element, Entry, Expr, Kind};
 use super::evaluate::Error;
-use super::functions::{format_mistake, of_name, regex};
+use super::functions::{format_mistake, of_name};
 use super::types::{Issue, Type};
 use super::value::Value;
+use crate::go::regex;
 
 /// Returns what is wrong with the literals in an expression.
 pub(super) fn check(expression: &Expr, types: &[Type]) -> Vec<Issue> {

@@ -12,7 +12,7 @@ use super::functions::authorizer::{Authorizer, Check, Decision};
 use super::functions::format::Format;
 use super::functions::net::Network;
 use super::functions::quantity::Amount;
-use super::functions::url::Url;
+use crate::go::Url;
 
 /// A value.
 #[derive(Debug, Clone)]

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use super::{create, delete, release, write};
 use crate::api::Api;
-use crate::chores::{Chore, FOREGROUND, ORPHAN, has_finalizer};
 use crate::rules::{Propagation, time};
-use crate::store::{Key, Resource, Stored, uid_of};
+use crate::storage::resource::{Key, Resource, uid_of};
+use crate::storage::store::Stored;
+use crate::storage::work_item::{FOREGROUND, ORPHAN, WorkItem, has_finalizer};
 
 /// Who tells of owners that are none.
 const NAME: &str = "garbage-collector-controller";
@@ -57,7 +58,7 @@ fn references(value: &Value) -> Vec<Value> {
 
 /// Deletes an object whose owners are all gone or going, or takes away the references to those that are.
 pub(super) async fn collect(api: &Api, resource: &Resource, key: &Key) {
-    let again = Chore::Owned(resource.clone(), key.clone());
+    let again = WorkItem::Owned(resource.clone(), key.clone());
     let Some(stored) = api.read(resource, key) else { return };
     if stored.value["metadata"]["deletionTimestamp"].is_string() {
         return;
@@ -90,7 +91,7 @@ pub(super) async fn collect(api: &Api, resource: &Resource, key: &Key) {
 }
 
 /// Deletes an object for whose end an owner waits, and which has dependents itself, so that all of the chain waits.
-async fn pass_on(api: &Api, resource: &Resource, stored: Arc<Stored>, dependents: &[(Resource, Key)], again: &Chore) {
+async fn pass_on(api: &Api, resource: &Resource, stored: Arc<Stored>, dependents: &[(Resource, Key)], again: &WorkItem) {
     let is_circle = dependents.iter().any(|(resource, key)| api.read(resource, key).is_some_and(|one| is_waiting(&one.value)));
     let unblocked = unblocked(&stored.value);
     if is_circle && unblocked != references(&stored.value) {
@@ -139,7 +140,7 @@ async fn tell_of_other_namespace(api: &Api, dependent: &Value, reference: &Value
     .await;
 }
 
-async fn set_owners(api: &Api, resource: &Resource, stored: &Arc<Stored>, owners: &[Value], again: &Chore) {
+async fn set_owners(api: &Api, resource: &Resource, stored: &Arc<Stored>, owners: &[Value], again: &WorkItem) {
     let Some(served) = api.registry().stored(resource).cloned() else { return };
     let mut new = (*stored.value).clone();
     if let Some(metadata) = new["metadata"].as_object_mut() {
@@ -153,7 +154,7 @@ async fn set_owners(api: &Api, resource: &Resource, stored: &Arc<Stored>, owners
 }
 
 /// Looks again at the objects with an owner of a kind, which is known since a moment.
-pub(super) async fn attend_kind(api: &Api, group: &str, kind: &str) {
+pub(super) async fn reconcile_kind(api: &Api, group: &str, kind: &str) {
     let is_of_kind = |reference: &Value| {
         let version = reference["apiVersion"].as_str().unwrap_or_default();
         reference["kind"] == kind && version.split_once('/').map_or("", |(group, _)| group) == group
@@ -166,7 +167,7 @@ pub(super) async fn attend_kind(api: &Api, group: &str, kind: &str) {
 }
 
 /// Looks after the dependents of an object that is gone, or going and waiting.
-pub(super) async fn attend_owner(api: &Api, uid: &str) {
+pub(super) async fn reconcile_owner(api: &Api, uid: &str) {
     let dependents = api.with(|state| state.store.dependents(uid));
     let Some((resource, _, owner)) = api.with(|state| state.store.by_uid(uid)) else {
         for (resource, key) in dependents {
@@ -177,7 +178,7 @@ pub(super) async fn attend_owner(api: &Api, uid: &str) {
     if !owner.value["metadata"]["deletionTimestamp"].is_string() {
         return;
     }
-    let again = Chore::Owner(uid.to_owned());
+    let again = WorkItem::Owner(uid.to_owned());
     if has_finalizer(&owner.value, ORPHAN) {
         for (resource, key) in dependents {
             let Some(stored) = api.read(&resource, &key) else { continue };

@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Decision, Writer, forbidden, is_same, time};
-use crate::chores::{CLEANUP, FOREGROUND, ORPHAN};
-use crate::failure::Failure;
-use crate::registry::Served;
+use crate::http::api_error::Failure;
+use crate::kinds::registry::Served;
+use crate::storage::work_item::{CLEANUP, FOREGROUND, ORPHAN};
 
 /// The namespaces that are always there.
 pub const PROTECTED_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::sameness::needs_version;
 use super::{Writer, check_namespace};
-use crate::builtin;
-use crate::failure::{Cause, Failure};
+use crate::http::api_error::{Cause, Failure};
+use crate::kinds::builtin;
 
 impl Writer<'_> {
     /// Webhooks may not make another object of it.

@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use super::Writer;
 use super::sameness::is_empty;
-use crate::builtin;
-use crate::causes::Place;
-use crate::failure::{Cause, Failure};
-use crate::metadata;
-use crate::request::FieldValidation;
+use crate::http::api_error::{Cause, Failure};
+use crate::http::request::FieldValidation;
+use crate::kinds::builtin;
 use crate::schema::Schema;
+use crate::schema::field_error::Place;
+use crate::schema::metadata;
 
 impl Writer<'_> {
     /// Reads what a client has sent: checks what it is, and drops and fills in what the schema says. Returns the warnings, which begin

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::kind::Kind;
-use crate::registry::Served;
+use crate::kinds::kind::Kind;
+use crate::kinds::registry::Served;
 
 /// Tells whether new objects of a kind come with the status that a client sends; the others begin with that of the server.
 pub fn gives_its_status(kind: &Kind) -> bool {

@@ -7,8 +7,9 @@ use super::node::{Additional, Limits, ListType, Node, Range, Type};
 use super::prune::Pruning;
 use super::rule_fields;
 use super::values;
-use crate::Cause;
-use crate::causes::{self, Place};
+use crate::go;
+use crate::http::api_error::Cause;
+use crate::schema::field_error::{self, Place};
 
 /// Reads a schema and collects what is wrong with it.
 #[derive(Default)]
@@ -38,16 +39,16 @@ impl Parser {
     pub(super) fn root(&mut self, schema: &Value) -> Node {
         let place = "openAPIV3Schema";
         let Value::Object(members) = schema else {
-            self.causes.push(causes::required(place, "schemas are required"));
+            self.causes.push(field_error::required(place, "schemas are required"));
             return Node::default();
         };
         match members.get("type") {
             Some(Value::String(kind)) if kind == "object" => {}
             Some(Value::String(kind)) if !kind.is_empty() => {
-                self.causes.push(causes::invalid(format!("{place}.type"), &json!(kind), "must be object at the root"));
+                self.causes.push(field_error::invalid(format!("{place}.type"), &json!(kind), "must be object at the root"));
             }
             _ => {
-                self.causes.push(causes::required(format!("{place}.type"), "must not be empty at the root"));
+                self.causes.push(field_error::required(format!("{place}.type"), "must not be empty at the root"));
                 return Node::default();
             }
         }
@@ -65,7 +66,7 @@ impl Parser {
         let has_more = ["items", "additionalProperties", "required"].iter().any(|word| meta.get(word).is_some());
         if has_others || has_more {
             let text = "must not specify anything other than name and generateName, but metadata is implicitly specified";
-            self.causes.push(causes::forbidden(place, text));
+            self.causes.push(field_error::forbidden(place, text));
         }
     }
 
@@ -83,11 +84,11 @@ impl Parser {
         node.kind = self.kind(schema, &node, place);
         if schema.contains_key("x-kubernetes-map-type") && node.kind.is_some_and(|kind| kind != Type::Object) {
             let text = "must be object if x-kubernetes-map-type is specified";
-            self.causes.push(causes::invalid(format!("{place}.type"), &schema["type"], text));
+            self.causes.push(field_error::invalid(format!("{place}.type"), &schema["type"], text));
         }
         if node.is_embedded && !node.keeps_unknown && !schema.contains_key("properties") {
             let text = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
-            self.causes.push(causes::required(format!("{place}.properties"), text));
+            self.causes.push(field_error::required(format!("{place}.properties"), text));
         }
         self.check_words(schema, place);
         self.read_below(schema, &mut node, place);
@@ -105,10 +106,10 @@ impl Parser {
         let field = format!("{place}.type");
         match (name, kind) {
             ("", _) if node.is_int_or_string || node.keeps_unknown => {}
-            ("", _) => self.causes.push(causes::required(field, "must not be empty for specified object fields")),
-            (_, None) => self.causes.push(causes::not_supported(field, &json!(name), Type::NAMES.map(|(name, _)| name))),
+            ("", _) => self.causes.push(field_error::required(field, "must not be empty for specified object fields")),
+            (_, None) => self.causes.push(field_error::not_supported(field, &json!(name), Type::NAMES.map(|(name, _)| name))),
             (_, Some(kind)) if node.is_embedded && kind != Type::Object => {
-                self.causes.push(causes::invalid(field, &json!(name), "must be object if x-kubernetes-embedded-resource is true"));
+                self.causes.push(field_error::invalid(field, &json!(name), "must be object if x-kubernetes-embedded-resource is true"));
             }
             _ => {}
         }
@@ -120,21 +121,21 @@ impl Parser {
         for word in ["$ref", "definitions", "dependencies", "id", "patternProperties", "additionalItems"] {
             let is_empty = schema.get(word).is_none_or(|value| value.is_null() || *value == json!("") || *value == json!({}));
             if !is_empty {
-                self.causes.push(causes::forbidden(format!("{place}.{word}"), format!("{word} is not supported")));
+                self.causes.push(field_error::forbidden(format!("{place}.{word}"), format!("{word} is not supported")));
             }
         }
         if schema.get("uniqueItems") == Some(&Value::Bool(true)) {
             let text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
-            self.causes.push(causes::forbidden(format!("{place}.uniqueItems"), text));
+            self.causes.push(field_error::forbidden(format!("{place}.uniqueItems"), text));
         }
         if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
             let field = format!("{place}.x-kubernetes-preserve-unknown-fields");
-            self.causes.push(causes::invalid(field, &Value::Bool(false), "must be true or undefined"));
+            self.causes.push(field_error::invalid(field, &Value::Bool(false), "must be true or undefined"));
         }
         if let Some(kind) = schema.get("x-kubernetes-map-type")
             && !["atomic", "granular"].contains(&kind.as_str().unwrap_or_default())
         {
-            self.causes.push(causes::not_supported(format!("{place}.x-kubernetes-map-type"), kind, ["atomic", "granular"]));
+            self.causes.push(field_error::not_supported(format!("{place}.x-kubernetes-map-type"), kind, ["atomic", "granular"]));
         }
     }
 
@@ -148,18 +149,18 @@ impl Parser {
             None | Some(Value::Null) => {}
             Some(Value::Bool(true)) if node.properties.is_empty() => node.additional = Additional::Anything,
             Some(_) if !node.properties.is_empty() => {
-                self.causes.push(causes::forbidden(field, "additionalProperties and properties are mutual exclusive"));
+                self.causes.push(field_error::forbidden(field, "additionalProperties and properties are mutual exclusive"));
             }
             Some(Value::Bool(false)) => {}
             Some(values) => node.additional = Additional::Of(Box::new(self.child(values, &field))),
         }
         match schema.get("items") {
             None | Some(Value::Null) if node.kind == Some(Type::Array) => {
-                self.causes.push(causes::required(format!("{place}.items"), "must be specified"));
+                self.causes.push(field_error::required(format!("{place}.items"), "must be specified"));
             }
             None | Some(Value::Null) => {}
             Some(Value::Array(_)) => {
-                self.causes.push(causes::forbidden(format!("{place}.items"), "items must be a schema object and not an array"));
+                self.causes.push(field_error::forbidden(format!("{place}.items"), "items must be a schema object and not an array"));
             }
             Some(items) => node.items = Some(Box::new(self.child(items, &format!("{place}.items")))),
         }
@@ -169,7 +170,7 @@ impl Parser {
         if let Value::Object(members) = schema {
             self.node(members, place)
         } else {
-            self.causes.push(causes::required(format!("{place}.type"), "must not be empty for specified object fields"));
+            self.causes.push(field_error::required(format!("{place}.type"), "must not be empty for specified object fields"));
             Node::default()
         }
     }
@@ -180,11 +181,11 @@ impl Parser {
         let word = schema.get("x-kubernetes-list-type").and_then(Value::as_str);
         if word.is_some() && node.kind != Some(Type::Array) {
             let kind = schema.get("type").cloned().unwrap_or(json!(""));
-            self.causes.push(causes::invalid(format!("{place}.type"), &kind, "must be array if x-kubernetes-list-type is specified"));
+            self.causes.push(field_error::invalid(format!("{place}.type"), &kind, "must be array if x-kubernetes-list-type is specified"));
         }
         if !keys.is_empty() && word != Some("map") {
             let text = "must be map if x-kubernetes-list-map-keys is non-empty";
-            let cause = if word.is_none() { causes::required(&field, text) } else { causes::invalid(&field, &json!(word), text) };
+            let cause = if word.is_none() { field_error::required(&field, text) } else { field_error::invalid(&field, &json!(word), text) };
             self.causes.push(cause);
         }
         match word {
@@ -195,7 +196,7 @@ impl Parser {
                 {
                     let text = "items of a set must be scalars, or atomic objects or lists";
                     let word = if item.kind == Some(Type::Array) { "list" } else { "map" };
-                    self.causes.push(causes::invalid(
+                    self.causes.push(field_error::invalid(
                         format!("{place}.items.x-kubernetes-{word}-type"),
                         &json!(item.kind.map(Type::name)),
                         text,
@@ -208,7 +209,7 @@ impl Parser {
                 ListType::Map(keys)
             }
             Some(other) => {
-                self.causes.push(causes::not_supported(field, &json!(other), ["atomic", "map", "set"]));
+                self.causes.push(field_error::not_supported(field, &json!(other), ["atomic", "map", "set"]));
                 ListType::Atomic
             }
         }
@@ -217,25 +218,25 @@ impl Parser {
     fn check_keys(&mut self, keys: &[String], node: &Node, place: &str) {
         let field = format!("{place}.x-kubernetes-list-map-keys");
         if keys.is_empty() {
-            self.causes.push(causes::required(&field, "must not be empty if x-kubernetes-list-type is map"));
+            self.causes.push(field_error::required(&field, "must not be empty if x-kubernetes-list-type is map"));
         }
         let Some(item) = &node.items else { return };
         for (index, key) in keys.iter().enumerate() {
             let Some(property) = item.properties.get(key) else {
                 let text = format!("must be a name of items.properties, not {key:?}");
-                self.causes.push(causes::invalid(format!("{field}[{index}]"), &json!(key), text));
+                self.causes.push(field_error::invalid(format!("{field}[{index}]"), &json!(key), text));
                 continue;
             };
             if matches!(property.kind, Some(Type::Object | Type::Array)) {
                 let at = format!("{place}.items.properties[{key}].type");
-                self.causes.push(causes::invalid(at, &json!(property.kind.map(Type::name)), "must be a scalar type"));
+                self.causes.push(field_error::invalid(at, &json!(property.kind.map(Type::name)), "must be a scalar type"));
             }
             if keys[..index].contains(key) {
-                self.causes.push(causes::invalid(&field, &json!(keys), "must not contain duplicate entries"));
+                self.causes.push(field_error::invalid(&field, &json!(keys), "must not contain duplicate entries"));
             }
             if property.default.is_none() && !item.limits.required.contains(key) {
                 let text = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
-                self.causes.push(causes::required(format!("{place}.items.properties[{key}].default"), text));
+                self.causes.push(field_error::required(format!("{place}.items.properties[{key}].default"), text));
             }
         }
     }
@@ -265,10 +266,10 @@ impl Parser {
 
     fn pattern(&mut self, schema: &Map<String, Value>, place: &str) -> Option<Regex> {
         let text = schema.get("pattern").and_then(Value::as_str)?;
-        Regex::new(text)
+        go::regex(text)
             .map_err(|_| {
                 let why = "must be a valid regular expression";
-                self.causes.push(causes::invalid(format!("{place}.pattern"), &json!(text), why));
+                self.causes.push(field_error::invalid(format!("{place}.pattern"), &json!(text), why));
             })
             .ok()
     }
@@ -289,7 +290,7 @@ impl Parser {
         for word in STRUCTURAL {
             let is_absent = schema.get(word).is_none_or(|value| value.is_null() || *value == json!(""));
             if !is_absent && !is_plain_type {
-                self.causes.push(causes::forbidden(format!("{place}.{word}"), "must be undefined to be structural"));
+                self.causes.push(field_error::forbidden(format!("{place}.{word}"), "must be undefined to be structural"));
             }
         }
         node.kind = kind.and_then(Type::of_name);
@@ -320,7 +321,7 @@ impl Parser {
                 for name in branch.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys) {
                     if node.member(name).is_none() && !(node.is_embedded && name == "metadata") {
                         let text = format!("because it is defined in {at}.properties[{name}]");
-                        self.causes.push(causes::required(format!("{place}.properties[{name}]"), &text));
+                        self.causes.push(field_error::required(format!("{place}.properties[{name}]"), &text));
                     }
                 }
             }
@@ -332,7 +333,7 @@ impl Parser {
         let field = format!("{place}.default");
         let mut pruned = default.clone();
         if !Pruning::default().part(node, &mut pruned).is_empty() {
-            self.causes.push(causes::invalid(&field, default, "must not have unknown fields"));
+            self.causes.push(field_error::invalid(&field, default, "must not have unknown fields"));
         }
         values::check(node, &pruned, None, &Place::Named(&field), &mut self.causes);
     }

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::node::{Additional, Node};
-use crate::causes::Place;
-use crate::metadata;
+use crate::schema::field_error::Place;
+use crate::schema::metadata;
 
 /// What is dropped on a walk through an object.
 #[derive(Default)]

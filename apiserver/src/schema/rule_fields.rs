@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::node::{Additional, Node, Rule};
-use crate::Cause;
-use crate::causes;
+use crate::http::api_error::Cause;
+use crate::schema::field_error;
 
 /// The reasons that rules may give.
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
@@ -21,21 +21,21 @@ fn read_one(written: &Value, node: &Node, place: &str, causes: &mut Vec<Cause>) 
     let rule = text("rule").map(str::trim).unwrap_or_default();
     let message = text("message").map(str::trim);
     if rule.is_empty() {
-        causes.push(causes::required(at("rule"), "rule is not specified"));
+        causes.push(field_error::required(at("rule"), "rule is not specified"));
     } else if message == Some("") {
-        causes.push(causes::invalid(at("message"), &written["message"], "must be non-empty if specified"));
+        causes.push(field_error::invalid(at("message"), &written["message"], "must be non-empty if specified"));
     } else if message.is_some_and(has_line_break) {
-        causes.push(causes::invalid(at("message"), &written["message"], "must not contain line breaks"));
+        causes.push(field_error::invalid(at("message"), &written["message"], "must not contain line breaks"));
     } else if has_line_break(rule) && message.is_none() {
-        causes.push(causes::required(at("message"), "message must be specified if rule contains line breaks"));
+        causes.push(field_error::required(at("message"), "message must be specified if rule contains line breaks"));
     }
     let message_expression = text("messageExpression").map(str::trim);
     if message_expression == Some("") {
-        causes.push(causes::required(at("messageExpression"), "messageExpression must be non-empty if specified"));
+        causes.push(field_error::required(at("messageExpression"), "messageExpression must be non-empty if specified"));
     }
     let reason = text("reason").unwrap_or("FieldValueInvalid");
     if !REASONS.contains(&reason) {
-        causes.push(causes::not_supported(at("reason"), &json!(reason), REASONS));
+        causes.push(field_error::not_supported(at("reason"), &json!(reason), REASONS));
     }
     Rule {
         rule: rule.to_owned(),
@@ -51,13 +51,13 @@ fn read_one(written: &Value, node: &Node, place: &str, causes: &mut Vec<Cause>) 
 
 fn field_path(path: &str, node: &Node, field: &str, causes: &mut Vec<Cause>) -> String {
     if path.trim().is_empty() {
-        causes.push(causes::invalid(field, &json!(path), "must be non-empty if specified"));
+        causes.push(field_error::invalid(field, &json!(path), "must be non-empty if specified"));
     }
     if has_line_break(path) {
-        causes.push(causes::invalid(field, &json!(path), "must not contain line breaks"));
+        causes.push(field_error::invalid(field, &json!(path), "must not contain line breaks"));
     }
     normalized(node, path).unwrap_or_else(|| {
-        causes.push(causes::invalid(field, &json!(path), "must be a valid path"));
+        causes.push(field_error::invalid(field, &json!(path), "must be a valid path"));
         String::new()
     })
 }
@@ -100,7 +100,7 @@ fn step(path: &str) -> Option<(String, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Schema;
+    use crate::schema::Schema;
 
     #[test]
     fn paths_lead_to_members_of_the_schema() {

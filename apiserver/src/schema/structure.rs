@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::node::{ListType, Node};
-use crate::Cause;
-use crate::causes::{self, Place};
+use crate::http::api_error::Cause;
+use crate::schema::field_error::{self, Place};
 
 /// Checks that the items of sets and map lists differ.
 pub(super) fn check_lists(node: &Node, new: &Value, old: Option<&Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
@@ -20,7 +20,7 @@ pub(super) fn check_lists(node: &Node, new: &Value, old: Option<&Value>, place: 
         for (index, one) in identities.iter().flatten().enumerate() {
             // However often something is there, it is told once.
             if identities.iter().flatten().take(index).filter(|earlier| *earlier == one).count() == 1 {
-                causes.push(causes::duplicate(place.item(index), one));
+                causes.push(field_error::duplicate(place.item(index), one));
             }
         }
     }
@@ -37,13 +37,13 @@ pub(super) fn check_embedded(node: &Node, new: &Value, old: Option<&Value>, plac
     {
         for name in ["apiVersion", "kind"] {
             match members.get(name) {
-                None => causes.push(causes::required(place.member(name), "must not be empty")),
-                Some(Value::String(text)) if text.is_empty() => causes.push(causes::required(place.member(name), "must not be empty")),
+                None => causes.push(field_error::required(place.member(name), "must not be empty")),
+                Some(Value::String(text)) if text.is_empty() => causes.push(field_error::required(place.member(name), "must not be empty")),
                 Some(Value::String(text)) if name == "apiVersion" && text.split('/').count() > 2 => {
-                    causes.push(causes::invalid(place.member(name), &Value::from(text.as_str()), "unexpected GroupVersion string"));
+                    causes.push(field_error::invalid(place.member(name), &Value::from(text.as_str()), "unexpected GroupVersion string"));
                 }
                 Some(Value::String(_)) => {}
-                Some(other) => causes.push(causes::invalid(place.member(name), other, "must be a string")),
+                Some(other) => causes.push(field_error::invalid(place.member(name), other, "must be a string")),
             }
         }
     }

@@ -5,9 +5,9 @@ use serde_json::{Map, Value, json};
 use super::formats;
 use super::node::{Limits, Node, Type};
 use super::structure::walk;
-use crate::Cause;
-use crate::causes::{self, Place};
-use crate::kind::Scale;
+use crate::http::api_error::Cause;
+use crate::kinds::kind::Scale;
+use crate::schema::field_error::{self, Place};
 
 /// Checks a value and everything below it. A value that is as before is not looked at.
 pub(super) fn check(node: &Node, new: &Value, old: Option<&Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
@@ -44,7 +44,7 @@ pub(super) fn check_scale(scale: &Scale, object: &Value, causes: &mut Vec<Cause>
                 Some(Value::Object(members)) => members.get(name),
                 Some(Value::Null) | None => None,
                 Some(other) => {
-                    causes.push(causes::invalid(path, other, "is not an object on the way to the number of replicas"));
+                    causes.push(field_error::invalid(path, other, "is not an object on the way to the number of replicas"));
                     None
                 }
             };
@@ -52,7 +52,7 @@ pub(super) fn check_scale(scale: &Scale, object: &Value, causes: &mut Vec<Cause>
         match value {
             None | Some(Value::Null) => {}
             Some(number) if number.as_i64().is_some_and(|number| (0..=i64::from(i32::MAX)).contains(&number)) => {}
-            Some(other) => causes.push(causes::invalid(path, other, "should be a non-negative integer")),
+            Some(other) => causes.push(field_error::invalid(path, other, "should be a non-negative integer")),
         }
     }
 }
@@ -71,7 +71,7 @@ fn check_type(node: &Node, value: &Value, place: &Place<'_>, causes: &mut Vec<Ca
     };
     if !fits {
         let text = format!("{place} in body must be of type {wanted}: \"{given}\"");
-        causes.push(causes::type_invalid(place.field(), &json!(given), text));
+        causes.push(field_error::type_invalid(place.field(), &json!(given), text));
     }
 }
 
@@ -93,7 +93,7 @@ fn check_branches(limits: &Limits, new: &Value, old: Option<&Value>, place: &Pla
         check(node, new, old, place, &mut causes);
         causes
     };
-    let unnamed = |text: String| causes::invalid("<nil>", &json!(""), text);
+    let unnamed = |text: String| field_error::invalid("<nil>", &json!(""), text);
     if !limits.any_of.is_empty() {
         let results: Vec<Vec<Cause>> = limits.any_of.iter().map(causes_of).collect();
         if results.iter().all(|result| !result.is_empty()) {
@@ -166,22 +166,22 @@ fn check_text(limits: &Limits, text: &str, place: &Place<'_>, causes: &mut Vec<C
     let too_short = limits.length.least.filter(|least| length < *least);
     let pattern = limits.pattern.as_ref().filter(|pattern| !pattern.is_match(text));
     if let Some(most) = too_long {
-        causes.push(causes::too_long(place.field(), most));
+        causes.push(field_error::too_long(place.field(), most));
     } else if let Some(least) = too_short {
-        causes.push(causes::invalid(place.field(), &value, format!("{place} in body should be at least {least} chars long")));
+        causes.push(field_error::invalid(place.field(), &value, format!("{place} in body should be at least {least} chars long")));
     } else if let Some(pattern) = pattern {
-        causes.push(causes::invalid(place.field(), &value, format!("{place} in body should match '{pattern}'")));
+        causes.push(field_error::invalid(place.field(), &value, format!("{place} in body should match '{pattern}'")));
     }
     if let Some(format) = &limits.format
         && !formats::fits(format, text)
     {
-        causes.push(causes::type_invalid(place.field(), &value, format!("{place} in body must be of type {format}: {value}")));
+        causes.push(field_error::type_invalid(place.field(), &value, format!("{place} in body must be of type {format}: {value}")));
     }
 }
 
 fn check_number(node: &Node, number: f64, value: &Value, place: &Place<'_>, causes: &mut Vec<Cause>) {
     let limits = &node.limits;
-    let mut refuse = |text: String| causes.push(causes::invalid(place.field(), value, format!("{place} in body {text}")));
+    let mut refuse = |text: String| causes.push(field_error::invalid(place.field(), value, format!("{place} in body {text}")));
     if let Some(divisor) = limits.multiple_of.filter(|divisor| *divisor != 0.0)
         && !is_multiple(value, number, divisor)
     {
@@ -206,7 +206,7 @@ fn check_number(node: &Node, number: f64, value: &Value, place: &Place<'_>, caus
     {
         let format = limits.format.as_deref().map_or_else(|| "default format".to_owned(), |format| format!("format {format}"));
         let text = format!("Checked value must be of type {} with {format} in {place}", kind.name());
-        causes.push(causes::invalid("<nil>", &json!(""), text));
+        causes.push(field_error::invalid("<nil>", &json!(""), text));
     }
 }
 
@@ -222,12 +222,12 @@ fn check_count(count: usize, what: &str, limits: &Limits, value: &Value, place: 
     if let Some(least) = range.least
         && (count as u64) < least
     {
-        causes.push(causes::invalid(place.field(), value, format!("{place} in body should have at least {least} {what}")));
+        causes.push(field_error::invalid(place.field(), value, format!("{place} in body should have at least {least} {what}")));
     }
     if let Some(most) = range.most
         && count as u64 > most
     {
-        causes.push(causes::too_many(place.field(), count, most));
+        causes.push(field_error::too_many(place.field(), count, most));
     }
 }
 
@@ -236,7 +236,7 @@ fn check_options(limits: &Limits, value: &Value, place: &Place<'_>, causes: &mut
     let is_same = |option: &Value| option == value || (option.is_number() && option.as_f64() == value.as_f64());
     if !options.iter().any(is_same) {
         let words = options.iter().map(|option| option.as_str().map_or_else(|| option.to_string(), str::to_owned));
-        causes.push(causes::not_supported(place.field(), value, words));
+        causes.push(field_error::not_supported(place.field(), value, words));
     }
 }
 
@@ -244,7 +244,7 @@ fn check_members(node: &Node, members: &Map<String, Value>, new: &Value, old: Op
     walk(node, new, old, place, &mut |node, new, old, place| check(node, new, old, place, causes));
     for name in &node.limits.required {
         if !members.contains_key(name) {
-            causes.push(causes::required(place.member(name).field(), ""));
+            causes.push(field_error::required(place.member(name).field(), ""));
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Kinds that a manifest names and that neither the embedded server nor the definitions of the operator have.
+//! Finds kinds that neither the embedded server nor the `crds` of the operator have.
 
 use serde_json::Value;
 
-use crate::devserver::builtin;
+use crate::apiserver::kinds::builtin;
 use crate::kit::suggest;
 use crate::manifest::{Diagnostic, NamedKind, Operator, Severity};
 use crate::object::{Resource, yaml};
 
-/// Returns a warning for each kind that is probably misspelt, and a hint for each that only a cluster may have.
+/// Returns a warning for each kind that is probably misspelt, and a hint for each that only a real cluster may have.
 pub fn check(operators: &[Operator]) -> Vec<Diagnostic> {
     let built_in: Vec<Resource> = builtin::kinds().into_iter().map(built_in_resource).collect();
     operators.iter().flat_map(|operator| check_operator(operator, &built_in)).collect()
@@ -31,7 +31,8 @@ fn unknown(named: &NamedKind, known: &[Resource]) -> Diagnostic {
     Diagnostic { severity, message, hint: Some(hint), ..named.place.clone() }
 }
 
-/// Returns how a resource is written in the form of a text: `group/version/name`, `group/name`, `name.group`, or `name`.
+/// Returns how a resource can be written in the form of a text: `group/version/name`, `group/name`, `name.group`, or
+/// `name`.
 fn spellings(text: &str, resource: &Resource) -> Vec<String> {
     let Resource { group, version, plural, kind, singular, shortcuts, .. } = resource;
     match (text.matches('/').count(), text.contains('.')) {
@@ -43,7 +44,7 @@ fn spellings(text: &str, resource: &Resource) -> Vec<String> {
     }
 }
 
-fn built_in_resource(kind: crate::devserver::kind::Kind) -> Resource {
+fn built_in_resource(kind: crate::apiserver::kinds::kind::Kind) -> Resource {
     Resource {
         group: kind.group,
         version: kind.version,
@@ -56,7 +57,7 @@ fn built_in_resource(kind: crate::devserver::kind::Kind) -> Resource {
     }
 }
 
-/// Returns the kinds of a definition, one for each version.
+/// Returns a resource for each version of a definition.
 fn defined(definition: &Value) -> Vec<Resource> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (spec, names) = (&definition["spec"], &definition["spec"]["names"]);

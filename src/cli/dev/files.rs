@@ -1,4 +1,4 @@
-//! The files of operators and of the objects that they are given. Only a change of what is in them counts.
+//! Watches the files of operators and objects. Only changed contents count.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -11,33 +11,32 @@ use tracing::error;
 
 use crate::cli::apiserver;
 
-use super::objects::is_of_kopfd;
+use super::objects::is_kopfd_document;
 
-/// Changes of files that come within this time are one change: editors write in several steps.
+/// Changes within this time are one change: editors write files in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// What an operator may be made of, by the ends of the names.
-const PARTS: [&str; 4] = ["yaml", "yml", "rhai", "j2"];
+/// Extensions of the files of an operator.
+const EXTENSIONS: [&str; 4] = ["yaml", "yml", "rhai", "j2"];
 
-/// The files that are followed.
+/// The watched files.
 pub struct Files {
-    /// The directories of the manifests, with all below them.
+    /// The directories of the manifests, recursively.
     operators: Vec<PathBuf>,
-    /// The files of definitions that the manifests name.
+    /// The `crds` files of the manifests.
     definitions: Vec<PathBuf>,
-    /// Files and directories of further objects.
+    /// Files and directories of `--apply`.
     apply: Vec<PathBuf>,
     hashes: Hashes,
     watched: BTreeSet<PathBuf>,
     hints: mpsc::Receiver<()>,
-    /// Hints come as long as it lives.
+    /// Kept alive for its hints.
     watcher: Option<RecommendedWatcher>,
 }
 
-/// What has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Changed {
-    /// Manifests, scripts or templates.
+    /// Manifests, scripts or templates have changed.
     pub of_operators: bool,
 }
 
@@ -48,10 +47,10 @@ struct Hashes {
 }
 
 impl Files {
-    /// Follows manifests with all that lies beside and below them, the definitions that they name, and further objects.
+    /// Watches the directories of the manifests, their `crds` files, and further objects.
     pub fn watch(manifests: &[PathBuf], definitions: &[PathBuf], apply: &[PathBuf]) -> Self {
         let (sender, hints) = mpsc::channel(1);
-        // A hint that finds no room is not lost: the one before it has not been taken yet.
+        // A full channel already holds a hint that was not taken yet.
         let watcher = notify::recommended_watcher(move |_| {
             let _ = sender.try_send(());
         });
@@ -62,7 +61,7 @@ impl Files {
             hashes: Hashes { operators: 0, objects: 0 },
             watched: BTreeSet::new(),
             hints,
-            watcher: watcher.inspect_err(complain).ok(),
+            watcher: watcher.inspect_err(log_error).ok(),
         };
         for path in files.operators.clone() {
             files.add(path, RecursiveMode::Recursive);
@@ -72,13 +71,13 @@ impl Files {
         files
     }
 
-    /// Returns the files and directories of objects, the definitions first.
-    pub fn of_objects(&self) -> Vec<PathBuf> {
+    /// Returns the files and directories of objects, definitions first.
+    pub fn object_paths(&self) -> Vec<PathBuf> {
         self.definitions.iter().chain(&self.apply).cloned().collect()
     }
 
-    /// Follows other definitions than before. What is in them counts as known.
-    pub fn follow(&mut self, definitions: &[PathBuf]) {
+    /// Replaces the watched `crds` files. Their contents count as unchanged.
+    pub fn set_definitions(&mut self, definitions: &[PathBuf]) {
         if self.definitions != definitions {
             self.definitions = definitions.to_vec();
             self.add_objects();
@@ -86,7 +85,7 @@ impl Files {
         }
     }
 
-    /// Waits until something else is in the files.
+    /// Waits until the contents of files change.
     pub async fn changed(&mut self) -> Changed {
         loop {
             if self.hints.recv().await.is_none() {
@@ -102,25 +101,25 @@ impl Files {
     }
 
     fn add_objects(&mut self) {
-        for path in self.of_objects() {
+        for path in self.object_paths() {
             self.add(directory(&path), RecursiveMode::NonRecursive);
         }
     }
 
-    /// A directory is watched, not the file in it: editors put new files into the place of old ones.
+    /// Watches a directory, not the file in it: editors replace files by new ones.
     fn add(&mut self, directory: PathBuf, mode: RecursiveMode) {
         let is_below = |known: &PathBuf| self.watched.contains(known) && directory.starts_with(known);
         if self.watched.contains(&directory) || self.operators.iter().any(is_below) {
             return;
         }
         if let Some(watcher) = &mut self.watcher {
-            let _ = watcher.watch(&directory, mode).inspect_err(complain);
+            let _ = watcher.watch(&directory, mode).inspect_err(log_error);
         }
         self.watched.insert(directory);
     }
 
     fn hash(&self) -> Hashes {
-        let objects = self.files_of_objects();
+        let objects = self.object_files();
         let known: BTreeSet<PathBuf> =
             objects.iter().filter(|file| !holds_manifest(file)).filter_map(|file| file.canonicalize().ok()).collect();
         let mut hasher = DefaultHasher::new();
@@ -136,19 +135,19 @@ impl Files {
         Hashes { operators, objects: hasher.finish() }
     }
 
-    fn files_of_objects(&self) -> Vec<PathBuf> {
-        // What cannot be read is told when it is.
-        self.of_objects().iter().flat_map(|path| apiserver::files(path).unwrap_or_default()).collect()
+    fn object_files(&self) -> Vec<PathBuf> {
+        // Unreadable files are reported when they are applied.
+        self.object_paths().iter().flat_map(|path| apiserver::files(path).unwrap_or_default()).collect()
     }
 }
 
-/// A file of `--apply` may be that of a manifest, too: its changes are those of the operator.
+/// A file of `--apply` may contain the manifest, too: its changes are those of the operator.
 fn holds_manifest(file: &Path) -> bool {
-    apiserver::read_file(file).is_ok_and(|documents| documents.iter().any(is_of_kopfd))
+    apiserver::read_file(file).is_ok_and(|documents| documents.iter().any(is_kopfd_document))
 }
 
-fn complain(problem: &notify::Error) {
-    error!(target: "kopfd", "Changes of files are not noticed: {problem}");
+fn log_error(problem: &notify::Error) {
+    error!(target: "kopfd", "Changes of files cannot be watched: {problem}");
 }
 
 fn directory(path: &Path) -> PathBuf {
@@ -158,18 +157,18 @@ fn directory(path: &Path) -> PathBuf {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), Path::to_owned)
 }
 
-/// Hashes the names and contents of everything that an operator may be made of, except what belongs to the objects.
+/// Hashes the names and contents of all files of an operator, without the files of objects.
 fn hash_directory(directory: &Path, objects: &BTreeSet<PathBuf>, hasher: &mut DefaultHasher) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.sort();
     for path in paths {
         let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        let is_part = path.extension().is_some_and(|extension| PARTS.iter().any(|known| extension == *known));
+        let is_operator_file = path.extension().is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known));
         let is_object = || path.canonicalize().is_ok_and(|path| objects.contains(&path));
         if path.is_dir() && !is_hidden {
             hash_directory(&path, objects, hasher);
-        } else if is_part
+        } else if is_operator_file
             && !is_object()
             && let Ok(content) = std::fs::read(&path)
         {

@@ -1,12 +1,12 @@
-//! The report of scenarios for programs.
+//! The report as JSON.
 
 use serde_json::{Value, json};
 
 use crate::scenario::{Failure, Outcome};
 
-use super::{Report, repetition};
+use super::report::{Report, rerun_command};
 
-/// Writes the report.
+/// Returns the report.
 pub fn render(report: &Report<'_>) -> String {
     let count = |is_meant: &dyn Fn(&Outcome) -> bool| report.outcomes.iter().filter(|outcome| is_meant(outcome)).count();
     let failed = count(&|outcome| !outcome.failures.is_empty());
@@ -33,7 +33,7 @@ fn one(outcome: &Outcome, report: &Report<'_>) -> Value {
         "file": scenario.file().display().to_string(),
         "line": scenario.line,
         "result": result,
-        "seconds": outcome.seconds,
+        "seconds": outcome.duration.as_secs_f64(),
     });
     if let Some(seed) = outcome.job.seed {
         document["seed"] = json!(seed);
@@ -43,7 +43,7 @@ fn one(outcome: &Outcome, report: &Report<'_>) -> Value {
     }
     if !outcome.failures.is_empty() {
         document["failures"] = outcome.failures.iter().flat_map(failure).collect();
-        document["again"] = json!(repetition(outcome, report));
+        document["again"] = json!(rerun_command(outcome, report));
     }
     if let Some(timeline) = &outcome.timeline {
         document["timeline"] = timeline.to_json();
@@ -54,11 +54,11 @@ fn one(outcome: &Outcome, report: &Report<'_>) -> Value {
 fn failure(failure: &Failure) -> Vec<Value> {
     let spot = failure.spot.unwrap_or_default();
     let problem = failure.problem.iter().map(|problem| {
-        let mut told = json!({"line": spot.line, "column": spot.column, "message": problem.text});
+        let mut message = json!({"line": spot.line, "column": spot.column, "message": problem.text});
         if let Some(hint) = &problem.hint {
-            told["hint"] = json!(hint);
+            message["hint"] = json!(hint);
         }
-        told
+        message
     });
     let differences = failure.differences.iter().map(|difference| {
         let spot = difference.spot;

@@ -1,78 +1,61 @@
-//! The report of scenarios for build servers, in the form of JUnit.
+//! The report as JUnit XML.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::PathBuf;
+
+use quick_junit::{NonSuccessKind, Report as Document, TestCase, TestCaseStatus, TestSuite};
 
 use crate::scenario::Outcome;
 
-use super::{Report, repetition};
+use super::report::{Report, rerun_command};
 
-/// Writes the report: a suite for each file.
-pub fn render(report: &Report<'_>) -> String {
-    let mut suites: BTreeMap<&PathBuf, Vec<&Outcome>> = BTreeMap::new();
+/// Returns the report, with a suite for each file.
+///
+/// # Errors
+/// If the report cannot be written as XML.
+pub fn render(report: &Report<'_>) -> Result<String, String> {
+    let mut suites: BTreeMap<&PathBuf, TestSuite> = BTreeMap::new();
     for outcome in report.outcomes {
-        suites.entry(outcome.job.scenario.file()).or_default().push(outcome);
+        let file = outcome.job.scenario.file();
+        let suite = suites.entry(file).or_insert_with(|| TestSuite::new(file.display().to_string()));
+        suite.add_test_case(test_case(outcome, report));
     }
-    let mut text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
-    let failed = |outcomes: &[&Outcome]| outcomes.iter().filter(|outcome| !outcome.failures.is_empty()).count();
-    let all: Vec<&Outcome> = report.outcomes.iter().collect();
-    // Writing into a text cannot fail.
-    let _ = writeln!(text, "<testsuites name=\"kopfd test\" tests=\"{}\" failures=\"{}\">", all.len(), failed(&all));
-    for (file, outcomes) in suites {
-        let skipped = outcomes.iter().filter(|outcome| outcome.skipped.is_some()).count();
-        let name = escaped(&file.display().to_string());
-        let (tests, failures) = (outcomes.len(), failed(&outcomes));
-        let _ = writeln!(text, "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" skipped=\"{skipped}\">");
-        for outcome in outcomes {
-            case(outcome, report, &mut text);
-        }
-        text.push_str("  </testsuite>\n");
-    }
-    text.push_str("</testsuites>\n");
-    text
+    let mut document = Document::new("kopfd test");
+    document.add_test_suites(suites.into_values());
+    document.to_string().map_err(|error| format!("cannot write the report: {error}"))
 }
 
-fn case(outcome: &Outcome, report: &Report<'_>, text: &mut String) {
+fn test_case(outcome: &Outcome, report: &Report<'_>) -> TestCase {
     let scenario = &outcome.job.scenario;
     let seed = outcome.job.seed.map(|seed| format!(" (seed {seed})")).unwrap_or_default();
-    let (name, file) = (escaped(&format!("{}{seed}", scenario.name)), escaped(&scenario.file().display().to_string()));
-    let _ = write!(text, "    <testcase name=\"{name}\" classname=\"{file}\" time=\"{:.3}\"", outcome.seconds);
-    if let Some(why) = &outcome.skipped {
-        let _ = writeln!(text, ">\n      <skipped message=\"{}\"/>\n    </testcase>", escaped(why));
-        return;
+    let mut case = TestCase::new(format!("{}{seed}", scenario.name), status(outcome));
+    case.set_classname(scenario.file().display().to_string());
+    case.set_time(outcome.duration);
+    if !outcome.failures.is_empty() {
+        let timeline = outcome.timeline.as_ref().map(|timeline| timeline.print(&outcome.lines())).unwrap_or_default();
+        case.set_system_out(format!("{}\n{timeline}", rerun_command(outcome, report)));
+    }
+    case
+}
+
+/// A test case has at most one failure, which contains all messages.
+fn status(outcome: &Outcome) -> TestCaseStatus {
+    if let Some(reason) = &outcome.skipped {
+        let mut status = TestCaseStatus::skipped();
+        status.set_message(reason.as_str());
+        return status;
     }
     if outcome.failures.is_empty() {
-        text.push_str("/>\n");
-        return;
+        return TestCaseStatus::success();
     }
-    text.push_str(">\n");
-    // A case has one failure, whatever has failed in it.
-    let told = outcome
+    let messages = outcome
         .failures
         .iter()
         .flat_map(|failure| failure.problem.iter().map(|problem| &problem.text).chain(failure.differences.iter().map(|one| &one.text)));
-    let told: Vec<&str> = told.map(String::as_str).collect();
-    let first = told.first().and_then(|message| message.lines().next()).unwrap_or_default();
-    let _ = writeln!(text, "      <failure message=\"{}\">{}</failure>", escaped(first), escaped(&told.join("\n")));
-    let timeline = outcome.timeline.as_ref().map(|timeline| timeline.print(&outcome.lines())).unwrap_or_default();
-    let _ = writeln!(text, "      <system-out>{}\n{}</system-out>", escaped(&repetition(outcome, report)), escaped(&timeline));
-    text.push_str("    </testcase>\n");
-}
-
-/// Control characters have no place in XML at all.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\n' | '\t' => escaped.push(c),
-            _ if c.is_control() => escaped.push('\u{fffd}'),
-            _ => escaped.push(c),
-        }
-    }
-    escaped
+    let messages: Vec<&str> = messages.map(String::as_str).collect();
+    let first = messages.first().and_then(|message| message.lines().next()).unwrap_or_default();
+    let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+    status.set_message(first);
+    status.set_description(messages.join("\n"));
+    status
 }

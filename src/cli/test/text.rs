@@ -1,4 +1,4 @@
-//! The report of scenarios for people.
+//! The report as text.
 
 use std::fmt::Write as _;
 
@@ -8,33 +8,34 @@ use crate::manifest::tree::Spot;
 use crate::manifest::{Diagnostic, Severity};
 use crate::scenario::{Difference, Outcome, Problem, Scenario};
 
-use super::{FailedSeeds, Report, repetition};
-use crate::cli::{counted, diagnostics};
+use super::report::{FailedSeeds, Report, rerun_command};
+use crate::cli::diagnostics;
+use crate::cli::output::counted;
 
-/// The colours of results, which the stream takes away where there are none.
+/// Styles of results, which the stream strips where there are no colours.
 const PASSED: Style = AnsiColor::Green.on_default().bold();
-const LOST: Style = AnsiColor::Red.on_default().bold();
+const FAILED: Style = AnsiColor::Red.on_default().bold();
 const SKIPPED: Style = AnsiColor::Yellow.on_default().bold();
 
-/// Writes the report.
+/// Returns the report.
 pub fn render(report: &Report<'_>) -> String {
     let mut text = String::new();
-    // Of many seeds, only those that have failed are worth a line.
+    // Passed seeds are only counted.
     let mut passed_seeds = 0;
     for outcome in report.outcomes {
         let scenario = &outcome.job.scenario;
         let title = format!("{}: {}", scenario.file().display(), scenario.name);
-        // Writing into a text cannot fail.
+        // Writing into a string cannot fail.
         let _ = match (&outcome.skipped, outcome.failures.is_empty(), outcome.job.seed) {
             (Some(why), ..) => writeln!(text, "{SKIPPED}skip{SKIPPED:#}  {title} ({why})"),
-            (None, true, None) => writeln!(text, "{PASSED}ok{PASSED:#}    {title} ({:.1}s)", outcome.seconds),
+            (None, true, None) => writeln!(text, "{PASSED}ok{PASSED:#}    {title} ({:.1}s)", outcome.duration.as_secs_f64()),
             (None, true, Some(_)) => {
                 passed_seeds += 1;
                 Ok(())
             }
             (None, false, seed) => {
                 let seed = seed.map(|seed| format!(", seed {seed}")).unwrap_or_default();
-                writeln!(text, "{LOST}FAIL{LOST:#}  {title}{seed}")
+                writeln!(text, "{FAILED}FAIL{FAILED:#}  {title}{seed}")
             }
         };
         failures(outcome, report, &mut text);
@@ -47,19 +48,19 @@ pub fn render(report: &Report<'_>) -> String {
     let noun = if passed_seeds > 0 { "run" } else { "scenario" };
     let mut parts = vec![format!("{} passed", counted(passed, noun))];
     parts.extend((failed > 0).then(|| format!("{failed} failed")));
-    parts.extend((skipped > 0).then(|| format!("{} left out", counted(skipped, "scenario"))));
+    parts.extend((skipped > 0).then(|| format!("{} skipped", counted(skipped, "scenario"))));
     let _ = writeln!(text, "{}", parts.join(", "));
     text
 }
 
-/// Ends a long report with a short list.
+/// Lists the failed seeds of each scenario.
 fn failed_seeds(report: &Report<'_>, text: &mut String) {
     for FailedSeeds { scenario, seeds, not_run } in report.failed_seeds() {
         let listed: Vec<String> = seeds.iter().map(u64::to_string).collect();
         let rest = if not_run > 0 { format!("; the other {} were not run", counted(not_run as usize, "seed")) } else { String::new() };
         let title = format!("{}: {}", scenario.file().display(), scenario.name);
         let noun = if seeds.len() == 1 { "seed" } else { "seeds" };
-        let _ = writeln!(text, "{LOST}FAIL{LOST:#}  {title}: {noun} {}{rest}", listed.join(", "));
+        let _ = writeln!(text, "{FAILED}FAIL{FAILED:#}  {title}: {noun} {}{rest}", listed.join(", "));
     }
 }
 
@@ -74,18 +75,18 @@ fn failures(outcome: &Outcome, report: &Report<'_>, text: &mut String) {
     text.push('\n');
     for failure in &outcome.failures {
         if let Some(problem) = &failure.problem {
-            text.push_str(&of_problem(scenario, problem, failure.spot));
+            text.push_str(&render_problem(scenario, problem, failure.spot));
         }
         failure.differences.iter().for_each(|one| difference(scenario, one, text));
     }
     let timeline = outcome.timeline.as_ref().map(|timeline| timeline.print(&outcome.lines())).unwrap_or_default();
     if !timeline.is_empty() {
-        let _ = writeln!(text, "The timeline up to there:\n\n{timeline}");
+        let _ = writeln!(text, "Timeline:\n\n{timeline}");
     }
-    let _ = writeln!(text, "Run it again: {}\n", repetition(outcome, report));
+    let _ = writeln!(text, "Run it again: {}\n", rerun_command(outcome, report));
 }
 
-fn of_problem(scenario: &Scenario, problem: &Problem, spot: Option<Spot>) -> String {
+fn render_problem(scenario: &Scenario, problem: &Problem, spot: Option<Spot>) -> String {
     let Some(spot) = spot else {
         let hint = problem.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
         return format!("error: {problem}{hint}\n\n");

@@ -1,20 +1,20 @@
-//! What one operator does with one object, and what it must not do.
+//! The progress of one operator with one object, and the rules that it must follow.
 //!
 //! ```text
-//! taken up ──► called ──► returned ──► concluded ──► written ──► answered ──► cycled
-//!                              (the attempt waits to be stored)   (it must be stored by now, or the cycle has failed)
+//! seen ──► called ──► returned ──► judged ──► written ──► answered ──► cycle ended
+//!                           (not stored yet)                     (stored, or the cycle has failed)
 //! ```
 //!
-//! An attempt may be repeated where kopf repeats it: the operator has died, or its cycle has failed, before the attempt was stored; or the
-//! operator could not know that it was, since its write was not acknowledged, or the write's event did not come within the consistency
-//! time. Such repetitions are counted; any other one is a violation.
+//! An attempt may be repeated where kopf repeats it: the operator crashed, or its cycle failed, before the attempt was
+//! stored; or the operator could not know that it was, since the write was not acknowledged, or its event did not
+//! arrive within the consistency time. Such repetitions are counted; any other is a violation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::devserver::registry::Registry;
+use crate::apiserver::kinds::registry::Registry;
 use crate::handling::progress::time_between;
 use crate::handling::{Handler, On, Reason, Record};
 use crate::object::Body;
@@ -22,26 +22,30 @@ use crate::script::Returned;
 
 use super::super::timeline::Subject;
 use super::stored::{Facts, Storage, is_same};
-use super::{Ends, Process};
+use super::tally::Tallies;
 
-/// Times are compared with this tolerance, in seconds.
+/// Tolerance when times are compared.
 const TOLERANCE: Duration = Duration::from_millis(1);
 
-/// What something happens in.
+/// An operator in one run of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    /// Number of the operator run. Work of earlier runs is abandoned.
+    pub run: u32,
+    /// Number of the operator in the scenario.
+    pub operator: usize,
+}
+
+/// The surroundings of an event.
 pub struct Context<'a> {
-    /// Who does it.
     pub process: Process,
-    /// What the operator stores, and where.
     pub storage: &'a Storage,
     /// The kinds of the server.
     pub registry: &'a Registry,
-    /// The time.
     pub now: Timestamp,
-    /// The object as the server has it; none if it is gone.
+    /// The object on the server; `None` if it is deleted.
     pub current: Option<&'a Body>,
-    /// The counts of ends.
     pub tallies: &'a mut Tallies,
-    /// What is violated.
     pub violations: &'a mut Vec<String>,
 }
 
@@ -55,28 +59,27 @@ impl Context<'_> {
     }
 }
 
-/// A call.
+/// A call of a handler.
 pub struct Called<'a> {
-    /// The handler.
     pub handler: &'a Handler,
-    /// Why; none for handlers of raw events.
+    /// `None` for handlers of raw events.
     pub reason: Option<Reason>,
-    /// The attempts made before.
+    /// Number of earlier attempts.
     pub retry: u64,
 }
 
 /// An attempt that was made.
 #[derive(Debug, Clone)]
 pub struct Attempt {
-    /// The handler's id.
+    /// Id of the handler.
     pub id: String,
-    /// The number of attempts with this one.
+    /// Number of attempts including this one.
     pub retries: u64,
     /// Whether no attempt follows.
     pub is_final: bool,
-    /// Whether the handler is one of resuming, whose calls depend on the lives of the operator.
+    /// Whether it is a resume handler, whose calls depend on the operator runs.
     pub is_resuming: bool,
-    /// Whether the operator cannot know of its own last write, so that the attempt may be one too many.
+    /// Whether the operator cannot know of its own last write, so that the attempt may be a repetition.
     pub is_excused: bool,
 }
 
@@ -86,14 +89,14 @@ impl Attempt {
     }
 }
 
-/// The state in which an object was taken up.
+/// The state of the object that the current cycle handles.
 #[derive(Debug)]
-struct Taken {
+struct SeenState {
     version: Option<u64>,
     facts: Option<Facts>,
 }
 
-/// The engine's last write of an object in this life.
+/// The engine's last write of the object in this operator run.
 #[derive(Debug, Clone, Copy)]
 struct Written {
     version: u64,
@@ -101,36 +104,36 @@ struct Written {
     is_acknowledged: bool,
 }
 
-/// What one operator does with one object.
+/// The progress of one operator with one object.
 pub struct Progress {
     subject: Subject,
     running: usize,
-    /// The functions and ids of handlers that were called in this cycle, and whether it was for the raw event.
+    /// Functions and ids of the handlers called in this cycle, and whether for the raw event.
     called: BTreeSet<(String, String, bool)>,
-    /// Attempts that the next write of the object stores.
+    /// Attempts that the next write must store.
     pending: Vec<Attempt>,
-    /// Handlers whose ends stand on the object.
+    /// Completed handlers whose end is stored on the object.
     recorded: BTreeSet<String>,
-    /// Those of them whose records were purged, though their cause has not ended by that.
+    /// Those of them whose records were purged before the cause ended.
     purged: BTreeSet<String>,
-    /// Handlers of a deletion that have come to their ends, where the removal of the finalizer has met a conflict: it is sent again in the
-    /// next cycle, from the memory of the operator.
-    carried: BTreeSet<String>,
-    /// Handlers of resuming that have come to their ends in this life.
+    /// Completed deletion handlers whose removal of the finalizer met a conflict: the operator keeps it in memory and
+    /// sends it again in the next cycle.
+    kept_in_memory: BTreeSet<String>,
+    /// Resume handlers that completed in this operator run.
     resumed: BTreeSet<String>,
-    taken: Option<Taken>,
+    seen_state: Option<SeenState>,
     written: Option<Written>,
     has_failed: bool,
-    /// How often the essence was another one, its first one included.
+    /// How often the essence changed, including its first value.
     essences: usize,
     /// How often an essence was stored as handled.
     causes: usize,
-    /// How many causes may have been handled again.
+    /// How many causes may have been handled twice.
     repeated_causes: usize,
 }
 
 impl Progress {
-    /// Returns what is known of an object of which nothing is known.
+    /// Creates the progress of an object that was never handled.
     pub fn new(subject: Subject) -> Self {
         Self {
             subject,
@@ -139,9 +142,9 @@ impl Progress {
             pending: Vec::new(),
             recorded: BTreeSet::new(),
             purged: BTreeSet::new(),
-            carried: BTreeSet::new(),
+            kept_in_memory: BTreeSet::new(),
             resumed: BTreeSet::new(),
-            taken: None,
+            seen_state: None,
             written: None,
             has_failed: false,
             essences: 0,
@@ -150,7 +153,6 @@ impl Progress {
         }
     }
 
-    /// Returns the object.
     pub fn subject(&self) -> &Subject {
         &self.subject
     }
@@ -160,21 +162,21 @@ impl Progress {
         self.causes
     }
 
-    /// Tells whether the last cycle has failed.
+    /// Tells whether the last cycle failed.
     pub fn has_failed(&self) -> bool {
         self.has_failed
     }
 
-    /// Notes that a cycle begins.
-    pub fn taken_up(&mut self, context: &mut Context<'_>, body: &Body) {
-        // A cycle that was cancelled has not told of its end.
-        self.give_up(context.process.operator, context.tallies);
+    /// Notes the start of a cycle.
+    pub fn object_seen(&mut self, context: &mut Context<'_>, body: &Body) {
+        // A cancelled cycle reports no end.
+        self.excuse_unstored(context.process.operator, context.tallies);
         self.called.clear();
         let version = body.resource_version().and_then(|version| version.parse().ok());
-        self.taken = Some(Taken { version, facts: context.facts(body) });
+        self.seen_state = Some(SeenState { version, facts: context.facts(body) });
     }
 
-    /// Notes a call.
+    /// Notes a call, and checks that it is allowed.
     pub fn called(&mut self, context: &mut Context<'_>, call: &Called<'_>) {
         let id = &call.handler.id;
         self.running += 1;
@@ -187,16 +189,16 @@ impl Progress {
             context.violations.push(format!("`{id}` was called twice for {subject} in one cycle"));
         }
         let Some(reason) = call.reason else { return };
-        let mut faults: Vec<String> = self.stale().into_iter().collect();
-        faults.extend(Self::already_recorded(context, id, call.retry));
-        faults.extend(self.already_handled(context, call.handler, reason));
+        let mut violations: Vec<String> = self.stale().into_iter().collect();
+        violations.extend(Self::already_recorded(context, id, call.retry));
+        violations.extend(self.already_handled(context, call.handler, reason));
         if matches!(call.handler.on, On::Resume { .. }) && self.resumed.contains(id) {
-            faults.push("it was resumed in this life already".to_owned());
+            violations.push("it was already resumed in this run".to_owned());
         }
-        if self.carried.contains(id) {
-            faults.push("it has come to its end in this life already".to_owned());
+        if self.kept_in_memory.contains(id) {
+            violations.push("it has already completed in this run".to_owned());
         }
-        if faults.is_empty() {
+        if violations.is_empty() {
             return;
         }
         if self.may_be_outdated(context) {
@@ -206,36 +208,36 @@ impl Progress {
         }
         context
             .violations
-            .extend(faults.into_iter().map(|fault| format!("`{id}#{}` was called for {subject}, though {fault}", call.retry)));
+            .extend(violations.into_iter().map(|violation| format!("`{id}#{}` was called for {subject}, though {violation}", call.retry)));
     }
 
-    /// Notes that a call has come back.
+    /// Notes that a call has returned.
     pub fn returned(&mut self, context: &mut Context<'_>, returned: &Returned) {
         self.running = self.running.saturating_sub(1);
         if returned.is_cancelled {
             return;
         }
         for attempted in &returned.attempts {
-            if let Some(fault) = Self::already_recorded(context, &attempted.id, attempted.retry) {
+            if let Some(violation) = Self::already_recorded(context, &attempted.id, attempted.retry) {
                 let (id, subject) = (&attempted.id, &self.subject);
                 if self.may_be_outdated(context) {
                     context.tallies.of(context.process.operator, subject, id).repeated += 1;
                 } else {
-                    context.violations.push(format!("`{id}#{}` was called for {subject}, though {fault}", attempted.retry));
+                    context.violations.push(format!("`{id}#{}` was called for {subject}, though {violation}", attempted.retry));
                 }
             }
             let (id, is_final) = (attempted.id.clone(), attempted.outcome.is_final);
-            self.concluded(context, Attempt { id, retries: attempted.retry + 1, is_final, is_resuming: false, is_excused: false });
+            self.attempt_judged(context, Attempt { id, retries: attempted.retry + 1, is_final, is_resuming: false, is_excused: false });
         }
     }
 
-    /// Notes what an attempt means.
-    pub fn concluded(&mut self, context: &mut Context<'_>, attempt: Attempt) {
+    /// Notes a judged attempt.
+    pub fn attempt_judged(&mut self, context: &mut Context<'_>, attempt: Attempt) {
         let tally = context.tallies.of(context.process.operator, &self.subject, &attempt.id);
         if attempt.is_final && !attempt.is_resuming {
-            tally.concluded += 1;
+            tally.completed += 1;
         }
-        // Two functions may share an id, and with it a record: what the last of them came to counts.
+        // Two functions may share an id and thereby a record: the last outcome counts.
         let is_other = |other: &Attempt| other.id != attempt.id;
         if self.pending.iter().any(|other| !is_other(other) && other.is_final) {
             tally.repeated += 1;
@@ -245,7 +247,7 @@ impl Progress {
         self.pending.push(Attempt { is_excused, ..attempt });
     }
 
-    /// Notes that the object was changed, by whomever.
+    /// Notes a change of the object by any client.
     pub fn changed(&mut self, context: &mut Context<'_>, before: Option<&Body>, after: Option<&Body>, is_own: bool) {
         let (old, new) = (before.and_then(|body| context.facts(body)), after.and_then(|body| context.facts(body)));
         if let Some(new) = &new {
@@ -256,7 +258,7 @@ impl Progress {
         if is_handled {
             self.causes += 1;
             if let Some(new) = new.as_ref().filter(|_| is_own) {
-                self.judge_essence(context, new);
+                self.verify_essence(context, new);
             }
         }
         if is_handled || is_released {
@@ -285,27 +287,27 @@ impl Progress {
         }
     }
 
-    /// Notes that a cycle has ended.
-    pub fn cycled(&mut self, context: &mut Context<'_>, error: Option<&str>) {
+    /// Notes the end of a cycle, and checks that its attempts are stored.
+    pub fn cycle_ended(&mut self, context: &mut Context<'_>, error: Option<&str>) {
         self.has_failed = error.is_some();
         if error.is_some() {
-            // What was sent before the failure is not waited for.
+            // The engine does not wait for what it sent before the failure.
             self.written = self.written.map(|written| Written { is_acknowledged: false, ..written });
         }
-        let reason = self.taken.as_ref().and_then(|taken| taken.facts.as_ref()).map(|facts| facts.reason);
+        let reason = self.seen_state.as_ref().and_then(|seen_state| seen_state.facts.as_ref()).map(|facts| facts.reason);
         if error.is_none() && reason == Some(Reason::Noop) {
-            // Nothing is stored of a resuming that ends at once.
+            // A resume handler that completes at once is not stored.
             for attempt in self.pending.extract_if(.., |attempt| attempt.is_final) {
                 context.tallies.of(context.process.operator, &self.subject, &attempt.id).repeated += 1;
                 self.resumed.extend(attempt.is_resuming.then_some(attempt.id));
             }
         }
         if error.is_some() || context.current.is_none() {
-            return self.give_up(context.process.operator, context.tallies);
+            return self.excuse_unstored(context.process.operator, context.tallies);
         }
         if reason == Some(Reason::Delete) {
-            self.carried.extend(self.pending.extract_if(.., |attempt| attempt.is_final).map(|attempt| attempt.id));
-            self.carried.append(&mut self.purged);
+            self.kept_in_memory.extend(self.pending.extract_if(.., |attempt| attempt.is_final).map(|attempt| attempt.id));
+            self.kept_in_memory.append(&mut self.purged);
         }
         let subject = &self.subject;
         for attempt in self.pending.extract_if(.., |attempt| attempt.is_excused) {
@@ -320,31 +322,34 @@ impl Progress {
         }
     }
 
-    /// Notes that the operator is no more: what was not stored is repeated.
-    pub fn life_ended(&mut self, operator: usize, tallies: &mut Tallies) {
-        self.purged.append(&mut self.carried);
-        self.give_up(operator, tallies);
+    /// Notes the end of the operator run: what was not stored is repeated.
+    pub fn run_ended(&mut self, operator: usize, tallies: &mut Tallies) {
+        self.purged.append(&mut self.kept_in_memory);
+        self.excuse_unstored(operator, tallies);
         self.running = 0;
         self.called.clear();
         self.resumed.clear();
-        (self.taken, self.written, self.has_failed) = (None, None, false);
+        (self.seen_state, self.written, self.has_failed) = (None, None, false);
     }
 
-    /// Tells of causes that were handled though nothing had changed. Ends that still stand on the object are accounted for.
-    pub fn judge(&self, operator: usize, tallies: &mut Tallies, violations: &mut Vec<String>) {
+    /// Reports causes that were handled without a change. Completions that are still recorded on the object are
+    /// accounted for.
+    pub fn verify(&self, operator: usize, tallies: &mut Tallies, violations: &mut Vec<String>) {
         let Self { subject, essences, causes, repeated_causes, .. } = self;
-        for id in
-            self.recorded.union(&self.carried).chain(self.pending.iter().filter(|attempt| attempt.is_final).map(|attempt| &attempt.id))
+        for id in self
+            .recorded
+            .union(&self.kept_in_memory)
+            .chain(self.pending.iter().filter(|attempt| attempt.is_final).map(|attempt| &attempt.id))
         {
             tallies.of(operator, subject, id).repeated += 1;
         }
         if *causes > essences + repeated_causes {
-            violations.push(format!("{subject} has had {essences} essences, and {causes} were stored as handled"));
+            violations.push(format!("{subject} had {essences} essences, but {causes} were stored as handled"));
         }
     }
 
-    /// What was not stored will be repeated, or its object is gone.
-    fn give_up(&mut self, operator: usize, tallies: &mut Tallies) {
+    /// Counts unstored completions as repetitions: they will be repeated, or the object is deleted.
+    fn excuse_unstored(&mut self, operator: usize, tallies: &mut Tallies) {
         for attempt in self.pending.drain(..) {
             tallies.of(operator, &self.subject, &attempt.id).repeated += 1;
         }
@@ -354,15 +359,15 @@ impl Progress {
         }
     }
 
-    /// Everything that has come to its end is stored by that.
+    /// The end of the cause stores all completions.
     fn cause_ended(&mut self, context: &mut Context<'_>) {
         self.purged.clear();
         let mut ended = std::mem::take(&mut self.recorded);
-        ended.append(&mut self.carried);
+        ended.append(&mut self.kept_in_memory);
         for attempt in self.pending.drain(..) {
             if !attempt.is_final && context.current.is_some() {
                 let (id, subject) = (&attempt.id, &self.subject);
-                context.violations.push(format!("the cause of `{id}` for {subject} was ended, though it is to be called again"));
+                context.violations.push(format!("the cause of `{id}` for {subject} was ended, though a retry is pending"));
             } else if attempt.is_resuming {
                 self.resumed.insert(attempt.id);
             } else if attempt.is_final {
@@ -374,15 +379,15 @@ impl Progress {
         }
     }
 
-    /// The essence that is stored as handled must be that of the object as it was taken up.
-    fn judge_essence(&self, context: &mut Context<'_>, new: &Facts) {
-        let taken = self.taken.as_ref().and_then(|taken| taken.facts.as_ref());
-        if taken.is_some_and(|taken| !new.has_handled(&taken.essence)) {
-            context.violations.push(format!("another essence of {} was stored than was handled", self.subject));
+    /// The essence stored as handled must be that of the state which the cycle handled.
+    fn verify_essence(&self, context: &mut Context<'_>, new: &Facts) {
+        let seen_state = self.seen_state.as_ref().and_then(|seen_state| seen_state.facts.as_ref());
+        if seen_state.is_some_and(|seen_state| !new.has_handled(&seen_state.essence)) {
+            context.violations.push(format!("the essence stored for {} is not the one that was handled", self.subject));
         }
     }
 
-    /// Records go only with their cause: when it has ended, or when another one has superseded it.
+    /// Records may be purged only when their cause ends or is superseded.
     fn note_purges(&mut self, context: &mut Context<'_>, (before, old): (&Body, &Facts), after: &Body) {
         let record = |body: &Body, id: &str| context.storage.record(body, id);
         let is_superseded = self
@@ -392,7 +397,7 @@ impl Progress {
             .any(|record| record.purpose.is_some_and(|purpose| purpose != old.reason));
         let gone: Vec<String> =
             self.recorded.iter().filter(|id| record(before, id).is_some() && record(after, id).is_none()).cloned().collect();
-        // A cause without changes has no end but this. That of a deletion follows with the finalizer.
+        // A cause without changes ends by this only. The end of a deletion follows with the finalizer.
         if is_superseded || old.reason == Reason::Noop {
             for id in gone {
                 context.tallies.of(context.process.operator, &self.subject, &id).repeated += 1;
@@ -402,15 +407,15 @@ impl Progress {
         }
     }
 
-    /// Tells that a call is about a state before the operator's own last write.
+    /// Reports a call about a state older than the operator's own last write.
     fn stale(&self) -> Option<String> {
-        let (seen, written) = (self.taken.as_ref()?.version?, self.written?);
+        let (seen, written) = (self.seen_state.as_ref()?.version?, self.written?);
         (seen < written.version).then(|| format!("it is about version {seen}, and the operator has written version {}", written.version))
     }
 
     /// Tells whether the operator cannot know of its own last write.
     fn may_be_outdated(&self, context: &Context<'_>) -> bool {
-        let seen = self.taken.as_ref().and_then(|taken| taken.version);
+        let seen = self.seen_state.as_ref().and_then(|seen_state| seen_state.version);
         let Some((seen, written)) = seen.zip(self.written) else { return false };
         let waited = time_between(written.at, context.now);
         seen < written.version && (!written.is_acknowledged || waited + TOLERANCE >= context.storage.consistency_timeout)
@@ -426,50 +431,9 @@ impl Progress {
 
     fn already_handled(&self, context: &Context<'_>, handler: &Handler, reason: Reason) -> Option<String> {
         let is_change = matches!(reason, Reason::Create | Reason::Update) && !matches!(handler.on, On::Resume { .. });
-        let taken = self.taken.as_ref()?.facts.as_ref().filter(|_| is_change)?;
+        let seen_state = self.seen_state.as_ref()?.facts.as_ref().filter(|_| is_change)?;
         let current = context.facts(context.current?)?;
-        let is_handled = current.has_handled(&taken.essence) || !current.is_handled_as(taken);
+        let is_handled = current.has_handled(&seen_state.essence) || !current.is_handled_as(seen_state);
         is_handled.then(|| "its change is stored as handled".to_owned())
-    }
-}
-
-/// How often one handler of one object has come to its end, and how often that was stored.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Tally {
-    /// How often it has come to its end.
-    concluded: usize,
-    /// How often that was stored.
-    stored: usize,
-    /// How often it may have been repeated.
-    repeated: usize,
-}
-
-/// The counts of all handlers of all objects, by the number of the operator.
-#[derive(Debug, Default)]
-pub struct Tallies(BTreeMap<(usize, Subject, String), Tally>);
-
-impl Tallies {
-    fn of(&mut self, operator: usize, subject: &Subject, id: &str) -> &mut Tally {
-        self.0.entry((operator, subject.clone(), id.to_owned())).or_default()
-    }
-
-    /// Returns the ends that were stored.
-    pub fn ends(&self) -> Ends {
-        let mut ends = Ends::new();
-        for ((_, subject, id), tally) in self.0.iter().filter(|(_, tally)| tally.stored > 0) {
-            *ends.entry((subject.clone(), id.clone())).or_default() += tally.stored;
-        }
-        ends
-    }
-
-    /// Tells of ends that are more than were stored, without a reason.
-    pub fn judge(&self, violations: &mut Vec<String>) {
-        for ((_, subject, id), Tally { concluded, stored, repeated }) in &self.0 {
-            if *concluded > stored + repeated {
-                violations.push(format!(
-                    "`{id}` has come to its end {concluded} times for {subject}: {stored} were stored, and {repeated} repetitions have a reason"
-                ));
-            }
-        }
     }
 }

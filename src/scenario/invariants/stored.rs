@@ -1,4 +1,4 @@
-//! What one operator has stored on objects, read from the objects alone.
+//! Reads what one operator has stored on objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,41 +6,40 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::devserver::registry::Registry;
+use crate::apiserver::kinds::registry::Registry;
 use crate::handling::cause::{self, Memory};
 use crate::handling::{Handler, Reason, Record, Records as _};
 use crate::manifest::Operator;
 use crate::object::{Body, Resource, Scope, Sighting, diff};
 use crate::persistence::{Storages, Stored, essence};
 
-/// Where one operator keeps what it remembers, and of which objects.
+/// The storage and the handlers of one operator.
 pub struct Storage {
     storages: Arc<Storages>,
     handlers: Vec<Handler>,
-    /// The seconds that it waits for its own changes.
+    /// How long it waits for the event of its own write.
     pub consistency_timeout: Duration,
 }
 
-/// What an object says about its handling.
+/// The stored state of an object.
 #[derive(Debug, Clone)]
 pub struct Facts {
-    /// The essence that was handled last, if one was.
+    /// The last handled essence, if there is one.
     pub handled: Option<Value>,
-    /// The present essence.
     pub essence: Value,
-    /// Why it is to be handled, for an operator that remembers nothing of it.
+    /// The cause that an operator without memory of the object would detect.
     pub reason: Reason,
-    /// Whether the operator's finalizer holds it.
+    /// Whether the operator's finalizer is set.
     pub is_held: bool,
 }
 
 impl Facts {
-    /// Tells whether an essence is the one that was handled last.
+    /// Tells whether an essence equals the last handled one.
     pub fn has_handled(&self, essence: &Value) -> bool {
         self.handled.as_ref().is_some_and(|handled| is_same(handled, essence))
     }
 
-    /// Tells whether the essence that was handled last is the same as in another state of the object.
+    /// Tells whether the last handled essence equals that of another state.
     pub fn is_handled_as(&self, other: &Self) -> bool {
         match (&self.handled, &other.handled) {
             (Some(one), Some(other)) => is_same(one, other),
@@ -49,26 +48,26 @@ impl Facts {
     }
 }
 
-/// Tells whether two essences are the same for handlers.
+/// Tells whether two essences are equal for handlers.
 pub fn is_same(one: &Value, other: &Value) -> bool {
     diff::diff(one, other, Scope::Full).is_empty()
 }
 
 impl Storage {
-    /// Returns where an operator keeps what it remembers.
+    /// Returns the storage of an operator.
     pub fn of(operator: &Operator) -> Self {
         let persistence = &operator.settings.persistence;
         let consistency_timeout = persistence.consistency_timeout;
         Self { storages: Arc::new(persistence.storages.clone()), handlers: operator.handlers.clone(), consistency_timeout }
     }
 
-    /// Tells whether any handler of changes is declared for objects of this kind.
+    /// Tells whether a change handler is declared for objects of this kind.
     pub fn serves(&self, body: &Body, registry: &Registry) -> bool {
         resource(body, registry)
             .is_some_and(|resource| self.handlers.iter().any(|handler| handler.on.is_changing() && handler.concerns(&resource)))
     }
 
-    /// Reads an object; nothing if what is stored there cannot be read.
+    /// Reads an object; `None` if its stored state cannot be read.
     pub fn facts(&self, body: &Body, registry: &Registry) -> Option<Facts> {
         let resource = resource(body, registry)?;
         let extra = essence::extra_fields(self.handlers.iter().filter(|handler| handler.concerns(&resource)));
@@ -78,14 +77,13 @@ impl Storage {
         Some(Facts { handled: cause.change.old, essence: cause.change.new?, reason: cause.reason, is_held })
     }
 
-    /// Returns the record of a handler.
     pub fn record(&self, body: &Body, id: &str) -> Option<Record> {
         let records = Stored { storages: Arc::clone(&self.storages), body: body.clone(), now: Timestamp::UNIX_EPOCH };
         records.record(id).ok().flatten()
     }
 }
 
-/// Returns the resource of an object, as discovery tells it.
+/// Returns the resource of an object as discovery describes it.
 fn resource(body: &Body, registry: &Registry) -> Option<Resource> {
     let text = |key: &str| body.get(key).and_then(Value::as_str);
     let kind = &registry.by_kind(text("apiVersion")?, text("kind")?)?.kind;

@@ -1,18 +1,18 @@
-//! An engine with a defect is found, and one without is not.
+//! Injected defects of the engine are found, and an engine without defects passes.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use tracing::Level;
 
+use super::super::execute::Mode;
 use super::super::find;
-use super::super::play::Mode;
+use super::super::model::Scenario;
 use super::super::run::run_at;
-use super::super::story::Scenario;
 use crate::manifest::Diagnostic;
 use crate::reactor::defects::{self, Defect};
 
-/// The seeds within which a defect must be found. The gate runs ten times as many.
+/// Seeds within which a defect must be found. The gate runs ten times as many.
 static SEEDS: std::ops::Range<u64> = 0..20;
 
 fn scenario(file: &str) -> Arc<Scenario> {
@@ -21,12 +21,11 @@ fn scenario(file: &str) -> Arc<Scenario> {
     Arc::new(found.scenarios.into_iter().next().unwrap())
 }
 
-/// Returns the violations of one run.
 fn violations(scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> Vec<String> {
     run_at(Level::INFO, scenario, seed, mode).unwrap().violations
 }
 
-/// The first violation that a defect leads to, with its seed; without the defect there is none.
+/// Returns the first violation caused by a defect, with its seed. Without the defect there must be none.
 fn found(file: &str, defect: Defect) -> String {
     let scenario = scenario(file);
     for seed in SEEDS.clone() {
@@ -57,7 +56,7 @@ fn a_handler_that_is_called_twice_is_found() {
 
 #[test]
 fn a_handler_that_resumes_again_is_found() {
-    insta::assert_snapshot!(found(RESUMING, Defect::ForgetsHandling), @"seed 0: `on_resume#0` was called for KopfdExample default/lifetime, though it was resumed in this life already");
+    insta::assert_snapshot!(found(RESUMING, Defect::ForgetsHandling), @"seed 0: `on_resume#0` was called for KopfdExample default/lifetime, though it was already resumed in this run");
 }
 
 #[test]

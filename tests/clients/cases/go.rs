@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cases::{Case, cases};
 use crate::embedded::Embedded;
-use crate::harness::{Client, PATIENCE, Process, eventually};
+use crate::harness::{Client, PATIENCE, Process, child, eventually};
 use crate::stage::{Server, Stage};
 
 pub const CASES: &[Case] = cases![Each:
@@ -109,11 +109,9 @@ fn lists_come_in_pages(stage: &Stage<'_>, server: &Server) {
     for number in 0..5 {
         server.client.create(&stage.path("configmaps"), &object("ConfigMap", &format!("m{number}"), "a"));
     }
-    let output = Command::new(&stage.world().tools().kubernetes)
-        .args(["pages", "--limit=2", "--namespace", &stage.namespace, "--kubeconfig"])
-        .arg(&server.kubeconfig)
-        .output()
-        .expect("the program can be started");
+    let mut command = Command::new(&stage.world().tools().kubernetes);
+    command.args(["pages", "--limit=2", "--namespace", &stage.namespace, "--kubeconfig"]).arg(&server.kubeconfig);
+    let output = child::output(&mut command);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let told: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();

@@ -1,4 +1,4 @@
-//! The embedded API server against the real one: the cases of `tests/differ`, played against both.
+//! The embedded API server against the real one: the cases of `apiserver/tests/differ`, played against both.
 //!
 //! With `KOPFD_RECORD=1` the real answers are written down; without, they must be those that were.
 

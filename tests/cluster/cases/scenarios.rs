@@ -1,13 +1,13 @@
-//! The scenarios of the examples, as `kopfd test` runs them on the embedded server: here the binary plays them on the real one.
+//! Runs the scenarios of the examples with the binary on a real API server, as `kopfd test` runs them on the embedded one.
 //!
-//! Both judge the same files by the same code. Here `settle` waits for a quiet moment, an expectation is given time to come true, and an
-//! absence is cut short. What makes no sense without faults and virtual time is left out, each with its reason.
+//! Both verify the same files by the same code. Here `settle` waits until the log is quiet, expectations are retried for a while, and downtimes
+//! are shortened. Scenarios that need faults or virtual time are skipped, each with its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
-use kopfd::scenario::{Absence, Act, Expectation, Scenario, Step, find};
+use kopfd::scenario::{Downtime, Expectation, Scenario, Step, StepAction, find};
 
 use super::cases;
 use super::examples::example;
@@ -37,8 +37,8 @@ const EXAMPLES: [&str; 8] =
 /// The longest time that a step may really take.
 const SOON: Duration = Duration::from_secs(5);
 
-/// The longest absence of an operator.
-const ABSENCE: Duration = Duration::from_secs(1);
+/// Limit of the downtime of an operator.
+const MAX_DOWNTIME: Duration = Duration::from_secs(1);
 
 /// Why a scenario, or a part of it, cannot be played on a real cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,7 +124,7 @@ fn play_all(scene: &Scene<'_>, name: &str) {
     let playable: Vec<&Scenario> = scenarios.iter().filter(|scenario| is_playable(scenario)).collect();
     assert!(!playable.is_empty(), "something of {name} is played");
     for (number, scenario) in playable.into_iter().enumerate() {
-        play(&Ground::new(scene, scenario, number));
+        execute(&Ground::new(scene, scenario, number));
     }
 }
 
@@ -138,44 +138,44 @@ fn obstacle(scenario: &Scenario) -> Option<Obstacle> {
     let mut is_at_rest = true;
     for step in &scenario.steps {
         found.extend(obstacle_of(step));
-        if matches!(step.act, Act::Kill(_)) && !is_at_rest {
+        if matches!(step.action, StepAction::Kill(_)) && !is_at_rest {
             found.insert(Obstacle::Moment);
         }
-        if let Act::Restart(absence) | Act::Kill(absence) = &step.act {
-            found.extend(absence.meanwhile.iter().filter_map(obstacle_of));
+        if let StepAction::Restart(downtime) | StepAction::Kill(downtime) = &step.action {
+            found.extend(downtime.meanwhile.iter().filter_map(obstacle_of));
         }
-        is_at_rest = matches!(step.act, Act::Settle { .. } | Act::Expect(_));
+        is_at_rest = matches!(step.action, StepAction::Settle { .. } | StepAction::Expect(_));
     }
     found.pop_first()
 }
 
 fn obstacle_of(step: &Step) -> Option<Obstacle> {
-    match &step.act {
-        Act::Fault(_) | Act::EndFaults => Some(Obstacle::Faults),
-        Act::Advance(time) if *time > SOON => Some(Obstacle::Time),
-        Act::Expect(expectation) if !expectation.requests.is_empty() => Some(Obstacle::Requests),
+    match &step.action {
+        StepAction::Fault(_) | StepAction::ClearFaults => Some(Obstacle::Faults),
+        StepAction::Advance(time) if *time > SOON => Some(Obstacle::Time),
+        StepAction::Expect(expectation) if !expectation.requests.is_empty() => Some(Obstacle::Requests),
         _ => None,
     }
 }
 
-fn play(ground: &Ground<'_, '_>) {
+fn execute(ground: &Ground<'_, '_>) {
     let scenario = ground.scenario;
     ground.give();
     ground.start();
     for step in &scenario.steps {
-        match &step.act {
-            Act::Settle { .. } => ground.settle(step),
-            Act::Expect(expectation) => {
-                let judged = Expectation { requests: Vec::new(), ..(**expectation).clone() };
-                ground.expect(step, &judged);
+        match &step.action {
+            StepAction::Settle { .. } => ground.settle(step),
+            StepAction::Expect(expectation) => {
+                let without_requests = Expectation { requests: Vec::new(), ..(**expectation).clone() };
+                ground.expect(step, &without_requests);
             }
-            Act::Restart(absence) => {
+            StepAction::Restart(downtime) => {
                 ground.stop();
-                away(ground, absence);
+                away(ground, downtime);
             }
-            Act::Kill(absence) => {
+            StepAction::Kill(downtime) => {
                 ground.kill();
-                away(ground, absence);
+                away(ground, downtime);
             }
             _ => simple(ground, step),
         }
@@ -183,19 +183,19 @@ fn play(ground: &Ground<'_, '_>) {
     ground.stop();
 }
 
-fn away(ground: &Ground<'_, '_>, absence: &Absence) {
-    absence.meanwhile.iter().for_each(|step| simple(ground, step));
-    std::thread::sleep(absence.downtime.min(ABSENCE));
+fn away(ground: &Ground<'_, '_>, downtime: &Downtime) {
+    downtime.meanwhile.iter().for_each(|step| simple(ground, step));
+    std::thread::sleep(downtime.duration.min(MAX_DOWNTIME));
     ground.start();
 }
 
 /// Performs what can be done while the operator is away, too.
 fn simple(ground: &Ground<'_, '_>, step: &Step) {
-    match &step.act {
-        Act::Apply(objects) => objects.iter().for_each(|object| ground.apply(object)),
-        Act::Patch(change) => ground.patch(change),
-        Act::Delete(target, propagation) => ground.delete(target, propagation.as_deref()),
-        Act::Advance(time) => std::thread::sleep(*time),
+    match &step.action {
+        StepAction::Apply(objects) => objects.iter().for_each(|object| ground.apply(object)),
+        StepAction::Patch(change) => ground.patch(change),
+        StepAction::Delete(target, propagation) => ground.delete(target, propagation.as_deref()),
+        StepAction::Advance(time) => std::thread::sleep(*time),
         _ => panic!("line {}: this cannot be done on a real cluster: {}", step.spot.line, step.title),
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
+use super::child;
 use super::client::Client;
 use super::process::Process;
 use super::wait::eventually;
@@ -151,13 +152,8 @@ impl Cluster {
 
     /// Runs kubectl as the administrator.
     pub fn kubectl(&self, arguments: &[&str]) -> Output {
-        Command::new(&self.tools.kubernetes)
-            .arg("kubectl")
-            .arg("--kubeconfig")
-            .arg(self.api_server.kubeconfig())
-            .args(arguments)
-            .output()
-            .expect("kubectl can be started")
+        let mut command = Command::new(&self.tools.kubernetes);
+        child::output(command.arg("kubectl").arg("--kubeconfig").arg(self.api_server.kubeconfig()).args(arguments))
     }
 
     /// Runs kubectl, which must succeed, and returns what it printed.
@@ -323,7 +319,7 @@ fn write_credentials(directory: &Path) {
     let tokens = format!("{TOKEN},admin,admin,\"system:masters\"\n{GUEST_TOKEN},{GUEST},{GUEST},\"guests\"\n");
     write_private(&directory.join("tokens.csv"), &tokens);
     let key = directory.join("service-accounts.pem");
-    let made = Command::new("openssl").args(["genrsa", "-out"]).arg(&key).arg("2048").output().expect("the command `openssl` is there");
+    let made = child::output(Command::new("openssl").args(["genrsa", "-out"]).arg(&key).arg("2048"));
     assert!(made.status.success(), "openssl: {}", String::from_utf8_lossy(&made.stderr));
 }
 

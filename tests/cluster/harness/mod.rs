@@ -1,5 +1,8 @@
 //! What the cases stand on: processes of a cluster, a client, operators to run, and a scene for each case.
 
+#[allow(dead_code, reason = "the tests of the binary use all of it")]
+#[path = "../../child.rs"]
+pub mod child;
 mod client;
 mod cluster;
 mod gate;

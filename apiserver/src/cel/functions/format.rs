@@ -6,8 +6,8 @@ use regex::Regex;
 
 use super::{Function, Outcome, no_such_overload};
 use crate::cel::value::Value;
-use crate::metadata::{self, NameRule};
 use crate::schema::formats;
+use crate::schema::metadata::{self, NameRule};
 
 /// A format.
 #[derive(Debug)]

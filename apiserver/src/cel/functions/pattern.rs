@@ -1,8 +1,6 @@
-//! Regular expressions, in the syntax and with the meaning that they have in Go.
+//! The functions of regular expressions.
 
 use std::collections::HashMap;
-use std::iter::Peekable;
-use std::str::Chars;
 use std::sync::LazyLock;
 
 use parking_lot::Mutex;
@@ -11,6 +9,7 @@ use regex::Regex;
 use super::{Function, Outcome, failed, no_such_overload};
 use crate::cel::evaluate::Error;
 use crate::cel::value::Value;
+use crate::go;
 
 /// Patterns that were used before. Rules have few; those that are computed from values push each other out.
 static KNOWN: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
@@ -26,89 +25,12 @@ pub(super) fn of_name(name: &str) -> Option<Function> {
     })
 }
 
-/// Compiles a pattern of Go.
-///
-/// # Errors
-/// If it is none.
-pub(crate) fn regex(pattern: &str) -> Result<Regex, regex::Error> {
-    Regex::new(&translated(pattern))
-}
-
-/// Returns a pattern of Go in our syntax: classes such as `\d` are ASCII only, a brace that counts nothing stands for itself,
-/// and inside of brackets there are no operators.
-fn translated(pattern: &str) -> String {
-    let mut translated = String::with_capacity(pattern.len());
-    let mut rest = pattern.chars().peekable();
-    while let Some(c) = rest.next() {
-        match c {
-            '\\' => escape(&mut rest, &mut translated, false),
-            '[' => brackets(&mut rest, &mut translated),
-            '{' if !is_count(&rest) => translated.push_str("\\{"),
-            c => translated.push(c),
-        }
-    }
-    translated
-}
-
-fn escape(rest: &mut Peekable<Chars<'_>>, translated: &mut String, is_in_brackets: bool) {
-    let Some(c) = rest.next() else { return translated.push('\\') };
-    match (c, is_in_brackets) {
-        ('d', false) => translated.push_str("[0-9]"),
-        ('d', true) => translated.push_str("0-9"),
-        ('w', false) => translated.push_str("[0-9A-Za-z_]"),
-        ('w', true) => translated.push_str("0-9A-Za-z_"),
-        ('s', false) => translated.push_str("[\\t\\n\\f\\r ]"),
-        ('s', true) => translated.push_str("\\t\\n\\f\\r "),
-        ('D', _) => translated.push_str("[^0-9]"),
-        ('W', _) => translated.push_str("[^0-9A-Za-z_]"),
-        ('S', _) => translated.push_str("[^\\t\\n\\f\\r ]"),
-        ('b' | 'B', false) => translated.extend(["(?-u:\\", c.encode_utf8(&mut [0; 4]), ")"]),
-        ('Q', false) => {
-            let quoted: String = rest.by_ref().collect();
-            let (quoted, after) = quoted.split_once("\\E").unwrap_or((&quoted, ""));
-            translated.push_str(&regex::escape(quoted));
-            translated.push_str(&self::translated(after));
-        }
-        (c, _) => translated.extend(['\\', c]),
-    }
-}
-
-fn brackets(rest: &mut Peekable<Chars<'_>>, translated: &mut String) {
-    translated.push('[');
-    if rest.next_if_eq(&'^').is_some() {
-        translated.push('^');
-    }
-    let mut is_first = true;
-    while let Some(c) = rest.next() {
-        match c {
-            ']' if !is_first => return translated.push(']'),
-            '\\' => escape(rest, translated, true),
-            '[' if rest.peek() == Some(&':') => {
-                let name: String = rest.by_ref().take_while(|c| *c != ']').collect();
-                translated.extend(["[", &name, "]"]);
-            }
-            '[' | ']' | '&' | '~' => translated.extend(['\\', c]),
-            c => translated.push(c),
-        }
-        is_first = false;
-    }
-}
-
-/// Tells whether a brace opens a count of repetitions.
-fn is_count(rest: &Peekable<Chars<'_>>) -> bool {
-    let inside: String = rest.clone().take_while(|c| *c != '}').collect();
-    let is_closed = rest.clone().any(|c| c == '}');
-    let (least, most) = inside.split_once(',').unwrap_or((&inside, ""));
-    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    is_closed && !least.is_empty() && is_number(least) && is_number(most)
-}
-
 fn compile(pattern: &str, lead: &str) -> Result<Regex, Error> {
     let mut known = KNOWN.lock();
     if let Some(regex) = known.get(pattern) {
         return Ok(regex.clone());
     }
-    let regex = self::regex(pattern).map_err(|error| failed(format!("{lead}{error}")))?;
+    let regex = go::regex(pattern).map_err(|error| failed(format!("{lead}{error}")))?;
     if known.len() >= MOST_KNOWN {
         known.clear();
     }
@@ -136,33 +58,4 @@ fn find_all(arguments: &[Value]) -> Outcome {
     let regex = compile(pattern, "Illegal regex: error parsing regexp: ")?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     Ok(Value::list(regex.find_iter(text).take(limit).map(|found| Value::text(found.as_str())).collect()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_mean_what_they_mean_in_go() {
-        for (pattern, text, found) in [
-            (r"^\d+$", "٣", false),
-            (r"^[\d.]+$", "1.2", true),
-            (r"^\w+$", "ä", false),
-            (r"^{a}$", "{a}", true),
-            (r"^a{2,3}$", "aaa", true),
-            (r"^a{,3}$", "a{,3}", true),
-            (r"^[a&&b]+$", "a&b", true),
-            (r"^[[]+$", "[[", true),
-            (r"^[]a]+$", "a]", true),
-            (r"^[[:alpha:]]+$", "ab", true),
-            (r"^\Qa.b\E+$", "a.bb", true),
-            (r"\bfoo\b", "a foo b", true),
-            (r"^[^\s]+$", "a b", false),
-            (r"^[\w-]+$", "a-b", true),
-        ] {
-            assert_eq!(regex(pattern).unwrap().is_match(text), found, "{pattern} {text}");
-        }
-        assert!(regex("a(b").is_err());
-        assert!(regex(r"(?=a)").is_err());
-    }
 }

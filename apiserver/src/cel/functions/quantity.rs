@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use kopfd_base::quantity::Factor;
+
 use super::{Function, failed, no_such_overload};
 use crate::cel::evaluate::Error;
 use crate::cel::value::Value;
@@ -62,12 +64,6 @@ fn two(arguments: &[Value]) -> Result<(Amount, Amount), Error> {
     }
 }
 
-/// What a suffix multiplies with.
-enum Factor {
-    Ten(i32),
-    Two(u32),
-}
-
 impl Amount {
     fn parse(text: &str) -> Result<Self, Error> {
         let malformed = || failed("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'");
@@ -88,7 +84,7 @@ impl Amount {
         if whole.is_empty() && fraction.is_empty() {
             return Err(failed("unable to parse numeric part of quantity"));
         }
-        let factor = factor(suffix).ok_or_else(|| failed("unable to parse quantity's suffix"))?;
+        let factor = Factor::of_suffix(suffix).ok_or_else(|| failed("unable to parse quantity's suffix"))?;
         let amount = Self::of_digits(whole.trim_start_matches('0'), fraction, &factor)?;
         Ok(if text.starts_with('-') { amount.negated() } else { amount })
     }
@@ -163,28 +159,6 @@ impl Amount {
         let unscaled = one.checked_add(two).ok_or_else(too_large)?;
         Ok(Self { unscaled, scale, is_small: self.is_small && other.is_small && i64::try_from(unscaled).is_ok() })
     }
-}
-
-fn factor(suffix: &str) -> Option<Factor> {
-    Some(match suffix {
-        "" => Factor::Ten(0),
-        "n" => Factor::Ten(-9),
-        "u" => Factor::Ten(-6),
-        "m" => Factor::Ten(-3),
-        "k" => Factor::Ten(3),
-        "M" => Factor::Ten(6),
-        "G" => Factor::Ten(9),
-        "T" => Factor::Ten(12),
-        "P" => Factor::Ten(15),
-        "E" => Factor::Ten(18),
-        "Ki" => Factor::Two(10),
-        "Mi" => Factor::Two(20),
-        "Gi" => Factor::Two(30),
-        "Ti" => Factor::Two(40),
-        "Pi" => Factor::Two(50),
-        "Ei" => Factor::Two(60),
-        _ => Factor::Ten(suffix.strip_prefix(['e', 'E'])?.parse::<i16>().ok()?.into()),
-    })
 }
 
 /// Returns the order of two quantities.

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::declaration::{self, Declaration};
-use crate::Cause;
-use crate::causes;
 use crate::cel::{Environment, Mistake, Program, Type};
+use crate::http::api_error::Cause;
+use crate::schema::field_error;
 use crate::schema::node::{Additional, ListType, Node, Rule};
 
 /// What one expression may cost, as often as it can be evaluated for one object.
@@ -121,7 +121,7 @@ impl Compiler {
         let uses_old = program.uses("oldSelf");
         if let (true, Some(above)) = (uses_old, &place.uncorrelated) {
             let text = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {above}");
-            self.report.causes.push(causes::invalid(format!("{at}.rule"), &json!(rule.rule), text));
+            self.report.causes.push(field_error::invalid(format!("{at}.rule"), &json!(rule.rule), text));
         }
         self.check_optional(rule, uses_old, at);
         Some(Compiled { rule: program, message, uses_old })
@@ -153,13 +153,13 @@ impl Compiler {
     fn check_optional(&mut self, rule: &Rule, uses_old: bool, at: &str) {
         if let (false, Some(optional)) = (uses_old, rule.is_old_self_optional) {
             let text = "may not be set if oldSelf is not used in rule";
-            self.report.causes.push(causes::invalid(format!("{at}.optionalOldSelf"), &json!(optional), text));
+            self.report.causes.push(field_error::invalid(format!("{at}.optionalOldSelf"), &json!(optional), text));
         }
     }
 
     fn observe(&mut self, what: &str, cost: u64, field: &str) {
         if cost > MOST_FOR_RULE {
-            self.report.causes.push(causes::forbidden(field, too_expensive(what, cost, MOST_FOR_RULE)));
+            self.report.causes.push(field_error::forbidden(field, too_expensive(what, cost, MOST_FOR_RULE)));
         }
         self.total = self.total.saturating_add(cost);
         if cost >= MOST_FOR_SCHEMA / 100 {
@@ -174,10 +174,10 @@ impl Compiler {
         self.expensive.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
         for (_, at) in self.expensive.iter().take(NAMED) {
             let text = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
-            self.report.causes.push(causes::forbidden(at, text));
+            self.report.causes.push(field_error::forbidden(at, text));
         }
         let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
-        self.report.causes.push(causes::forbidden(field, too_expensive(what, self.total, MOST_FOR_SCHEMA)));
+        self.report.causes.push(field_error::forbidden(field, too_expensive(what, self.total, MOST_FOR_SCHEMA)));
     }
 }
 

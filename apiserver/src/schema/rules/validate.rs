@@ -4,9 +4,9 @@ use serde_json::Value as Json;
 
 use super::compile::Compiled;
 use super::values::convert;
-use crate::Cause;
-use crate::causes::Place;
 use crate::cel::{Error, Value};
+use crate::http::api_error::Cause;
+use crate::schema::field_error::Place;
 use crate::schema::node::{Node, Rule, Type};
 
 /// What one evaluation may cost.

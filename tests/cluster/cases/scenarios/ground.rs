@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use kopfd::handling::{Handler, On};
-use kopfd::scenario::{Change, Expectation, Question, Scenario, Seen, Step, Subject, Target, Timeline, Witness, judge};
+use kopfd::scenario::{
+    Expectation, ManualPatch, Observations, ObservedObject, Question, Scenario, Step, Subject, Target, Timeline, verify,
+};
 use serde_json::{Value, json};
 
 use super::log;
 use crate::harness::{Kind, Launch, Operator, Scene, last_handled};
 
-/// How long the log must be silent before a story goes on.
+/// How long the log must be silent before the scenario continues.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// How long an expectation may take to come true: the garbage collector needs its time.
@@ -119,7 +121,7 @@ impl<'s, 'c> Ground<'s, 'c> {
         let started = Instant::now();
         self.scene.eventually_within(PATIENCE + QUIET, &self.of(step), || {
             let account = Account { ground: self, timeline: log::timeline(&self.log(), |real| self.told(real)) };
-            let differences = judge(&account, step.spot, expectation).now_or_never().expect("nothing is waited for");
+            let differences = verify(&account, step.spot, expectation).now_or_never().expect("nothing is waited for");
             *what.borrow_mut() = differences.iter().map(|one| format!("line {}: {}\n", one.spot.line, one.text)).collect();
             assert!(differences.is_empty() || started.elapsed() < PATIENCE, "{}\n{}", self.of(step), what.borrow());
             differences.is_empty().then_some(())
@@ -155,7 +157,7 @@ impl<'s, 'c> Ground<'s, 'c> {
     }
 
     /// Patches an object.
-    pub fn patch(&self, change: &Change) {
+    pub fn patch(&self, change: &ManualPatch) {
         let below = change.subresource.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
         let path = format!("{}{below}?fieldManager=kubectl", self.find(&change.target).expect("it is clear what is patched").0);
         let sent = self.scene.client().request("PATCH", &path, change.media, Some(&change.patch));
@@ -276,18 +278,18 @@ fn resources_of(scene: &Scene<'_>, group_version: &str) -> Vec<Resource> {
     told.iter().filter(|resource| !resource["name"].as_str().is_some_and(|name| name.contains('/'))).map(read).collect()
 }
 
-/// What a scenario is judged by at one moment.
+/// What a scenario is verified against at one moment.
 struct Account<'a, 's, 'c> {
     ground: &'a Ground<'s, 'c>,
     timeline: Timeline,
 }
 
-impl Witness for Account<'_, '_, '_> {
-    fn seen(&self, target: &Target) -> Result<Seen, String> {
+impl Observations for Account<'_, '_, '_> {
+    fn object(&self, target: &Target) -> Result<ObservedObject, String> {
         let (_, kind, namespace, value) = self.ground.find(target)?;
         let namespace = if kind.namespaced { self.ground.told(&namespace) } else { String::new() };
         let subject = Subject { group: kind.group, kind: kind.name, namespace, name: target.name.clone() };
-        Ok(Seen { subject, plural: kind.plural, value: value.map(Arc::new) })
+        Ok(ObservedObject { subject, plural: kind.plural, value: value.map(Arc::new) })
     }
 
     fn timeline(&self) -> &Timeline {
@@ -302,7 +304,7 @@ impl Witness for Account<'_, '_, '_> {
             .collect()
     }
 
-    async fn answer(&self, _: &Question) -> Result<bool, String> {
+    async fn evaluate(&self, _: &Question) -> Result<bool, String> {
         Err("expressions in matchers are not evaluated on the real cluster".to_owned())
     }
 }

@@ -1,4 +1,4 @@
-//! What the log of the binary tells of a story: its lines, and the calls of handlers, as events of a timeline.
+//! Reads the log of the binary as events of a timeline: its lines, and the calls of handlers.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,9 @@ use serde_json::Value;
 /// How the ends of attempts begin after which there is another one.
 const AGAIN: [&str; 3] = ["failed temporarily: ", "failed with an exception and will try again in ", "has unfinished sub-handlers."];
 
-/// Returns the timeline of a log in JSON. Names of namespaces are told by a function in the words of the scenario.
+/// Returns the timeline of a JSON log. A function maps the namespaces of the cluster to those of the scenario.
 ///
-/// An attempt is announced without its number. It follows from the ends of the attempts before, which go on over all lives of the
-/// operator: the log is of all of them.
+/// The log names attempts without their numbers, which are counted from the ends of earlier attempts. The log covers all operator runs.
 pub fn timeline(log: &str, told: impl Fn(&str) -> String) -> Timeline {
     let timeline = Timeline::new(Clock::system());
     let mut attempts: HashMap<(String, String), u64> = HashMap::new();

@@ -1,0 +1,156 @@
+//! Requests by hand: what somebody with all rights does to objects that are meant by their names.
+
+use bytes::Bytes;
+use http::{Method, Request, header};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+
+use std::sync::Arc;
+
+use crate::auth::access::User;
+use crate::kinds::registry::Served;
+use crate::kinds::versioning;
+use crate::server::ApiServer;
+use crate::storage::resource::Key;
+use crate::storage::store::Stored;
+
+/// A request that was not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refused {
+    /// The HTTP status.
+    pub code: u16,
+    /// Why.
+    pub message: String,
+}
+
+/// Why it is not clear what is meant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unclear {
+    /// Nobody knows such a resource.
+    #[error("the server has no resource {0:?}")]
+    Resource(String),
+    /// Several namespaces have such an object.
+    #[error("{object} is ambiguous: there is one in {}", .namespaces.join(" and "))]
+    Namespace {
+        /// The resource and the name.
+        object: String,
+        /// The namespaces.
+        namespaces: Vec<String>,
+    },
+}
+
+/// An object that is meant, whether it is there or not.
+#[derive(Debug, Clone)]
+pub struct Meant {
+    /// Its kind.
+    pub served: Arc<Served>,
+    /// Where it is, or would be.
+    pub key: Key,
+    /// The object, if it is there.
+    pub stored: Option<Arc<Stored>>,
+}
+
+impl Meant {
+    /// Returns the object as clients see it, if it is there.
+    pub fn value(&self) -> Option<Arc<Value>> {
+        self.stored.as_ref().map(|stored| versioning::see(&self.served, stored))
+    }
+
+    /// Returns the path of its requests.
+    pub fn path(&self) -> String {
+        path(&self.served, &self.key.0, &self.key.1)
+    }
+}
+
+/// Finds an object by the name of its resource, as kubectl takes it, and its own. Without a namespace, all are looked at; if the object is
+/// nowhere, the default one is meant.
+///
+/// # Errors
+/// If there is no such resource, or several objects are meant.
+pub fn find(server: &ApiServer, resource: &str, name: &str, namespace: Option<&str>) -> Result<Meant, Unclear> {
+    let registry = server.registry();
+    let served = registry.all().filter(|served| is_called(served, resource)).max_by_key(|served| {
+        // Of several versions, that in which the objects are stored.
+        served.kind.version == served.kind.storage_version
+    });
+    let served = Arc::clone(served.ok_or_else(|| Unclear::Resource(resource.to_owned()))?);
+    let own = name.to_owned();
+    if !served.kind.namespaced || namespace.is_some() {
+        let key = (namespace.filter(|_| served.kind.namespaced).unwrap_or_default().to_owned(), own);
+        let stored = server.read(&served.resource, &key);
+        return Ok(Meant { served, key, stored });
+    }
+    let mut found = server.list(&served.resource, None);
+    found.retain(|(key, _)| key.1 == name);
+    match found.as_slice() {
+        [] => Ok(Meant { served, key: ("default".to_owned(), own), stored: None }),
+        [(key, stored)] => Ok(Meant { key: key.clone(), stored: Some(Arc::clone(stored)), served }),
+        many => {
+            let namespaces = many.iter().map(|(key, _)| key.0.clone()).collect();
+            Err(Unclear::Namespace { object: format!("{resource}/{name}"), namespaces })
+        }
+    }
+}
+
+fn is_called(served: &Served, name: &str) -> bool {
+    let kind = &served.kind;
+    let name = name.to_lowercase();
+    name == served.full_name()
+        || [&kind.plural, &kind.singular].contains(&&name)
+        || kind.kind.to_lowercase() == name
+        || kind.short_names.contains(&name)
+}
+
+/// Patches an object.
+///
+/// # Errors
+/// If the server does not accept it.
+pub async fn patch(
+    server: &ApiServer,
+    meant: &Meant,
+    subresource: Option<&str>,
+    media: &'static str,
+    patch: &Value,
+) -> Result<(), Refused> {
+    let below = subresource.map(|name| format!("/{name}")).unwrap_or_default();
+    let path = format!("{}{below}?fieldManager=kubectl", meant.path());
+    send(server, Method::PATCH, &path, Some(media), patch.to_string()).await
+}
+
+/// Deletes an object.
+///
+/// # Errors
+/// If the server does not accept it.
+pub async fn delete(server: &ApiServer, meant: &Meant, propagation: Option<&str>) -> Result<(), Refused> {
+    let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.unwrap_or("Background")});
+    send(server, Method::DELETE, &meant.path(), Some("application/json"), options.to_string()).await
+}
+
+/// Sends a request of the administrator.
+///
+/// # Errors
+/// If the server does not accept it.
+pub async fn send(server: &ApiServer, method: Method, path: &str, media: Option<&str>, body: String) -> Result<(), Refused> {
+    let mut request = Request::builder().method(method).uri(path);
+    if let Some(media) = media {
+        request = request.header(header::CONTENT_TYPE, media);
+    }
+    let request = request.body(Bytes::from(body)).map_err(|error| Refused { code: 0, message: error.to_string() })?;
+    let response = server.answer_as(User::administrator(), request).await;
+    let code = response.status().as_u16();
+    if response.status().is_success() {
+        return Ok(());
+    }
+    let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let status: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let message = status["message"].as_str().map_or_else(|| String::from_utf8_lossy(&body).into_owned(), str::to_owned);
+    Err(Refused { code, message })
+}
+
+/// Returns the path of an object.
+pub fn path(served: &Served, namespace: &str, name: &str) -> String {
+    let kind = &served.kind;
+    let root = if kind.group.is_empty() { format!("/api/{}", kind.version) } else { format!("/apis/{}/{}", kind.group, kind.version) };
+    if kind.namespaced { format!("{root}/namespaces/{namespace}/{}/{name}", kind.plural) } else { format!("{root}/{}/{name}", kind.plural) }
+}

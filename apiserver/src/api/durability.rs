@@ -1,0 +1,91 @@
+//! The journal of a server: what is written there, and what becomes of the store when a write succeeds or fails.
+
+use std::sync::{Arc, Weak};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Api, Inner};
+use crate::http::api_error::Failure;
+use crate::kinds::definition;
+use crate::kinds::registry::Registry;
+use crate::storage::journal::{self, Record, WriteError};
+use crate::storage::resource::{Key, Resource, key_of};
+use crate::storage::store::{Store, Stored};
+
+impl Api {
+    /// Waits until all that was written so far would survive the end of the process.
+    ///
+    /// # Errors
+    /// If it cannot be written to the file: then it was undone.
+    pub async fn persisted(&self) -> Result<(), Failure> {
+        let Some(journal) = &self.0.journal else { return Ok(()) };
+        let revision = self.with(|state| state.store.revision());
+        journal.written(revision).await.map_err(|error| match error {
+            WriteError::Full(_) => Failure::new(507, "InsufficientStorage", error.to_string()),
+            WriteError::Other(_) => Failure::new(500, "InternalError", error.to_string()),
+        })
+    }
+
+    pub(super) fn keep(&self, revision: u64, resource: &Resource, key: &Key, old: Option<&Arc<Stored>>, new: Option<&Arc<Stored>>) {
+        if let Some(journal) = &self.0.journal {
+            journal.write(Record { revision, resource: resource.clone(), key: key.clone(), old: old.cloned(), new: new.cloned() });
+        }
+    }
+}
+
+/// How the writes to the journal end for the store.
+pub(super) struct Journaled(pub(super) Weak<Inner>);
+
+impl journal::Writer for Journaled {
+    fn committed(&self, revision: u64) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.state.lock().store.make_durable(revision);
+        }
+    }
+
+    fn failed(&self, mut records: Vec<Record>, rest: &mut dyn FnMut() -> Vec<Record>) -> u64 {
+        let Some(inner) = self.0.upgrade() else { return u64::MAX };
+        let now = inner.clock.now();
+        let mut state = inner.state.lock();
+        // Writes go into the journal under this lock, so that there are no others.
+        records.extend(rest());
+        let mut has_definitions = false;
+        for record in records.iter().rev() {
+            state.store.undo(&record.resource, &record.key, record.revision, record.old.as_ref());
+            has_definitions |= record.resource.plural == "customresourcedefinitions";
+        }
+        let settled = state.store.skip_revision();
+        if has_definitions {
+            let mut registry = Registry::new();
+            let definitions = Resource { group: "apiextensions.k8s.io".to_owned(), plural: "customresourcedefinitions".to_owned() };
+            for (_, definition) in state.store.list(&definitions, None) {
+                if definition::is_established(&definition.value) {
+                    registry.define(&definition.value, definition.revision, now);
+                }
+            }
+            state.registry = Arc::new(registry);
+        }
+        drop(state);
+        if has_definitions {
+            inner.kinds.send_modify(|count| *count += 1);
+        }
+        inner.activity.send_modify(|count| *count += 1);
+        settled
+    }
+}
+
+/// Puts back the objects of an earlier process, and serves the definitions among them.
+pub(super) fn restore(store: &mut Store, registry: &mut Registry, objects: Vec<Value>, revision: u64, now: Timestamp) {
+    let is_definition = |value: &Value| value["kind"] == "CustomResourceDefinition";
+    for definition in objects.iter().filter(|value| is_definition(value)) {
+        registry.define(definition, revision, now);
+    }
+    let placed = objects.into_iter().filter_map(|value| {
+        let served = registry.by_object(&value);
+        let resource = served.map(|served| served.resource.clone())?;
+        Some((resource, key_of(&value), value))
+    });
+    let placed: Vec<_> = placed.collect();
+    store.restore(revision, placed);
+}

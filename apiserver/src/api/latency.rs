@@ -1,0 +1,83 @@
+//! How promptly the server does what real ones do a little later. At once, by default: but a server that is too prompt hides mistakes.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::storage::work_item::WorkItem;
+
+/// How long things take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// How long events are kept after they were written; none for ever.
+    pub events: Option<Duration>,
+    /// Until garbage is collected.
+    pub collection: Duration,
+    /// Until a namespace that is going is emptied.
+    pub namespaces: Duration,
+    /// How long the kinds of a new definition are not there at all.
+    pub unserved: Duration,
+    /// How long their storage is not ready then.
+    pub unready: Duration,
+}
+
+/// How far a definition has come that is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Its kinds are not served yet.
+    Unserved,
+    /// Its kinds are served, but their storage is not ready.
+    Unready,
+    /// Its kinds can be used.
+    Ready,
+}
+
+impl Latency {
+    /// How long real servers keep events.
+    pub const EVENTS: Duration = Duration::from_hours(1);
+
+    /// Returns the latency that was seen on real servers.
+    pub fn realistic() -> Self {
+        Self {
+            events: Some(Self::EVENTS),
+            collection: Duration::from_millis(500),
+            namespaces: Duration::from_secs(5),
+            unserved: Duration::from_millis(100),
+            unready: Duration::from_millis(200),
+        }
+    }
+
+    /// Returns how long a item waits.
+    pub fn delay(&self, item: &WorkItem, is_namespace_leaving: bool) -> Duration {
+        match item {
+            WorkItem::Owned(..) | WorkItem::Owner(_) | WorkItem::Kind { .. } => self.collection,
+            WorkItem::Namespace(_) if is_namespace_leaving => self.namespaces,
+            WorkItem::Namespace(_) | WorkItem::Definition(_) | WorkItem::Event(_) => Duration::ZERO,
+        }
+    }
+
+    /// Returns how far a definition has come.
+    pub fn progress(&self, came_at: Option<Timestamp>, now: Timestamp) -> Progress {
+        let age = came_at.and_then(|came_at| Duration::try_from(now.duration_since(came_at)).ok());
+        match age {
+            Some(age) if age < self.unserved => Progress::Unserved,
+            Some(age) if age < self.unserved + self.unready => Progress::Unready,
+            _ => Progress::Ready,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_definition_is_missing_then_not_ready_then_there() {
+        let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
+        let latency = Latency::realistic();
+        let progress = |now: i64| latency.progress(Some(at(1000)), at(now));
+        assert_eq!([progress(1050), progress(1150), progress(1300)], [Progress::Unserved, Progress::Unready, Progress::Ready]);
+        assert_eq!(latency.progress(None, at(0)), Progress::Ready);
+        assert_eq!(Latency::default().progress(Some(at(0)), at(0)), Progress::Ready);
+    }
+}

@@ -1,0 +1,107 @@
+//! The work queue of the controllers: what is to be done at once, later, and when events expire.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::Api;
+use crate::storage::resource::{Key, Resource};
+use crate::storage::work_item::WorkItem;
+
+impl Api {
+    /// Queues work for the controllers.
+    pub fn enqueue(&self, item: WorkItem) {
+        self.with(|state| state.store.enqueue(item));
+    }
+
+    /// Queues work for the controllers, to be done after a delay.
+    pub fn enqueue_after(&self, item: WorkItem, delay: Duration) {
+        let mut later = self.0.later.lock();
+        if !later.iter().any(|(_, other)| *other == item) {
+            later.push((Instant::now() + delay, item));
+        }
+        drop(later);
+        self.notify_controllers();
+    }
+
+    /// Takes the oldest queued work.
+    pub fn dequeue(&self) -> Option<InProgress> {
+        self.with(|state| state.store.next_work_item().map(|item| InProgress::new(self, item)))
+    }
+
+    /// Takes the delayed work that is due.
+    pub fn dequeue_due(&self) -> Vec<InProgress> {
+        let now = Instant::now();
+        self.0.later.lock().extract_if(.., |(at, _)| *at <= now).map(|(_, item)| InProgress::new(self, item)).collect()
+    }
+
+    /// Tells whether work is queued that can be done now.
+    pub fn has_work(&self) -> bool {
+        self.with(|state| state.store.has_work())
+    }
+
+    /// Tells whether no work is queued, delayed, or in progress.
+    pub fn is_settled(&self) -> bool {
+        let is_busy = || self.0.busy.load(Ordering::Relaxed) > 0;
+        // Work in progress may queue more, so this is asked at the end, too.
+        !is_busy() && !self.has_work() && self.0.later.lock().is_empty() && !is_busy()
+    }
+
+    /// Returns when the next delayed work is due, or the next event expires.
+    pub fn next_due(&self) -> Option<Instant> {
+        let work = self.0.later.lock().iter().map(|(at, _)| *at).min();
+        work.into_iter().chain(self.next_expiry()).min()
+    }
+
+    /// Notes that an event was written, which expires after a while.
+    pub fn expire_later(&self, key: &Key) {
+        let Some(kept) = self.latency().events else { return };
+        if let Some(stored) = self.read(&events(), key) {
+            let at = self.now().checked_add(kept).unwrap_or(Timestamp::MAX);
+            self.0.expiring.lock().insert((at, key.clone(), stored.revision));
+        }
+    }
+
+    /// Takes the events that have expired, with the revisions at which they were noted.
+    pub fn take_expired(&self) -> Vec<(Key, u64)> {
+        let now = self.now();
+        let mut expired = Vec::new();
+        let mut expiring = self.0.expiring.lock();
+        while expiring.first().is_some_and(|(at, ..)| *at <= now) {
+            expired.extend(expiring.pop_first().map(|(_, key, revision)| (key, revision)));
+        }
+        expired
+    }
+
+    fn next_expiry(&self) -> Option<Instant> {
+        let at = self.0.expiring.lock().first().map(|(at, ..)| *at)?;
+        Some(Instant::now() + Duration::try_from(at.duration_since(self.now())).unwrap_or_default())
+    }
+}
+
+/// Work in progress; dropping it clears the busy count.
+pub struct InProgress {
+    api: Api,
+    /// What is to be done.
+    pub item: WorkItem,
+}
+
+impl InProgress {
+    fn new(api: &Api, item: WorkItem) -> Self {
+        api.0.busy.fetch_add(1, Ordering::Relaxed);
+        Self { api: api.clone(), item }
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.api.0.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Returns the resource of events.
+pub fn events() -> Resource {
+    Resource { group: String::new(), plural: "events".to_owned() }
+}

@@ -1,0 +1,4 @@
+//! Users and their rights.
+
+pub mod access;
+pub mod impersonation;

@@ -1,0 +1,105 @@
+//! Objects that are there from the beginning: applied in the order in which they can be.
+
+use http::Method;
+use serde_json::Value;
+
+use crate::admin_client;
+use crate::server::ApiServer;
+
+/// Who applies them, in managed fields.
+const NAME: &str = "kopfd";
+
+/// An object that was not accepted.
+#[derive(Debug, thiserror::Error)]
+#[error("{object}: {message}")]
+pub struct Refused {
+    /// Its kind and name.
+    pub object: String,
+    /// Why.
+    pub message: String,
+    /// The place of what it came from in what was given.
+    pub position: usize,
+    /// Whether its kind is not known.
+    pub is_unknown: bool,
+}
+
+/// Applies objects: definitions and namespaces first, then the others. Lists are taken apart.
+///
+/// # Errors
+/// If one of them is not accepted. Those before it are there.
+pub async fn apply(server: &ApiServer, objects: Vec<Value>) -> Result<usize, Refused> {
+    let mut count = 0;
+    for Given { position, object, is_late } in in_order(objects) {
+        wait(server, is_late).await;
+        apply_one(server, object).await.map_err(|refused| Refused { position, ..refused })?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Applies objects in the same order, also after one that is not accepted. Hands each over with what has become of it.
+pub async fn apply_each(server: &ApiServer, objects: Vec<Value>, mut told: impl FnMut(Value, Result<(), Refused>)) {
+    for Given { position, object, is_late } in in_order(objects) {
+        wait(server, is_late).await;
+        let applied = apply_one(server, object.clone()).await.map_err(|refused| Refused { position, ..refused });
+        told(object, applied);
+    }
+}
+
+/// An object that is to be applied.
+struct Given {
+    /// The place of what it came from in what was given.
+    position: usize,
+    object: Value,
+    /// Whether it comes right after definitions.
+    is_late: bool,
+}
+
+/// Returns the objects in the order in which they can be applied.
+fn in_order(objects: Vec<Value>) -> Vec<Given> {
+    let parts = |(position, object)| items(object).into_iter().map(move |object| Given { position, object, is_late: false });
+    let mut all: Vec<Given> = objects.into_iter().enumerate().flat_map(parts).collect();
+    all.sort_by_key(|given| match given.object["kind"].as_str() {
+        Some("CustomResourceDefinition") => 0,
+        Some("Namespace") => 1,
+        _ => 2,
+    });
+    let definitions = all.iter().filter(|given| given.object["kind"] == "CustomResourceDefinition").count();
+    if let Some(given) = all.get_mut(definitions).filter(|_| definitions > 0) {
+        given.is_late = true;
+    }
+    all
+}
+
+/// A new kind is served a little after its definition.
+async fn wait(server: &ApiServer, is_late: bool) {
+    if is_late {
+        let latency = server.latency();
+        tokio::time::sleep(latency.unserved + latency.unready).await;
+    }
+}
+
+/// Takes a list apart.
+pub fn items(object: Value) -> Vec<Value> {
+    match object["items"].as_array() {
+        Some(items) if object["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) => items.clone(),
+        _ => vec![object],
+    }
+}
+
+async fn apply_one(server: &ApiServer, mut object: Value) -> Result<(), Refused> {
+    let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+    let (version, kind, name) = (text(&object["apiVersion"]), text(&object["kind"]), text(&object["metadata"]["name"]));
+    let refuse = |message: String| Refused { object: format!("{kind} {name:?}"), message, position: 0, is_unknown: false };
+    let registry = server.registry();
+    let served = registry
+        .by_kind(&version, &kind)
+        .ok_or_else(|| Refused { is_unknown: true, ..refuse(format!("there is no such kind in {version:?}")) })?;
+    if served.kind.namespaced && object["metadata"]["namespace"].as_str().is_none_or(str::is_empty) {
+        object["metadata"]["namespace"] = "default".into();
+    }
+    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
+    let path = format!("{}?fieldManager={NAME}&force=true", admin_client::path(served, text("namespace"), text("name")));
+    let sent = admin_client::send(server, Method::PATCH, &path, Some("application/apply-patch+yaml"), object.to_string()).await;
+    sent.map_err(|refused| refuse(refused.message))
+}

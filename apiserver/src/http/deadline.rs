@@ -1,0 +1,122 @@
+//! How long requests may take: as long as they say, but no longer than a minute. Watches take as long as they like.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{HeaderValue, Response, StatusCode, header};
+use serde_json::json;
+
+use crate::http::api_error::Failure;
+use crate::http::request::{Path, Question, verb};
+
+/// How long a request may take at most.
+const MOST: Duration = Duration::from_mins(1);
+
+/// The time that a request has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadline(Option<Duration>);
+
+impl Deadline {
+    /// Returns the time of a request.
+    ///
+    /// # Errors
+    /// If it asks for one that is none.
+    pub fn of(question: &Question) -> Result<Self, Failure> {
+        if let Path::Objects(place) = &question.path
+            && verb(&question.method, place, &question.query) == "watch"
+        {
+            return Ok(Self(None));
+        }
+        let Some(text) = question.query.text("timeout") else { return Ok(Self(Some(MOST))) };
+        let asked = duration(text).ok_or_else(|| {
+            Failure::bad_request(format!("invalid timeout specified in the request URL - time: invalid duration {text:?}"))
+        })?;
+        // Nothing, and less than nothing, ask for no time of their own.
+        Ok(Self(Some(Duration::try_from_secs_f64(asked).ok().filter(|asked| !asked.is_zero()).unwrap_or(MOST).min(MOST))))
+    }
+
+    /// Waits for an answer as long as there is time. What has not come to an end then is given up, and nothing when there was none.
+    pub async fn wait<T>(self, answer: impl Future<Output = T>) -> Option<T> {
+        match self.0 {
+            Some(time) => tokio::time::timeout(time, answer).await.ok(),
+            None => Some(answer.await),
+        }
+    }
+}
+
+/// Returns the answer to a request whose time has passed. It says neither what it is nor that it is JSON, as that of a real server.
+pub fn passed() -> Response<Body> {
+    let text = "Timeout: request did not complete within the allotted timeout";
+    let status = json!({"metadata": {}, "status": "Failure", "message": text, "reason": "Timeout", "details": {}, "code": 504});
+    let mut response = Response::new(Body::from(status.to_string()));
+    *response.status_mut() = StatusCode::GATEWAY_TIMEOUT;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// Returns the seconds of a duration as Go reads it, such as `1m30s`, `.5s` or `0`.
+fn duration(text: &str) -> Option<f64> {
+    let (sign, mut rest) = match text.as_bytes().first()? {
+        b'-' => (-1.0, &text[1..]),
+        b'+' => (1.0, &text[1..]),
+        _ => (1.0, text),
+    };
+    if rest == "0" {
+        return Some(0.0);
+    }
+    if rest.is_empty() {
+        return None;
+    }
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let is_digit = |c: char| c.is_ascii_digit() || c == '.';
+        let number = &rest[..rest.find(|c| !is_digit(c))?];
+        rest = &rest[number.len()..];
+        let unit = &rest[..rest.find(is_digit).unwrap_or(rest.len())];
+        rest = &rest[unit.len()..];
+        let size = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" | "μs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        seconds += number.parse::<f64>().ok()? * size;
+    }
+    Some(sign * seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn deadline(uri: &str) -> Option<Deadline> {
+        Deadline::of(&Question::read(http::Request::get(uri).body(Bytes::new()).unwrap())).ok()
+    }
+
+    #[test]
+    fn durations_are_read_as_go_does() {
+        assert_eq!(
+            (duration("1m30s"), duration("-1.5h"), duration(".5s"), duration("0")),
+            (Some(90.0), Some(-5400.0), Some(0.5), Some(0.0))
+        );
+        for wrong in ["", "-", "abc", "5", "5d", ".s", "1s2", "s"] {
+            assert_eq!(duration(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_request_has_a_minute_or_less_and_a_watch_as_long_as_it_likes() {
+        let after = |time| Some(Deadline(Some(time)));
+        assert_eq!(deadline("/api/v1/pods?timeout=250ms"), after(Duration::from_millis(250)));
+        for most in ["/version", "/api/v1/pods", "/api/v1/pods?timeout=0", "/api/v1/pods?timeout=-5s", "/api/v1/pods?timeout=99999999h"] {
+            assert_eq!(deadline(most), after(MOST), "{most}");
+        }
+        assert_eq!(deadline("/api/v1/pods?watch=true&timeout=abc"), Some(Deadline(None)));
+        assert_eq!(deadline("/version?timeout=abc"), None);
+    }
+}

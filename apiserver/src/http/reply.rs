@@ -1,0 +1,128 @@
+//! Answers before they are written: what they say, and in which words.
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use http::{HeaderValue, Response, header};
+use serde_json::{Value, json};
+
+use crate::http::api_error::Failure;
+use crate::http::request::Accept;
+use kopfd_base::yaml;
+
+/// An answer.
+pub struct Reply {
+    /// The HTTP status.
+    pub code: u16,
+    /// What it says.
+    pub content: Content,
+    /// What the client is warned of.
+    pub warnings: Vec<String>,
+}
+
+/// What an answer says.
+pub enum Content {
+    /// An object, a list, a status.
+    Object(Value),
+    /// A text for people.
+    Text(String),
+    /// The events of a watch, as lines.
+    Lines(BoxStream<'static, Bytes>),
+}
+
+impl Reply {
+    /// Returns the answer that all is well, with an object.
+    pub fn object(value: Value) -> Self {
+        Self { code: 200, content: Content::Object(value), warnings: Vec::new() }
+    }
+
+    /// Returns an answer with a text.
+    pub fn text(code: u16, text: &str) -> Self {
+        Self { code, content: Content::Text(text.to_owned()), warnings: Vec::new() }
+    }
+
+    /// Returns the answer for paths where nothing is.
+    pub fn no_page() -> Self {
+        Self::text(404, "404 page not found\n")
+    }
+
+    /// Returns the answer with another HTTP status.
+    pub fn with_code(self, code: u16) -> Self {
+        Self { code, ..self }
+    }
+
+    /// Returns the answer with warnings.
+    pub fn with_warnings(self, warnings: Vec<String>) -> Self {
+        Self { warnings, ..self }
+    }
+
+    /// Returns the answer that something was deleted.
+    pub fn success(group: &str, plural: &str, name: &str, uid: &str) -> Self {
+        let mut details = json!({"name": name, "kind": plural, "uid": uid});
+        if !group.is_empty() {
+            details["group"] = json!(group);
+        }
+        Self::object(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}))
+    }
+
+    /// Returns the answer that something was done that leaves nothing to be shown.
+    pub fn created() -> Self {
+        Self::object(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})).with_code(201)
+    }
+
+    /// Writes the answer.
+    pub fn into_response(self, accept: Accept) -> Response<Body> {
+        let (media, body) = match self.content {
+            Content::Object(value) if accept.is_yaml => ("application/yaml", Body::from(yaml::dump(&value).unwrap_or_default())),
+            Content::Object(value) => {
+                let mut text = serde_json::to_vec(&value).unwrap_or_default();
+                text.push(b'\n');
+                ("application/json", Body::from(text))
+            }
+            Content::Text(text) if self.code == 204 => ("", Body::from(text)),
+            Content::Text(text) => ("text/plain; charset=utf-8", Body::from(text)),
+            Content::Lines(lines) => {
+                let lines = futures::StreamExt::map(lines, Ok::<_, std::convert::Infallible>);
+                ("application/json", Body::from_stream(lines))
+            }
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = http::StatusCode::from_u16(self.code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        if !media.is_empty() {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+        }
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        for warning in self.warnings {
+            let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+            if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+                headers.append(header::WARNING, value);
+            }
+        }
+        response
+    }
+}
+
+impl From<Failure> for Reply {
+    fn from(failure: Failure) -> Self {
+        Self { code: failure.code, content: Content::Object(failure.to_json()), warnings: failure.warnings }
+    }
+}
+
+/// Writes a message that is there already, in a media type of its own.
+pub fn message(content: &'static [u8], media: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(content));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    response
+}
+
+/// Writes a failure.
+pub fn refuse(failure: Failure) -> Response<Body> {
+    let retry_after = failure.details.retry_after;
+    let accept = Accept { form: crate::http::request::Form::Plain, is_yaml: false, is_beta: false };
+    let mut response = Reply::from(failure).into_response(accept);
+    if let Some(seconds) = retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}

@@ -1,0 +1,392 @@
+//! Requests as they are written: paths, queries, media types.
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, header};
+
+use crate::http::api_error::{Cause, Failure};
+
+/// Bodies larger than this are refused.
+pub const MAX_BODY: usize = 3 << 20;
+
+/// A request as it was sent, with its address read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Question {
+    /// The HTTP method.
+    pub method: Method,
+    /// What the path means.
+    pub path: Path,
+    /// The path as it was written.
+    pub text: String,
+    /// The path with its query.
+    pub uri: String,
+    /// The parameters.
+    pub query: Query,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Question {
+    /// Reads the address of a request.
+    pub fn read(request: Request<Bytes>) -> Self {
+        let (head, body) = request.into_parts();
+        let text = head.uri.path().to_owned();
+        let uri = head.uri.path_and_query().map_or_else(|| text.clone(), ToString::to_string);
+        let query = Query::parse(head.uri.query().unwrap_or_default());
+        Self { method: head.method, path: Path::parse(&text), text, uri, query, headers: head.headers, body }
+    }
+}
+
+/// What a path means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Path {
+    /// The versions of the core group.
+    CoreVersions,
+    /// The groups.
+    Groups,
+    /// One group.
+    Group(String),
+    /// The resources of one version of a group.
+    Resources(String, String),
+    /// The objects of a resource, or one of them.
+    Objects(Place),
+    /// Anything else, by its text.
+    Other(String),
+}
+
+impl Default for Path {
+    fn default() -> Self {
+        Self::Other(String::new())
+    }
+}
+
+/// What a path says of objects.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The API group; empty for the core group.
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// The plural name of the resource.
+    pub plural: String,
+    /// The namespace.
+    pub namespace: Option<String>,
+    /// The object's name.
+    pub name: Option<String>,
+    /// The subresource.
+    pub subresource: Option<String>,
+    /// Whether the path asks for a watch by its old prefix.
+    pub is_watch: bool,
+}
+
+impl Path {
+    /// Reads a path.
+    pub fn parse(path: &str) -> Self {
+        let other = || Self::Other(path.to_owned());
+        let trimmed = path.strip_suffix('/').unwrap_or(path);
+        let Some(trimmed) = decode(trimmed) else { return other() };
+        let parts: Vec<&str> = trimmed.split('/').skip(1).collect();
+        match parts.as_slice() {
+            ["api"] => Self::CoreVersions,
+            ["apis"] => Self::Groups,
+            ["apis", group] => Self::Group((*group).to_owned()),
+            ["api", "v1"] => Self::Resources(String::new(), "v1".to_owned()),
+            ["apis", group, version] => Self::Resources((*group).to_owned(), (*version).to_owned()),
+            ["api", "v1", rest @ ..] => Place::parse("", "v1", rest).map_or_else(other, Self::Objects),
+            ["apis", group, version, rest @ ..] => Place::parse(group, version, rest).map_or_else(other, Self::Objects),
+            _ => other(),
+        }
+    }
+}
+
+impl Place {
+    fn parse(group: &str, version: &str, parts: &[&str]) -> Option<Self> {
+        let (is_watch, parts) = match parts {
+            ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
+            parts => (false, parts),
+        };
+        let place = Self { group: group.to_owned(), version: version.to_owned(), is_watch, ..Self::default() };
+        let text = |part: &str| Some(part.to_owned());
+        // Namespaces are objects too: what follows the name is their subresource, or a resource inside.
+        let is_namespace =
+            group.is_empty() && matches!(parts, ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize"]);
+        let (namespace, parts) = match parts {
+            ["namespaces", namespace, rest @ ..] if !is_namespace && !rest.is_empty() => (text(namespace), rest),
+            parts => (None, parts),
+        };
+        let place = Self { namespace, ..place };
+        match parts {
+            [plural] => Some(Self { plural: (*plural).to_owned(), ..place }),
+            [plural, name] => Some(Self { plural: (*plural).to_owned(), name: text(name), ..place }),
+            [plural, name, rest @ ..] => {
+                Some(Self { plural: (*plural).to_owned(), name: text(name), subresource: Some(rest.join("/")), ..place })
+            }
+            [] => None,
+        }
+    }
+}
+
+/// Decodes what is written with percent signs.
+pub fn decode(text: &str) -> Option<String> {
+    String::from_utf8(bytes(text)?).ok()
+}
+
+fn bytes(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digits = [rest.next()?, rest.next()?];
+            bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    Some(bytes)
+}
+
+/// The parameters of a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads a query. What cannot be decoded is left out.
+    pub fn parse(query: &str) -> Self {
+        let plain = |text: &str| bytes(&text.replace('+', " ")).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        Self(pairs.filter_map(|(key, value)| Some((plain(key)?, plain(value)?))).collect())
+    }
+
+    /// Returns a parameter, if it is there.
+    pub fn given(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns a parameter, if it is there and not empty.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.given(key).filter(|value| !value.is_empty())
+    }
+
+    /// Tells whether a switch is on: present, and neither `false` nor `0`.
+    pub fn is_on(&self, key: &str) -> bool {
+        self.given(key).is_some_and(|value| value != "false" && value != "0")
+    }
+
+    /// Returns a number.
+    ///
+    /// # Errors
+    /// If the parameter is none.
+    pub fn number(&self, key: &str) -> Result<Option<i64>, Failure> {
+        let parse =
+            |text: &str| text.parse().map_err(|_| Failure::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")));
+        self.given(key).map(parse).transpose()
+    }
+}
+
+/// The options of a write, from the query.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Whether nothing is to be stored.
+    pub is_dry_run: bool,
+    /// Who writes, in managed fields.
+    pub field_manager: Option<String>,
+    /// What to do about unknown fields.
+    pub validation: FieldValidation,
+    /// Whether an apply takes fields from other managers.
+    pub is_forced: bool,
+    /// What else the options of a deletion say, for webhooks.
+    pub deletion: serde_json::Map<String, serde_json::Value>,
+}
+
+/// What to do about unknown and duplicate fields.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// Say nothing.
+    Ignore,
+    /// Say so in the headers.
+    #[default]
+    Warn,
+    /// Refuse.
+    Strict,
+}
+
+impl Options {
+    /// Reads the options of a write.
+    ///
+    /// # Errors
+    /// If there are words that mean nothing. The kind of options is told in the failure.
+    pub fn read(query: &Query, options: &str) -> Result<Self, Failure> {
+        let mut causes = Vec::new();
+        let field_manager = query.text("fieldManager").map(str::to_owned);
+        if field_manager.as_ref().is_some_and(|manager| manager.len() > 128) {
+            causes.push(Cause::new("FieldValueTooLong", "fieldManager", "Too long: may not be more than 128 bytes"));
+        }
+        if field_manager.as_ref().is_some_and(|manager| manager.chars().any(char::is_control)) {
+            causes.push(Cause::new("FieldValueInvalid", "fieldManager", "Invalid value: should only contain printable characters"));
+        }
+        let mut unsupported = |field: &str, value: &str, supported: &str| {
+            let message = format!("Unsupported value: {value:?}: supported values: {supported}");
+            causes.push(Cause::new("FieldValueNotSupported", field, message));
+        };
+        let is_dry_run = match query.given("dryRun") {
+            None => false,
+            Some("All") => true,
+            Some(other) => {
+                unsupported("dryRun", other, "\"All\"");
+                false
+            }
+        };
+        let validation = match query.text("fieldValidation") {
+            None | Some("Warn") => FieldValidation::Warn,
+            Some("Ignore") => FieldValidation::Ignore,
+            Some("Strict") => FieldValidation::Strict,
+            Some(other) => {
+                unsupported("fieldValidation", other, "\"Ignore\", \"Warn\", \"Strict\"");
+                FieldValidation::Warn
+            }
+        };
+        if causes.is_empty() {
+            return Ok(Self { is_dry_run, field_manager, validation, is_forced: query.is_on("force"), deletion: serde_json::Map::new() });
+        }
+        Err(Failure::invalid("meta.k8s.io", options, "", causes))
+    }
+}
+
+/// The form that the answer is asked for in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The object itself.
+    Plain,
+    /// A table for people, in a version of `meta.k8s.io`.
+    Table,
+    /// The metadata of one object.
+    Metadata,
+    /// The metadata of the objects of a list.
+    MetadataList,
+}
+
+/// How the answer is to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accept {
+    /// The form.
+    pub form: Form,
+    /// Whether it is YAML.
+    pub is_yaml: bool,
+    /// Whether the form is of the version `v1beta1`.
+    pub is_beta: bool,
+}
+
+impl Accept {
+    /// Returns the first thing that the client accepts and we can do.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn negotiate(headers: &HeaderMap) -> Result<Self, Failure> {
+        let plain = Self { form: Form::Plain, is_yaml: false, is_beta: false };
+        let mut offers = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
+        if offers.peek().is_none() {
+            return Ok(plain);
+        }
+        let mut offers = offers.flat_map(|value| value.split(',')).map(str::trim).filter(|offer| !offer.is_empty()).peekable();
+        if offers.peek().is_none() {
+            return Ok(plain);
+        }
+        offers.find_map(Self::offered).ok_or_else(|| {
+            let served = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+            Failure::new(406, "NotAcceptable", format!("only the following media types are accepted: {served}"))
+        })
+    }
+
+    fn offered(offer: &str) -> Option<Self> {
+        let mut parts = offer.split(';').map(str::trim);
+        let is_yaml = match parts.next()? {
+            "application/json" | "*/*" => false,
+            "application/yaml" => true,
+            _ => return None,
+        };
+        let parameter = |name: &str| offer.split(';').filter_map(|part| part.trim().split_once('=')).find(|(key, _)| *key == name);
+        let is_meta = parameter("g").is_some_and(|(_, group)| group == "meta.k8s.io");
+        let version = parameter("v").map_or("v1", |(_, version)| version);
+        let form = match parameter("as").map(|(_, form)| form) {
+            None => Form::Plain,
+            Some(_) if version != "v1" && version != "v1beta1" => return None,
+            Some("Table") if is_meta => Form::Table,
+            Some("PartialObjectMetadata") if is_meta => Form::Metadata,
+            Some("PartialObjectMetadataList") if is_meta => Form::MetadataList,
+            // Aggregated discovery, for one: the plain form follows in the list.
+            Some(_) => return None,
+        };
+        Some(Self { form, is_yaml, is_beta: version == "v1beta1" && form != Form::Plain })
+    }
+}
+
+/// Returns the media type of a body, without parameters.
+pub fn media_type(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok().filter(|value| !value.is_empty())?;
+    Some(value.split(';').next().unwrap_or(value).trim())
+}
+
+/// Returns the verb that a request means, as rules of access name it.
+pub fn verb(method: &Method, place: &Place, query: &Query) -> &'static str {
+    match (method.as_str(), place.name.is_some()) {
+        ("POST", _) => "create",
+        ("PUT", _) => "update",
+        ("PATCH", _) => "patch",
+        ("DELETE", true) => "delete",
+        ("DELETE", false) => "deletecollection",
+        (_, true) if !place.is_watch => "get",
+        _ if place.is_watch || query.is_on("watch") => "watch",
+        _ => "list",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(path: &str) -> Place {
+        match Path::parse(path) {
+            Path::Objects(place) => place,
+            other => panic!("{path} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_namespace_is_an_object_and_a_place_for_others() {
+        assert_eq!(place("/api/v1/namespaces/x").name.as_deref(), Some("x"));
+        assert_eq!(place("/api/v1/namespaces/x/status").subresource.as_deref(), Some("status"));
+        assert_eq!(place("/api/v1/namespaces/x/pods/").namespace.as_deref(), Some("x"));
+        assert_eq!(place("/apis/ex.dev/v1/namespaces/x/things/a/scale").subresource.as_deref(), Some("scale"));
+        assert!(place("/api/v1/watch/namespaces/x/pods").is_watch);
+        // A slash is a slash, however it is written.
+        assert_eq!(place("/apis/ex.dev/v1/namespaces/x/things/a%2Fb").subresource.as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn what_is_no_resource_is_something_else() {
+        assert_eq!(Path::parse("/apis/ex.dev"), Path::Group("ex.dev".into()));
+        assert_eq!(Path::parse("/api/v2"), Path::Other("/api/v2".into()));
+        assert_eq!(Path::parse("/"), Path::Other("/".into()));
+    }
+
+    #[test]
+    fn a_switch_without_a_value_is_on() {
+        assert!(Query::parse("watch").is_on("watch") && Query::parse("watch=1").is_on("watch"));
+        assert!(!Query::parse("watch=false").is_on("watch") && !Query::parse("").is_on("watch"));
+        assert_eq!(Query::parse("labelSelector=a%3Db%2Cc+in+%28x%29").text("labelSelector"), Some("a=b,c in (x)"));
+    }
+
+    #[test]
+    fn the_first_acceptable_form_wins() {
+        let form = |accept: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, accept.parse().unwrap());
+            Accept::negotiate(&headers).map(|accept| accept.form)
+        };
+        assert_eq!(form("application/json;as=Table;v=v1;g=meta.k8s.io,application/json").unwrap(), Form::Table);
+        assert_eq!(form("application/vnd.kubernetes.protobuf, application/json").unwrap(), Form::Plain);
+        assert_eq!(form("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json").unwrap(), Form::Plain);
+        assert_eq!(form("application/xml").unwrap_err().code, 406);
+    }
+}

@@ -1,0 +1,10 @@
+//! What the server knows of kinds: built-in ones, definitions, their versions, columns and selectors.
+
+pub mod builtin;
+pub mod definition;
+pub mod kind;
+pub mod messages;
+pub mod registry;
+pub mod selector;
+pub mod table;
+pub mod versioning;

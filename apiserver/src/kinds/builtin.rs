@@ -1,0 +1,207 @@
+//! The built-in kinds: what the server offers without any definition, their defaults, and the light checks that they get.
+
+mod assigned;
+pub mod autoscaling;
+mod checks;
+mod defaults;
+mod members;
+mod typed;
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+pub use assigned::{decides, written};
+
+use crate::http::api_error::Failure;
+use crate::kinds::kind::Kind;
+use crate::kinds::kind::Scale;
+use crate::kinds::messages;
+use crate::schema::metadata::{self, NameRule};
+
+/// A subresource of a built-in kind.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Subresource {
+    /// The last part of the path, such as `status`.
+    pub name: String,
+    /// The kind of what is read and written; none for the object itself.
+    pub kind: Option<String>,
+    /// The verbs.
+    #[serde(default = "object_verbs")]
+    pub verbs: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Entry {
+    group: String,
+    version: String,
+    plural: String,
+    singular: String,
+    kind: String,
+    namespaced: bool,
+    #[serde(default = "all_verbs")]
+    verbs: Vec<String>,
+    #[serde(default)]
+    short_names: Vec<String>,
+    #[serde(default)]
+    categories: Vec<String>,
+    #[serde(default)]
+    subresources: Vec<Subresource>,
+    #[serde(default)]
+    names: String,
+}
+
+static ENTRIES: LazyLock<Vec<Entry>> =
+    LazyLock::new(|| serde_json::from_str(include_str!("builtin.json")).expect("the table of built-in kinds is valid"));
+
+/// Returns all built-in kinds.
+pub fn kinds() -> Vec<Kind> {
+    ENTRIES.iter().map(Entry::to_kind).collect()
+}
+
+/// Returns the subresources of a built-in kind.
+pub fn subresources(kind: &Kind) -> &'static [Subresource] {
+    entry(kind).map_or(&[], |entry| &entry.subresources)
+}
+
+/// Returns what names of objects must look like.
+pub fn name_rule(kind: &Kind) -> NameRule {
+    match entry(kind).map(|entry| entry.names.as_str()) {
+        Some("label") => NameRule::Label,
+        Some("path") => NameRule::PathSegment,
+        _ => NameRule::Subdomain,
+    }
+}
+
+/// Returns what users of a built-in kind are told, if it is old.
+pub fn deprecation(kind: &Kind) -> Option<String> {
+    let is_old = kind.group.is_empty() && kind.kind == "Endpoints";
+    is_old.then(|| "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
+}
+
+/// Checks a name as it stands in a path.
+///
+/// # Errors
+/// A bad request for names that cannot stand in a path.
+pub fn check_name(name: &str) -> Result<(), Failure> {
+    metadata::path_mistake(name, false).map_or(Ok(()), |why| Err(Failure::bad_request(format!("name {name:?} {why}"))))
+}
+
+/// Reads an object of a built-in kind as it was sent, without its metadata, which is read apart. What it has no fields for is dropped.
+/// Returns the paths of that.
+///
+/// # Errors
+/// A bad request for values of wrong types.
+pub fn read(kind: &Kind, object: &mut Value) -> Result<Vec<String>, Failure> {
+    typed::read(kind, object).map_err(|why| refusal(kind, &why))
+}
+
+/// Returns what all objects of a built-in kind tell, whatever was written.
+pub fn zero(kind: &Kind) -> Value {
+    if kind.kind == "CustomResourceDefinition" {
+        let names = json!({"plural": "", "kind": ""});
+        let status = json!({"conditions": null, "acceptedNames": names, "storedVersions": null});
+        return json!({"metadata": {}, "spec": {"group": "", "names": names, "scope": "", "versions": null}, "status": status});
+    }
+    let message = messages::of_kind(&kind.group, &kind.version, &kind.kind);
+    message.map_or_else(|| json!({"metadata": {}}), messages::Message::zero)
+}
+
+/// Makes an object of a built-in kind fit for the store: fills in its defaults and checks it. Returns warnings.
+///
+/// The object has its final metadata, with the unique id. It is written as a whole, or through a subresource. With an old object, what the server once set is kept, and what may not change is compared.
+///
+/// # Errors
+/// A bad request for values of wrong types, an invalid object for all its other mistakes together.
+pub fn prepare(kind: &Kind, subresource: &str, object: &mut Value, old: Option<&Value>) -> Result<Vec<String>, Failure> {
+    if let Some(why) = metadata::type_mistake(&object["metadata"]) {
+        return Err(refusal(kind, &why));
+    }
+    read(kind, object)?;
+    object["apiVersion"] = json!(kind.api_version());
+    object["kind"] = json!(kind.kind);
+    defaults::fill(kind, object, old);
+    let meta = object["metadata"].as_object().cloned().unwrap_or_default();
+    let mut causes = metadata::check(&meta, name_rule(kind));
+    let (finalizer_causes, mut warnings) = metadata::check_finalizers(&meta, false);
+    causes.extend(finalizer_causes);
+    warnings.extend(checks::warnings(kind, object, old));
+    match old {
+        // What an event of the new group tells was looked at when it came.
+        Some(_) if kind.group == "events.k8s.io" => {}
+        _ => checks::check(kind, subresource, object, old, &mut causes),
+    }
+    match old {
+        Some(old) => checks::check_change(kind, subresource, object, old, &mut causes),
+        None => checks::check_new(kind, object, &mut causes),
+    }
+    if causes.is_empty() {
+        Ok(warnings)
+    } else {
+        let name = meta.get("name").and_then(Value::as_str).unwrap_or_default();
+        // Events go by their core names, whichever group they are written in.
+        let group = if kind.kind == "Event" { "" } else { &kind.group };
+        Err(Failure::invalid(group, &kind.kind, name, causes))
+    }
+}
+
+/// Returns an object of which only that part is changed that a subresource is about, if it is about less than the specification or status.
+pub fn written_part(kind: &Kind, subresource: &str, old: &Value, new: &Value) -> Option<Value> {
+    let is_pod = kind.group.is_empty() && kind.kind == "Pod";
+    if is_pod { checks::pods::written_part(subresource, old, new) } else { None }
+}
+
+/// Returns the refusal of what Go's decoder would not take.
+fn refusal(kind: &Kind, why: &str) -> Failure {
+    let (kind, version) = (&kind.kind, &kind.version);
+    Failure::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
+}
+
+fn entry(kind: &Kind) -> Option<&'static Entry> {
+    ENTRIES.iter().find(|entry| entry.group == kind.group && entry.plural == kind.plural)
+}
+
+impl Entry {
+    fn to_kind(&self) -> Kind {
+        let has = |name: &str| self.subresources.iter().any(|subresource| subresource.name == name);
+        Kind {
+            group: self.group.clone(),
+            version: self.version.clone(),
+            storage_version: self.storage_version().to_owned(),
+            plural: self.plural.clone(),
+            singular: self.singular.clone(),
+            kind: self.kind.clone(),
+            list_kind: format!("{}List", self.kind),
+            short_names: self.short_names.clone(),
+            categories: self.categories.clone(),
+            verbs: self.verbs.clone(),
+            namespaced: self.namespaced,
+            has_status: has("status"),
+            scale: has("scale").then(|| Scale {
+                spec_replicas: ".spec.replicas".to_owned(),
+                status_replicas: ".status.replicas".to_owned(),
+                label_selector: Some(".spec.selector".to_owned()),
+            }),
+            definition: None,
+        }
+    }
+
+    /// The first version of a kind in the table is the one that is stored.
+    fn storage_version(&self) -> &str {
+        let first = ENTRIES.iter().find(|entry| entry.group == self.group && entry.plural == self.plural);
+        first.map_or(&self.version, |first| &first.version)
+    }
+}
+
+fn all_verbs() -> Vec<String> {
+    ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"].map(str::to_owned).to_vec()
+}
+
+fn object_verbs() -> Vec<String> {
+    ["get", "patch", "update"].map(str::to_owned).to_vec()
+}
+
+#[cfg(test)]
+mod tests;

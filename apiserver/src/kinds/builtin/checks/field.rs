@@ -1,0 +1,227 @@
+//! A field of an object that is being checked: its value, its path, and the rules that many fields share.
+
+use serde_json::Value;
+
+use crate::http::api_error::Cause;
+use crate::schema::field_error::{self, Place};
+use crate::schema::metadata::{self, NameRule};
+
+/// The mistakes of an object.
+pub type Causes = Vec<Cause>;
+
+/// A field and where it stands. A field that is missing is null.
+#[derive(Debug, Clone, Copy)]
+pub struct Field<'p, 'v> {
+    /// The value.
+    pub value: &'v Value,
+    place: Place<'p>,
+}
+
+static NULL: Value = Value::Null;
+
+impl<'p, 'v> Field<'p, 'v> {
+    /// Returns the field of a whole object.
+    pub fn root(value: &'v Value) -> Self {
+        Self { value, place: Place::Root }
+    }
+
+    /// Returns a value under a path that is given as text.
+    pub fn named(value: &'v Value, path: &'p str) -> Self {
+        Self { value, place: Place::Named(path) }
+    }
+
+    /// Returns a member.
+    pub fn at<'b>(&'b self, name: &'b str) -> Field<'b, 'v> {
+        Field { value: self.value.get(name).unwrap_or(&NULL), place: self.place.member(name) }
+    }
+
+    /// Returns another value at the same path.
+    pub fn with<'w>(&self, value: &'w Value) -> Field<'p, 'w> {
+        Field { value, place: self.place }
+    }
+
+    /// Returns an item.
+    pub fn item(&self, index: usize) -> Field<'_, 'v> {
+        Field { value: self.value.get(index).unwrap_or(&NULL), place: self.place.item(index) }
+    }
+
+    /// Returns the items of a list.
+    pub fn items(&self) -> impl Iterator<Item = Field<'_, 'v>> {
+        self.list().iter().enumerate().map(|(index, value)| Field { value, place: self.place.item(index) })
+    }
+
+    /// Returns the members of a map whose keys are chosen by users, with the keys in brackets in their paths.
+    pub fn entries(&self) -> impl Iterator<Item = (&'v str, Field<'_, 'v>)> {
+        let entries = self.value.as_object().into_iter().flatten();
+        entries.map(|(key, value)| (key.as_str(), Field { value, place: self.place.key(key) }))
+    }
+
+    /// Returns the path.
+    pub fn path(&self) -> String {
+        self.place.to_string()
+    }
+
+    /// Returns the text; empty if there is none.
+    pub fn text(&self) -> &'v str {
+        self.value.as_str().unwrap_or_default()
+    }
+
+    /// Returns the number; zero if there is none.
+    pub fn number(&self) -> i64 {
+        self.value.as_i64().unwrap_or_default()
+    }
+
+    /// Returns the items; none if it is no list.
+    pub fn list(&self) -> &'v [Value] {
+        self.value.as_array().map_or(&[], Vec::as_slice)
+    }
+
+    /// Tells whether the field is there.
+    pub fn is_set(&self) -> bool {
+        !self.value.is_null()
+    }
+
+    /// Tells whether the field is on.
+    pub fn is_true(&self) -> bool {
+        self.value == &Value::Bool(true)
+    }
+
+    /// Tells whether there is nothing in a text, list or map.
+    pub fn is_empty(&self) -> bool {
+        match self.value {
+            Value::String(text) => text.is_empty(),
+            Value::Array(items) => items.is_empty(),
+            Value::Object(members) => members.is_empty(),
+            value => value.is_null(),
+        }
+    }
+}
+
+/// The ways to be wrong.
+impl Field<'_, '_> {
+    pub fn required(&self, why: &str) -> Cause {
+        field_error::required(self.place, why)
+    }
+
+    pub fn invalid(&self, why: impl std::fmt::Display) -> Cause {
+        field_error::invalid(self.place, self.value, why)
+    }
+
+    pub fn forbidden(&self, why: impl std::fmt::Display) -> Cause {
+        field_error::forbidden(self.place, why)
+    }
+
+    pub fn duplicate(&self) -> Cause {
+        field_error::duplicate(self.place, self.value)
+    }
+
+    pub fn not_found(&self) -> Cause {
+        field_error::not_found(self.place, self.value)
+    }
+
+    pub fn not_supported(&self, options: &[&str]) -> Cause {
+        field_error::not_supported(self.place, self.value, options)
+    }
+
+    pub fn too_long(&self, limit: u64) -> Cause {
+        field_error::too_long(self.place, limit)
+    }
+
+    pub fn too_many(&self, limit: u64) -> Cause {
+        field_error::too_many(self.place, self.list().len(), limit)
+    }
+}
+
+/// Rules that many fields share.
+impl Field<'_, '_> {
+    /// Requires something in the field. Tells whether there is.
+    pub fn must_be_filled(&self, causes: &mut Causes) -> bool {
+        if self.is_empty() {
+            causes.push(self.required(""));
+        }
+        !self.is_empty()
+    }
+
+    /// Requires zero or more.
+    pub fn must_not_be_negative(&self, causes: &mut Causes) {
+        if self.number() < 0 {
+            causes.push(self.invalid("must be greater than or equal to 0"));
+        }
+    }
+
+    /// Requires one of some words, where empty counts as a word that is not among them.
+    pub fn must_be_supported(&self, options: &[&str], causes: &mut Causes) {
+        if !options.contains(&self.text()) {
+            causes.push(self.not_supported(options));
+        }
+    }
+
+    /// Requires one of some words; nothing at all is a missing value.
+    pub fn must_be_one_of(&self, options: &[&str], causes: &mut Causes) {
+        if self.must_be_filled(causes) {
+            self.must_be_supported(options, causes);
+        }
+    }
+
+    /// Requires one of some words if there is anything.
+    pub fn may_be_one_of(&self, options: &[&str], causes: &mut Causes) {
+        if self.is_set() {
+            self.must_be_supported(options, causes);
+        }
+    }
+
+    /// Requires a port's number.
+    pub fn must_be_a_port(&self, causes: &mut Causes) {
+        if !(1..=65_535).contains(&self.number()) {
+            causes.push(self.invalid("must be between 1 and 65535, inclusive"));
+        }
+    }
+
+    /// Requires a port's number or its name.
+    pub fn must_be_a_port_or_name(&self, causes: &mut Causes) {
+        match self.value.as_str() {
+            Some(name) => causes.extend(port_name_mistakes(name).into_iter().map(|why| self.invalid(why))),
+            None => self.must_be_a_port(causes),
+        }
+    }
+
+    /// Requires a name of an object or of a part of it.
+    pub fn must_be_a_name(&self, rule: NameRule, causes: &mut Causes) {
+        causes.extend(metadata::name_mistake(rule, self.text(), false).map(|why| self.invalid(why)));
+    }
+
+    /// Requires one label of a domain name.
+    pub fn must_be_a_label(&self, causes: &mut Causes) {
+        self.must_be_a_name(NameRule::Label, causes);
+    }
+
+    /// Requires a domain name.
+    pub fn must_be_a_subdomain(&self, causes: &mut Causes) {
+        self.must_be_a_name(NameRule::Subdomain, causes);
+    }
+
+    /// Requires a name with an optional domain before it.
+    pub fn must_be_qualified(&self, causes: &mut Causes) {
+        causes.extend(metadata::qualified_mistakes(self.text()).into_iter().map(|why| self.invalid(why)));
+    }
+
+    /// Requires the value of the old object.
+    pub fn must_stay(&self, old: &Field<'_, '_>, causes: &mut Causes) {
+        if self.value != old.value {
+            causes.push(self.invalid("field is immutable"));
+        }
+    }
+}
+
+/// Returns what is wrong with the name of a port.
+pub fn port_name_mistakes(name: &str) -> Vec<&'static str> {
+    let has_only = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+    let rules = [
+        (name.len() > 15, "must be no more than 15 characters long"),
+        (!has_only(name), "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"),
+        (!name.contains(|c: char| c.is_ascii_lowercase()), "must contain at least one letter (a-z)"),
+        (name.contains("--"), "must not contain consecutive hyphens"),
+        (name.starts_with('-') || name.ends_with('-'), "must not begin or end with a hyphen"),
+    ];
+    rules.into_iter().filter(|(is_broken, _)| *is_broken).map(|(_, why)| why).collect()
+}

@@ -1,0 +1,19 @@
+//! Members of objects that are filled in.
+
+use serde_json::{Map, Value, json};
+
+/// Puts a value where there is none.
+pub(super) fn put(object: &mut Value, name: &str, value: Value) {
+    let members = members(object);
+    if members.get(name).is_none_or(Value::is_null) {
+        members.insert(name.into(), value);
+    }
+}
+
+/// Returns the members of a value, which becomes an object if it is none.
+pub(super) fn members(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = json!({});
+    }
+    value.as_object_mut().expect("the value was just made an object")
+}

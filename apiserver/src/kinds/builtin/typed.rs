@@ -1,0 +1,157 @@
+//! Objects of built-in kinds are read by the types of their fields, as Go's decoder does it: fields that a kind has not are dropped and told,
+//! nulls are nothing, and values of other types are refused.
+
+use std::sync::LazyLock;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use regex::Regex;
+use serde_json::{Map, Value, json};
+
+use crate::http::json;
+use crate::kinds::kind::Kind;
+use crate::kinds::messages::{self, Field, Form, Message, Zero};
+use crate::schema::field_error::Place;
+use kopfd_base::equality::is_falsy;
+use kopfd_base::quantity;
+
+/// Moments of leases and events have a fraction of exactly six digits.
+static MICRO_TIME: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}[.]\d{6}(Z|[+-]\d{2}:\d{2})$").expect("the pattern is valid"));
+
+/// Reads an object, without its metadata. Returns the paths of what was dropped.
+///
+/// # Errors
+/// What Go's decoder says of the first value of a wrong type. The object may be read in part then.
+pub fn read(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
+    let mut reading = Reading { dropped: Vec::new() };
+    let Value::Object(members) = object else { return Err(wrong(object, &Place::Root, &kind.kind)) };
+    let metadata = members.remove("metadata");
+    let read = if let Some(message) = messages::of_kind(&kind.group, &kind.version, &kind.kind) {
+        reading.members(message, members, &Place::Root)
+    } else {
+        reading.keep(members, &Place::Root, |name| ["apiVersion", "kind", "spec", "status"].contains(&name));
+        Ok(())
+    };
+    members.extend(metadata.map(|metadata| ("metadata".to_owned(), metadata)));
+    read.map(|()| reading.dropped)
+}
+
+struct Reading {
+    dropped: Vec<String>,
+}
+
+impl Reading {
+    fn keep(&mut self, members: &mut Map<String, Value>, place: &Place<'_>, is_known: impl Fn(&str) -> bool) {
+        members.retain(|name, _| {
+            let is_kept = is_known(name);
+            if !is_kept {
+                self.dropped.push(place.member(name).to_string());
+            }
+            is_kept
+        });
+    }
+
+    fn members(&mut self, message: &Message, members: &mut Map<String, Value>, place: &Place<'_>) -> Result<(), String> {
+        let is_type = |name: &str| message.has_type() && ["apiVersion", "kind"].contains(&name);
+        self.keep(members, place, |name| is_type(name) || message.member(name).is_some());
+        members.retain(|_, value| !value.is_null());
+        for (name, value) in members.iter_mut() {
+            if let Some(field) = message.member(name) {
+                self.field(field, value, &place.member(name))?;
+            } else if !value.is_string() {
+                return Err(wrong(value, &place.member(name), "string"));
+            }
+        }
+        // The empty is as good as absent: it is stored as that.
+        members.retain(|name, value| {
+            let Some(field) = message.member(name).filter(|_| is_falsy(value)) else { return true };
+            let is_container = field.form != Form::One;
+            !(field.when_zero == Zero::Dropped || field.when_zero == Zero::Told && is_container)
+        });
+        message.complete(members);
+        Ok(())
+    }
+
+    fn field(&mut self, field: &Field, value: &mut Value, place: &Place<'_>) -> Result<(), String> {
+        match (field.form, value) {
+            (Form::One, value) => self.value(field.of, value, place),
+            (Form::List, Value::Array(items)) => {
+                let mut items = items.iter_mut().enumerate();
+                items.try_for_each(|(index, item)| self.value_or_zero(field.of, item, &place.item(index)))
+            }
+            (Form::Map, Value::Object(members)) => {
+                members.iter_mut().try_for_each(|(name, value)| self.value_or_zero(field.of, value, &place.member(name)))
+            }
+            (Form::List, value) => Err(wrong(value, place, &format!("[]{}", field.of))),
+            (Form::Map, value) => Err(wrong(value, place, &format!("map[string]{}", field.of))),
+        }
+    }
+
+    /// In lists and maps, null is the zero of the type.
+    fn value_or_zero(&mut self, of: &str, value: &mut Value, place: &Place<'_>) -> Result<(), String> {
+        if value.is_null() {
+            *value = match of {
+                "string" | "bytes" => json!(""),
+                "bool" => json!(false),
+                "int32" | "int64" => json!(0),
+                _ => json!({}),
+            };
+        }
+        self.value(of, value, place)
+    }
+
+    fn value(&mut self, of: &str, value: &mut Value, place: &Place<'_>) -> Result<(), String> {
+        let fits = match of {
+            "string" => value.is_string(),
+            "bool" => value.is_boolean(),
+            "int32" => value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
+            "int64" => value.is_i64(),
+            "bytes" => match value.as_str() {
+                Some(text) if STANDARD.decode(text).is_err() => return Err(format!("{place}: illegal base64 data")),
+                text => text.is_some(),
+            },
+            "meta.Time" => return read_time(value, "%Y-%m-%dT%H:%M:%SZ").ok_or_else(|| wrong(value, place, of)),
+            "meta.MicroTime" => match value.as_str() {
+                Some(text) if !MICRO_TIME.is_match(text) => {
+                    return Err(format!("{place}: parsing time {text:?} as \"2006-01-02T15:04:05.000000Z07:00\""));
+                }
+                _ => return read_time(value, "%Y-%m-%dT%H:%M:%S.%6fZ").ok_or_else(|| wrong(value, place, of)),
+            },
+            "resource.Quantity" => return read_quantity(value, place),
+            "util.intstr.IntOrString" => value.is_string() || value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
+            "meta.FieldsV1" | "runtime.RawExtension" => true,
+            _ if of.ends_with(".ExtraValue") => value.as_array().is_some_and(|items| items.iter().all(Value::is_string)),
+            _ => match (value, messages::find(of)) {
+                (Value::Object(members), Some(message)) => return self.members(message, members, place),
+                (value, _) => return Err(wrong(value, place, of)),
+            },
+        };
+        if fits { Ok(()) } else { Err(wrong(value, place, of)) }
+    }
+}
+
+/// Moments are stored as texts in universal time.
+fn read_time(value: &mut Value, form: &str) -> Option<()> {
+    let moment: Timestamp = value.as_str()?.parse().ok()?;
+    *value = Value::String(moment.strftime(form).to_string());
+    Some(())
+}
+
+/// Quantities are stored as texts in their canonical form.
+fn read_quantity(value: &mut Value, place: &Place<'_>) -> Result<(), String> {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => return Err(wrong(value, place, "resource.Quantity")),
+    };
+    let canonical = quantity::canonical(&text).map_err(|error| format!("{place}: {error}"))?;
+    *value = Value::String(canonical);
+    Ok(())
+}
+
+fn wrong(value: &Value, place: &Place<'_>, of: &str) -> String {
+    let given = json::type_name(value);
+    format!("json: cannot unmarshal {given} into Go struct field {place} of type {of}")
+}

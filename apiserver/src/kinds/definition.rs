@@ -1,0 +1,226 @@
+//! CustomResourceDefinitions: which are accepted, which names they get, and what they make the server offer.
+//!
+//! Whether objects are there and when a definition may go is the store's business.
+
+mod check;
+mod names;
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::http::api_error::{Cause, Failure};
+use crate::kinds::kind::Kind;
+use crate::kinds::kind::Scale;
+use crate::schema::Schema;
+
+pub use names::{conditions, set_condition};
+
+/// The group of the definitions themselves.
+pub const GROUP: &str = "apiextensions.k8s.io";
+
+/// The finalizer that holds a definition until its objects are gone.
+pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// What can be done with custom resources.
+const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+
+/// Returns a definition as it is stored: with its defaults and stored versions.
+///
+/// The status is that of the new definition, so that writers of the status have to put it there before; a new one gets its first status.
+///
+/// Also returns which rules of its schemas are not enforced: texts for people.
+///
+/// # Errors
+/// If the definition has mistakes: all of them at once.
+pub fn accept(new: &Value, old: Option<&Value>) -> Result<(Value, Vec<String>), Failure> {
+    if !new.is_object() {
+        return Err(Failure::bad_request("a definition is an object"));
+    }
+    let mut accepted = new.clone();
+    fill_defaults(&mut accepted);
+    if old.is_none() {
+        accepted["status"] = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": []});
+    }
+    let check::Report { causes, unenforced } = check::check(&accepted, old);
+    if causes.is_empty() {
+        store_version(&mut accepted);
+        Ok((accepted, unenforced))
+    } else {
+        Err(Failure::invalid(GROUP, "CustomResourceDefinition", text(&accepted["metadata"]["name"]), causes))
+    }
+}
+
+/// Returns what the definition makes the server offer: a kind for each served version, the preferred version first.
+///
+/// Whether the names are accepted is told by the status, see [`is_established`].
+pub fn kinds(definition: &Value) -> Vec<Kind> {
+    let shared = Arc::new(definition.clone());
+    let storage_version = storage_version(definition).to_owned();
+    let mut served: Vec<&Value> = versions(definition).filter(|version| version["served"] == true).collect();
+    served.sort_by_key(|version| rank(text(&version["name"])));
+    served.into_iter().map(|version| kind(&shared, &storage_version, version)).collect()
+}
+
+/// Tells whether the server offers the kinds of a definition.
+pub fn is_established(definition: &Value) -> bool {
+    is_true(definition, "Established")
+}
+
+/// Tells whether a definition has all the names that it wants.
+pub fn has_its_names(definition: &Value) -> bool {
+    is_true(definition, "NamesAccepted")
+}
+
+/// Returns the schema of a version; none if the definition was never accepted or has no such version.
+pub fn schema(definition: &Value, version: &str) -> Option<Schema> {
+    let found = versions(definition).find(|one| one["name"] == version)?;
+    Schema::parse_stored(&found["schema"]["openAPIV3Schema"]).ok()
+}
+
+/// Returns the part of a definition that is about a version.
+pub fn version<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
+    versions(definition).find(|version| version["name"] == name)
+}
+
+/// Returns the warning that users of a version get, if it is deprecated.
+pub fn deprecation(definition: &Value, name: &str) -> Option<String> {
+    let found = version(definition, name).filter(|version| version["deprecated"] == true)?;
+    if let Some(written) = found["deprecationWarning"].as_str() {
+        return Some(written.to_owned());
+    }
+    let (group, kind) = (text(&definition["spec"]["group"]), text(&definition["spec"]["names"]["kind"]));
+    let newer = versions(definition)
+        .filter(|version| version["served"] == true && version["deprecated"] != true)
+        .map(|version| text(&version["name"]))
+        .min_by_key(|version| rank(version))
+        .filter(|newest| rank(newest) < rank(name));
+    let advice = newer.map(|newer| format!("; use {group}/{newer} {kind}")).unwrap_or_default();
+    Some(format!("{group}/{name} {kind} is deprecated{advice}"))
+}
+
+/// Returns how a definition's versions are converted by a webhook, if they are.
+pub fn conversion_webhook(definition: &Value) -> Option<&Value> {
+    let conversion = &definition["spec"]["conversion"];
+    (conversion["strategy"] == "Webhook").then(|| &conversion["webhook"])
+}
+
+/// Returns the version that objects are stored in; empty for none.
+pub fn storage_version(definition: &Value) -> &str {
+    versions(definition).find(|version| version["storage"] == true).map_or("", |version| text(&version["name"]))
+}
+
+/// Returns what sorts versions as Kubernetes prefers them: stable ones first, then betas, then alphas, and newer ones first.
+pub fn rank(version: &str) -> (u8, std::cmp::Reverse<u64>, std::cmp::Reverse<u64>, String) {
+    let parse = || {
+        let rest = version.strip_prefix('v')?;
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let major: u64 = rest[..end].parse().ok()?;
+        Some(match &rest[end..] {
+            "" => (0, major, 0),
+            beta if beta.starts_with("beta") => (1, major, beta[4..].parse().ok()?),
+            alpha if alpha.starts_with("alpha") => (2, major, alpha[5..].parse().ok()?),
+            _ => return None,
+        })
+    };
+    let (stage, major, minor) = parse().unwrap_or((3, 0, 0));
+    (stage, std::cmp::Reverse(major), std::cmp::Reverse(minor), version.to_owned())
+}
+
+fn kind(definition: &Arc<Value>, storage_version: &str, version: &Value) -> Kind {
+    let spec = &definition["spec"];
+    let names = &spec["names"];
+    let subresources = &version["subresources"];
+    Kind {
+        group: text(&spec["group"]).to_owned(),
+        version: text(&version["name"]).to_owned(),
+        storage_version: storage_version.to_owned(),
+        plural: text(&names["plural"]).to_owned(),
+        singular: text(&names["singular"]).to_owned(),
+        kind: text(&names["kind"]).to_owned(),
+        list_kind: text(&names["listKind"]).to_owned(),
+        short_names: texts(&names["shortNames"]),
+        categories: texts(&names["categories"]),
+        verbs: VERBS.map(str::to_owned).to_vec(),
+        namespaced: spec["scope"] == "Namespaced",
+        has_status: subresources["status"].is_object(),
+        scale: subresources.get("scale").filter(|scale| scale.is_object()).map(|scale| Scale {
+            spec_replicas: text(&scale["specReplicasPath"]).to_owned(),
+            status_replicas: text(&scale["statusReplicasPath"]).to_owned(),
+            label_selector: scale["labelSelectorPath"].as_str().map(str::to_owned),
+        }),
+        definition: Some(Arc::clone(definition)),
+    }
+}
+
+fn fill_defaults(definition: &mut Value) {
+    let spec = members(&mut definition["spec"]);
+    // What is false is not written.
+    if spec.get("preserveUnknownFields") == Some(&json!(false)) {
+        spec.remove("preserveUnknownFields");
+    }
+    let names = members(spec.entry("names").or_insert_with(|| json!({})));
+    let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let is_empty = |names: &Map<String, Value>, name: &str| names.get(name).and_then(Value::as_str).is_none_or(str::is_empty);
+    if is_empty(names, "singular") {
+        names.insert("singular".into(), json!(kind.to_lowercase()));
+    }
+    if is_empty(names, "listKind") && !kind.is_empty() {
+        names.insert("listKind".into(), json!(format!("{kind}List")));
+    }
+    let conversion = members(spec.entry("conversion").or_insert_with(|| json!({})));
+    conversion.entry("strategy").or_insert_with(|| json!("None"));
+    if let Some(service) = conversion.get_mut("webhook").and_then(|webhook| webhook.pointer_mut("/clientConfig/service"))
+        && let Value::Object(service) = service
+    {
+        service.entry("port").or_insert(json!(443));
+    }
+}
+
+/// Adds the storage version to those that objects were ever stored in.
+fn store_version(definition: &mut Value) {
+    let stored = json!(storage_version(definition));
+    let status = members(&mut definition["status"]);
+    let versions = status.entry("storedVersions").or_insert_with(|| json!([]));
+    if !versions.is_array() {
+        *versions = json!([]);
+    }
+    if let Value::Array(versions) = versions
+        && !versions.contains(&stored)
+    {
+        versions.push(stored);
+    }
+}
+
+fn is_true(definition: &Value, condition: &str) -> bool {
+    let conditions = definition["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|one| one["type"] == condition && one["status"] == "True")
+}
+
+fn members(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = json!({});
+    }
+    value.as_object_mut().expect("the value was just made an object")
+}
+
+/// Returns the versions of a definition.
+pub fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
+    definition["spec"]["versions"].as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Returns causes whose fields begin with a prefix.
+fn below(prefix: &str, causes: Vec<Cause>) -> impl Iterator<Item = Cause> {
+    causes.into_iter().map(move |cause| Cause { field: format!("{prefix}{}", cause.field), ..cause })
+}
+
+#[cfg(test)]
+mod tests;

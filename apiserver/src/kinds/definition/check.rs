@@ -1,0 +1,339 @@
+//! What makes a definition unacceptable.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{below, text, texts, versions};
+use crate::http::api_error::Cause;
+use crate::kinds::table;
+use crate::schema::Schema;
+use crate::schema::field_error;
+use crate::schema::metadata::{self, NameRule};
+
+/// The annotation without which nobody may define kinds in Kubernetes' own groups.
+const APPROVAL: &str = "api-approved.kubernetes.io";
+/// The reason of the condition of kinds that have it.
+pub(super) const APPROVED: &str = "ApprovedAnnotation";
+
+/// What was found in a definition.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    /// All its mistakes.
+    pub(super) causes: Vec<Cause>,
+    /// Which rules of its schemas are not enforced: texts for people.
+    pub(super) unenforced: Vec<String>,
+}
+
+/// Checks a definition with its defaults.
+pub(super) fn check(definition: &Value, old: Option<&Value>) -> Report {
+    let mut report = Report::default();
+    let causes = &mut report.causes;
+    check_name(definition, causes);
+    check_spec(definition, causes);
+    check_names(&definition["spec"]["names"], causes);
+    check_versions(definition, &mut report);
+    let causes = &mut report.causes;
+    check_conversion(&definition["spec"], causes);
+    if let Some(old) = old {
+        check_change(definition, old, causes);
+    }
+    check_approval(definition, old, causes);
+    report
+}
+
+fn check_name(definition: &Value, causes: &mut Vec<Cause>) {
+    let spec = &definition["spec"];
+    let name = text(&definition["metadata"]["name"]);
+    let wanted = format!("{}.{}", text(&spec["names"]["plural"]), text(&spec["group"]));
+    if name != wanted {
+        causes.push(field_error::invalid("metadata.name", &json!(name), "must be spec.names.plural+\".\"+spec.group"));
+    }
+}
+
+fn check_spec(definition: &Value, causes: &mut Vec<Cause>) {
+    let spec = &definition["spec"];
+    let group = text(&spec["group"]);
+    if group.is_empty() {
+        causes.push(field_error::required("spec.group", ""));
+    } else if let Some(why) = metadata::name_mistake(NameRule::Subdomain, group, false) {
+        causes.push(field_error::invalid("spec.group", &json!(group), why));
+    } else if !group.contains('.') {
+        causes.push(field_error::invalid("spec.group", &json!(group), "should be a domain with at least one dot"));
+    }
+    match text(&spec["scope"]) {
+        "Cluster" | "Namespaced" => {}
+        "" => causes.push(field_error::required("spec.scope", "")),
+        other => causes.push(field_error::not_supported("spec.scope", &json!(other), ["Cluster", "Namespaced"])),
+    }
+}
+
+fn check_names(names: &Value, causes: &mut Vec<Cause>) {
+    for field in ["plural", "singular", "kind", "listKind"] {
+        let name = text(&names[field]);
+        let is_kind = matches!(field, "kind" | "listKind");
+        let at = format!("spec.names.{field}");
+        if name.is_empty() {
+            causes.push(field_error::required(at, ""));
+        } else if let Some(why) = label_mistake(&if is_kind { name.to_lowercase() } else { name.to_owned() }) {
+            causes.push(field_error::invalid(at, &json!(name), why));
+        }
+    }
+    let (kind, list_kind) = (text(&names["kind"]), text(&names["listKind"]));
+    if !kind.is_empty() && kind == list_kind {
+        causes.push(field_error::invalid("spec.names.listKind", &json!(list_kind), "kind and listKind may not be the same"));
+    }
+    for field in ["shortNames", "categories"] {
+        for (index, name) in texts(&names[field]).iter().enumerate() {
+            if let Some(why) = label_mistake(name) {
+                causes.push(field_error::invalid(format!("spec.names.{field}[{index}]"), &json!(name), why));
+            }
+        }
+    }
+}
+
+fn label_mistake(name: &str) -> Option<String> {
+    metadata::name_mistake(NameRule::OldLabel, name, false)
+}
+
+fn check_versions(definition: &Value, report: &mut Report) {
+    let causes = &mut report.causes;
+    let all: Vec<&Value> = versions(definition).collect();
+    if all.is_empty() {
+        causes.push(field_error::invalid("spec.versions", &Value::Null, "must have exactly one version marked as storage version"));
+        if texts(&definition["status"]["storedVersions"]).is_empty() {
+            causes.push(field_error::invalid("status.storedVersions", &json!([]), "must have at least one stored version"));
+        }
+        return;
+    }
+    let mut seen = BTreeSet::new();
+    for (index, version) in all.iter().enumerate() {
+        let (at, name) = (format!("spec.versions[{index}]"), text(&version["name"]));
+        if let Some(why) = label_mistake(name) {
+            causes.push(field_error::invalid(format!("{at}.name"), &json!(name), why));
+        }
+        if !seen.insert(name) {
+            causes.push(field_error::invalid("spec.versions", &json!(name), "must contain unique version names"));
+        }
+        if version["deprecated"] != true && version["deprecationWarning"].is_string() {
+            causes.push(field_error::invalid(
+                format!("{at}.deprecationWarning"),
+                &version["deprecationWarning"],
+                "can only be set for deprecated versions",
+            ));
+        }
+        report.unenforced.extend(check_version(version, &at, all.len() == 1, causes));
+    }
+    if all.iter().filter(|version| version["storage"] == true).count() != 1 {
+        causes.push(field_error::invalid("spec.versions", &Value::Null, "must have exactly one version marked as storage version"));
+    }
+    check_same_fields(&all, causes);
+}
+
+/// With a single version, the server folds it into the specification before it looks at it, which shows in the fields of the causes.
+///
+/// Returns which rules are not enforced.
+fn check_version(version: &Value, at: &str, is_single: bool, causes: &mut Vec<Cause>) -> Vec<String> {
+    let schema = &version["schema"]["openAPIV3Schema"];
+    if !schema.is_object() {
+        causes.push(field_error::required(format!("{at}.schema.openAPIV3Schema"), "schemas are required"));
+        return Vec::new();
+    }
+    let base = if is_single { "spec" } else { at };
+    let prefix = if is_single { "spec.validation.".to_owned() } else { format!("{at}.schema.") };
+    let parsed = Schema::parse(schema);
+    if let Err(mistakes) = &parsed {
+        causes.extend(below(&prefix, mistakes.clone()));
+    }
+    check_subresources(&version["subresources"], base, causes);
+    check_columns(&version["additionalPrinterColumns"], base, causes);
+    let Ok(schema) = &parsed else { return Vec::new() };
+    check_selectable(&version["selectableFields"], schema, base, causes);
+    schema.unenforced().iter().map(|text| format!("{prefix}{text}")).collect()
+}
+
+fn check_subresources(subresources: &Value, base: &str, causes: &mut Vec<Cause>) {
+    let Some(scale) = subresources.get("scale").filter(|scale| scale.is_object()) else { return };
+    for (field, start, is_required) in [
+        ("specReplicasPath", &[".spec."][..], true),
+        ("statusReplicasPath", &[".status."], true),
+        ("labelSelectorPath", &[".status.", ".spec."], false),
+    ] {
+        let path = text(&scale[field]);
+        let at = format!("{base}.subresources.scale.{field}");
+        if path.is_empty() {
+            if is_required {
+                causes.push(field_error::required(at, ""));
+            }
+        } else if path.contains('[') {
+            causes.push(field_error::invalid(at, &json!(path), "should be a simple json path without array notation"));
+        } else if !start.iter().any(|start| path.starts_with(start)) {
+            let text = format!("should be a json path under {}", start.join(" or ").trim_end_matches('.'));
+            causes.push(field_error::invalid(at, &json!(path), text));
+        }
+    }
+}
+
+fn check_columns(columns: &Value, base: &str, causes: &mut Vec<Cause>) {
+    for (index, column) in columns.as_array().into_iter().flatten().enumerate() {
+        let at = format!("{base}.additionalPrinterColumns[{index}]");
+        for field in ["name", "type"] {
+            if text(&column[field]).is_empty() {
+                causes.push(field_error::required(format!("{at}.{field}"), ""));
+            }
+        }
+        let kinds = ["boolean", "date", "integer", "number", "string"];
+        let kind = text(&column["type"]);
+        if !kind.is_empty() && !kinds.contains(&kind) {
+            let text = format!("must be one of {}", kinds.join(","));
+            causes.push(field_error::invalid(format!("{at}.type"), &json!(kind), text));
+        }
+        let formats = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+        let format = text(&column["format"]);
+        if !format.is_empty() && !formats.contains(&format) {
+            let text = format!("must be one of {}", formats.join(","));
+            causes.push(field_error::invalid(format!("{at}.format"), &json!(format), text));
+        }
+        let path = text(&column["jsonPath"]);
+        if path.is_empty() {
+            causes.push(field_error::required(format!("{at}.JSONPath"), ""));
+        } else if let Err(why) = table::JsonPath::parse(path) {
+            causes.push(field_error::invalid(format!("{at}.JSONPath"), &json!(path), why));
+        }
+    }
+}
+
+fn check_selectable(fields: &Value, schema: &Schema, base: &str, causes: &mut Vec<Cause>) {
+    let mut seen = BTreeSet::new();
+    for (index, field) in fields.as_array().into_iter().flatten().enumerate() {
+        let path = text(&field["jsonPath"]);
+        let at = format!("{base}.selectableFields[{index}].jsonPath");
+        if path.is_empty() {
+            causes.push(field_error::required(at, ""));
+        } else if !path.starts_with('.') || path.contains(['[', '*']) {
+            causes.push(field_error::invalid(at, &json!(path), "is an invalid path: must be a simple path with a leading dot"));
+        } else if path.starts_with(".metadata") {
+            causes.push(field_error::invalid(at, &json!(path), "must not point to fields in metadata"));
+        } else if !seen.insert(path) {
+            causes.push(field_error::duplicate(at, &json!(path)));
+        } else if !schema.is_selectable(path) {
+            let text = "is an invalid path: must point to a string, boolean or integer of the schema";
+            causes.push(field_error::invalid(at, &json!(path), text));
+        }
+    }
+}
+
+/// What all versions have in common must stand at the top, which the stable API has no place for.
+fn check_same_fields(all: &[&Value], causes: &mut Vec<Cause>) {
+    let [first, rest @ ..] = all else { return };
+    let is_same = |field: &str| rest.iter().all(|version| version[field] == first[field]);
+    if !rest.is_empty() && first["selectableFields"].is_array() && is_same("selectableFields") && is_same("schema") {
+        let text =
+            "per-version selectableFields may not all be set to identical values (top-level selectableFields should be used instead)";
+        causes.push(field_error::invalid("spec.versions", &Value::Null, text));
+    }
+}
+
+fn check_conversion(spec: &Value, causes: &mut Vec<Cause>) {
+    let conversion = &spec["conversion"];
+    match text(&conversion["strategy"]) {
+        "None" => {
+            if conversion["webhook"].is_object() {
+                causes.push(field_error::forbidden("spec.conversion.webhook", "should not be set when strategy is not set to Webhook"));
+            }
+        }
+        "Webhook" => check_webhook(&conversion["webhook"], causes),
+        other => causes.push(field_error::not_supported("spec.conversion.strategy", &json!(other), ["None", "Webhook"])),
+    }
+    if spec["preserveUnknownFields"] == true {
+        causes.push(field_error::invalid(
+            "spec.preserveUnknownFields",
+            &json!(true),
+            "must be false in order to use defaults in the schema",
+        ));
+    }
+}
+
+fn check_webhook(webhook: &Value, causes: &mut Vec<Cause>) {
+    let field = |name: &str| format!("spec.conversion.{name}");
+    let client = &webhook["clientConfig"];
+    match (client["url"].is_string(), client["service"].is_object()) {
+        (true, true) | (false, false) => {
+            causes.push(field_error::required(field("webhookClientConfig"), "exactly one of url or service is required"));
+        }
+        (true, false) if !text(&client["url"]).starts_with("https://") => {
+            let text = "'https' is the only allowed URL scheme";
+            causes.push(field_error::invalid(field("webhookClientConfig.url"), &client["url"], text));
+        }
+        _ => {}
+    }
+    let versions = texts(&webhook["conversionReviewVersions"]);
+    if versions.is_empty() {
+        causes.push(field_error::required(field("conversionReviewVersions"), ""));
+    } else if !versions.iter().any(|version| version == "v1" || version == "v1beta1") {
+        let text = "must include at least one of v1, v1beta1";
+        causes.push(field_error::invalid(field("conversionReviewVersions"), &json!(versions), text));
+    }
+}
+
+fn check_change(definition: &Value, old: &Value, causes: &mut Vec<Cause>) {
+    let is_established = super::is_established(old);
+    let immutable: &[&str] = if is_established {
+        &["/spec/group", "/spec/scope", "/spec/names/kind", "/spec/names/plural"]
+    } else {
+        &["/spec/group", "/spec/names/plural"]
+    };
+    for pointer in immutable {
+        let (now, before) = (definition.pointer(pointer), old.pointer(pointer));
+        if now != before {
+            let field = pointer.trim_start_matches('/').replace('/', ".");
+            causes.push(field_error::invalid(field, now.unwrap_or(&Value::Null), "field is immutable"));
+        }
+    }
+    let names: Vec<&str> = versions(definition).map(|version| text(&version["name"])).collect();
+    for (index, stored) in texts(&definition["status"]["storedVersions"]).iter().enumerate() {
+        if !names.contains(&stored.as_str()) {
+            let text = "missing from spec.versions; it was previously a storage version, and must remain in spec.versions until a storage \
+                        migration ensures no data remains persisted in it and removes it from status.storedVersions";
+            causes.push(field_error::invalid(format!("status.storedVersions[{index}]"), &json!(stored), text));
+        }
+    }
+}
+
+fn check_approval(definition: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    let Some(approval) = approval(definition) else { return };
+    if old.and_then(self::approval).is_some_and(|old| old.state == approval.state) {
+        return;
+    }
+    let field = format!("metadata.annotations[{APPROVAL}]");
+    match approval.state {
+        "MissingAnnotation" => causes.push(field_error::required(field, &approval.text)),
+        "InvalidAnnotation" => causes.push(field_error::invalid(field, &definition["metadata"]["annotations"][APPROVAL], approval.text)),
+        _ => {}
+    }
+}
+
+/// What is known of the approval of a kind in one of Kubernetes' own groups.
+pub(super) struct Approval {
+    /// The reason of the condition that tells of it.
+    pub(super) state: &'static str,
+    /// The text for people.
+    pub(super) text: String,
+}
+
+/// Returns the approval of a definition, if its group is one of Kubernetes' own.
+pub(super) fn approval(definition: &Value) -> Option<Approval> {
+    let group = text(&definition["spec"]["group"]);
+    let is_protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
+    let written = text(&definition["metadata"]["annotations"][APPROVAL]);
+    let is_url = || written.parse::<http::Uri>().is_ok_and(|url| url.scheme().is_some() && url.host().is_some());
+    is_protected.then(|| match written {
+        "" => Approval { state: "MissingAnnotation", text: format!("protected groups must have approval annotation {APPROVAL:?}") },
+        _ if written.starts_with("unapproved") => Approval { state: "UnapprovedAnnotation", text: format!("not approved: {written:?}") },
+        _ if is_url() => Approval { state: APPROVED, text: format!("approved in {written}") },
+        _ => {
+            let wanted = "with either a URL or a reason starting with \"unapproved\"";
+            Approval { state: "InvalidAnnotation", text: format!("protected groups must have approval annotation {APPROVAL:?} {wanted}") }
+        }
+    })
+}

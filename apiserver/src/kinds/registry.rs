@@ -1,0 +1,187 @@
+//! The kinds that the server offers at a moment: those built in, and those defined.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::kinds::kind::Kind;
+use crate::kinds::{builtin, definition};
+use crate::schema::Schema;
+use crate::storage::resource::Resource;
+
+/// One kind in one version, with all that is needed to serve it.
+#[derive(Debug)]
+pub struct Served {
+    /// The kind.
+    pub kind: Kind,
+    /// Where its objects are stored.
+    pub resource: Resource,
+    /// The schema of this version; none for built-in kinds.
+    pub schema: Option<Schema>,
+    /// The schema of the version that is stored, if that is another one.
+    pub stored_schema: Option<Schema>,
+    /// What clients of a deprecated version are told.
+    pub deprecation: Option<String>,
+    /// Whether the definition is going, so that there are no new objects.
+    pub is_leaving: bool,
+    /// Objects that were written after this revision obey the schema.
+    pub since: u64,
+    /// When the definition came in its present form; none for built-in kinds.
+    pub defined_at: Option<Timestamp>,
+    /// When the definition came at first.
+    pub came_at: Option<Timestamp>,
+}
+
+impl Served {
+    /// Returns a kind without a schema.
+    pub fn of(kind: Kind) -> Self {
+        // Events have two faces and one store.
+        let group = if kind.plural == "events" && kind.group == "events.k8s.io" { "" } else { &kind.group };
+        let resource = Resource { group: group.to_owned(), plural: kind.plural.clone() };
+        Self {
+            kind,
+            resource,
+            schema: None,
+            stored_schema: None,
+            deprecation: None,
+            is_leaving: false,
+            since: 0,
+            defined_at: None,
+            came_at: None,
+        }
+    }
+
+    /// Returns the full name of the resource, such as `widgets.ex.dev`.
+    pub fn full_name(&self) -> String {
+        if self.kind.group.is_empty() { self.kind.plural.clone() } else { format!("{}.{}", self.kind.plural, self.kind.group) }
+    }
+}
+
+/// All kinds.
+#[derive(Debug, Clone, Default)]
+pub struct Registry {
+    built_in: Vec<Arc<Served>>,
+    /// The kinds of each definition, by its name.
+    defined: BTreeMap<String, Vec<Arc<Served>>>,
+    /// All of them by group, version, and plural name.
+    all: BTreeMap<(String, String, String), Arc<Served>>,
+}
+
+impl Registry {
+    /// Returns the kinds that are built in.
+    pub fn new() -> Self {
+        let served = |kind: Kind| Served { deprecation: builtin::deprecation(&kind), ..Served::of(kind) };
+        let built_in = builtin::kinds().into_iter().map(|kind| Arc::new(served(kind))).collect();
+        let mut registry = Self { built_in, ..Self::default() };
+        registry.index();
+        registry
+    }
+
+    /// Serves what a definition defines, from the given revision and moment on.
+    pub fn define(&mut self, definition: &Value, since: u64, now: Timestamp) {
+        let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let is_leaving = definition["metadata"]["deletionTimestamp"].is_string();
+        let known = self.defined.get(&name).and_then(|versions| versions.first()).and_then(|served| served.came_at);
+        let came_at = known.or(Some(now));
+        let served = definition::kinds(definition).into_iter().map(|kind| {
+            let schema = definition::schema(definition, &kind.version);
+            let is_stored = |version: &&Value| version["storage"] == true && version["name"] != kind.version.as_str();
+            let stored = definition::versions(definition).find(is_stored);
+            let stored_schema = stored.and_then(|version| definition::schema(definition, version["name"].as_str().unwrap_or_default()));
+            let deprecation = definition::deprecation(definition, &kind.version);
+            let (defined_at, kind) = (Some(now), Served::of(kind));
+            Arc::new(Served { schema, stored_schema, deprecation, is_leaving, since, defined_at, came_at, ..kind })
+        });
+        self.defined.insert(name, served.collect());
+        self.index();
+    }
+
+    /// Serves what a definition has defined no longer.
+    pub fn forget(&mut self, definition: &str) {
+        self.defined.remove(definition);
+        self.index();
+    }
+
+    /// Returns a kind by its path.
+    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
+        self.all.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+    }
+
+    /// Returns a kind by what stands in its objects.
+    pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Served>> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        self.version(group, version).find(|served| served.kind.kind == kind)
+    }
+
+    /// Returns the kind of a stored object; in another version, if its own is not served any more.
+    pub fn by_object(&self, value: &Value) -> Option<&Arc<Served>> {
+        let (version, kind) = (value["apiVersion"].as_str()?, value["kind"].as_str()?);
+        let group = version.split_once('/').map_or("", |(group, _)| group);
+        let is_alike = |served: &&Arc<Served>| served.kind.group == group && served.kind.kind == kind;
+        self.by_kind(version, kind).or_else(|| self.all().find(is_alike))
+    }
+
+    /// Returns the kind of a stored resource, in its storage version.
+    pub fn stored(&self, resource: &Resource) -> Option<&Arc<Served>> {
+        let mut versions = self.all.values().filter(|served| served.resource == *resource);
+        let first = versions.next()?;
+        let is_storage = |served: &&Arc<Served>| served.kind.version == served.kind.storage_version && served.kind.group == resource.group;
+        if is_storage(&first) { Some(first) } else { versions.find(is_storage).or(Some(first)) }
+    }
+
+    /// Returns all kinds.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Served>> {
+        self.all.values()
+    }
+
+    /// Returns the kinds of one version of a group.
+    pub fn version(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Served>> {
+        self.all.values().filter(move |served| served.kind.group == group && served.kind.version == version)
+    }
+
+    /// Tells whether a group and version are built in.
+    pub fn is_built_in(&self, group: &str, version: &str) -> bool {
+        self.built_in.iter().any(|served| served.kind.group == group && served.kind.version == version)
+    }
+
+    /// Returns the groups, each with its versions, the preferred one first.
+    pub fn groups(&self) -> BTreeMap<String, Vec<String>> {
+        let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for served in self.all.values().filter(|served| !served.kind.group.is_empty()) {
+            let versions = groups.entry(served.kind.group.clone()).or_default();
+            if !versions.contains(&served.kind.version) {
+                versions.push(served.kind.version.clone());
+            }
+        }
+        for versions in groups.values_mut() {
+            versions.sort_by_key(|version| definition::rank(version));
+        }
+        groups
+    }
+
+    fn index(&mut self) {
+        let defined = self.defined.values().flatten();
+        let path = |served: &Served| (served.kind.group.clone(), served.kind.version.clone(), served.kind.plural.clone());
+        self.all = self.built_in.iter().chain(defined).map(|served| (path(served), Arc::clone(served))).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_object_keeps_its_kind_when_its_version_is_not_served_any_more() {
+        let schema = json!({"openAPIV3Schema": {"type": "object"}});
+        let definition = json!({"metadata": {"name": "things.ex.dev"}, "spec": {"group": "ex.dev", "scope": "Namespaced",
+            "names": {"plural": "things", "kind": "Thing"}, "versions": [{"name": "v2", "served": true, "storage": true, "schema": schema}]}});
+        let mut registry = Registry::new();
+        registry.define(&definition, 0, Timestamp::UNIX_EPOCH);
+        let found = registry.by_object(&json!({"apiVersion": "ex.dev/v1", "kind": "Thing"})).unwrap();
+        assert_eq!(found.kind.version, "v2");
+        assert!(registry.by_object(&json!({"apiVersion": "v1", "kind": "Thing"})).is_none());
+    }
+}

@@ -1,0 +1,306 @@
+//! The metadata that all objects have: which fields there are, and which names and values are allowed.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::{Map, Value, json};
+
+use crate::http::api_error::Cause;
+use crate::http::json;
+use crate::schema::field_error::{self, Place};
+
+/// The fields of metadata, with what Go calls their types.
+const FIELDS: [(&str, &str); 15] = [
+    ("annotations", "map[string]string"),
+    ("creationTimestamp", "Time"),
+    ("deletionGracePeriodSeconds", "int64"),
+    ("deletionTimestamp", "Time"),
+    ("finalizers", "[]string"),
+    ("generateName", "string"),
+    ("generation", "int64"),
+    ("labels", "map[string]string"),
+    ("managedFields", "[]v1.ManagedFieldsEntry"),
+    ("name", "string"),
+    ("namespace", "string"),
+    ("ownerReferences", "[]v1.OwnerReference"),
+    ("resourceVersion", "string"),
+    ("selfLink", "string"),
+    ("uid", "types.UID"),
+];
+
+const OWNER_FIELDS: [&str; 6] = ["apiVersion", "blockOwnerDeletion", "controller", "kind", "name", "uid"];
+const MANAGER_FIELDS: [&str; 7] = ["apiVersion", "fieldsType", "fieldsV1", "manager", "operation", "subresource", "time"];
+
+/// All annotations of an object together may not be longer.
+const ANNOTATION_BYTES: usize = 262_144;
+
+/// Drops the fields that metadata has not, and returns their paths. Null labels and annotations become empty texts, other nulls vanish.
+pub fn clean(metadata: &mut Value, place: &Place<'_>) -> Vec<String> {
+    let mut dropped = Vec::new();
+    if metadata.is_null() {
+        *metadata = json!({});
+    }
+    let Value::Object(members) = metadata else { return dropped };
+    members.retain(|name, value| {
+        let is_known = FIELDS.iter().any(|(known, _)| known == name);
+        if !is_known {
+            dropped.push(place.member(name).to_string());
+        }
+        is_known && !value.is_null()
+    });
+    for name in ["labels", "annotations"] {
+        for (_, value) in members.get_mut(name).and_then(Value::as_object_mut).into_iter().flatten() {
+            if value.is_null() {
+                *value = json!("");
+            }
+        }
+    }
+    for (name, fields) in [("ownerReferences", &OWNER_FIELDS[..]), ("managedFields", &MANAGER_FIELDS[..])] {
+        let list = place.member(name);
+        for (index, item) in members.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten().enumerate() {
+            let Value::Object(item) = item else { continue };
+            item.retain(|field, _| {
+                let is_known = fields.contains(&field.as_str());
+                if !is_known {
+                    dropped.push(list.item(index).member(field).to_string());
+                }
+                is_known
+            });
+        }
+    }
+    dropped
+}
+
+/// Returns what Go's decoder says of the first field of a wrong type.
+pub fn type_mistake(metadata: &Value) -> Option<String> {
+    let Value::Object(members) = metadata else {
+        let is_fine = metadata.is_null();
+        return (!is_fine).then(|| mistake(metadata, "metadata", "v1.ObjectMeta"));
+    };
+    FIELDS.iter().find_map(|(name, kind)| wrong_type(members.get(*name)?, kind).map(|(value, kind)| mistake(value, name, kind)))
+}
+
+fn mistake(value: &Value, field: &str, kind: &str) -> String {
+    let given = json::type_name(value);
+    format!("json: cannot unmarshal {given} into Go struct field ObjectMeta.{field} of type {kind}")
+}
+
+fn wrong_type<'a>(value: &'a Value, kind: &'a str) -> Option<(&'a Value, &'a str)> {
+    let fits = match kind {
+        _ if value.is_null() => true,
+        "string" | "types.UID" => value.is_string(),
+        "Time" => value.as_str().is_some_and(|text| text.parse::<jiff::Timestamp>().is_ok()),
+        "int64" => value.is_i64(),
+        "map[string]string" => {
+            let Value::Object(members) = value else { return Some((value, kind)) };
+            return members.values().find(|value| !value.is_string() && !value.is_null()).map(|value| (value, "string"));
+        }
+        "[]string" => {
+            let Value::Array(items) = value else { return Some((value, kind)) };
+            return items.iter().find(|value| !value.is_string()).map(|value| (value, "string"));
+        }
+        _ => {
+            let Value::Array(items) = value else { return Some((value, kind)) };
+            return items.iter().find(|value| !value.is_object()).map(|value| (value, kind.trim_start_matches("[]")));
+        }
+    };
+    (!fits).then_some((value, kind))
+}
+
+/// What a name must look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameRule {
+    /// Labels with dots between them, as most kinds have.
+    Subdomain,
+    /// One label, as namespaces and services have.
+    Label,
+    /// One label that begins with a letter, as kinds and versions have.
+    OldLabel,
+    /// Anything that can stand in a path, as roles have.
+    PathSegment,
+}
+
+/// Returns what is wrong with a name; a prefix for generated names is checked as if something followed.
+pub fn name_mistake(rule: NameRule, name: &str, is_prefix: bool) -> Option<String> {
+    let completed = if is_prefix { format!("{}a", name.trim_end_matches('-')) } else { name.to_owned() };
+    match rule {
+        NameRule::PathSegment => path_mistake(name, is_prefix),
+        NameRule::Label if completed.len() > 63 => Some("must be no more than 63 bytes".to_owned()),
+        NameRule::Label if !LABEL.is_match(&completed) => Some(
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an \
+             alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+                .to_owned(),
+        ),
+        NameRule::OldLabel if completed.len() > 63 => Some("must be no more than 63 bytes".to_owned()),
+        NameRule::OldLabel if !LABEL.is_match(&completed) || !completed.starts_with(|c: char| c.is_ascii_lowercase()) => Some(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with \
+             an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+                .to_owned(),
+        ),
+        NameRule::Subdomain if completed.len() > 253 => Some("must be no more than 253 bytes".to_owned()),
+        NameRule::Subdomain if !SUBDOMAIN.is_match(&completed) => Some(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an \
+             alphanumeric character (e.g. 'example.com', regex used for validation is \
+             '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+                .to_owned(),
+        ),
+        NameRule::Label | NameRule::OldLabel | NameRule::Subdomain => None,
+    }
+}
+
+/// Returns what is wrong with a name as a part of a path.
+pub fn path_mistake(name: &str, is_prefix: bool) -> Option<String> {
+    if !is_prefix && (name == "." || name == "..") {
+        return Some(format!("may not be '{name}'"));
+    }
+    ["/", "%"].into_iter().find(|part| name.contains(part)).map(|part| format!("may not contain '{part}'"))
+}
+
+/// Returns what is wrong with the name and the generated name, the labels, the annotations, and the owners.
+pub fn check(metadata: &Map<String, Value>, rule: NameRule) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (name, prefix) = (text("name"), text("generateName"));
+    if let Some(why) = name_mistake(rule, prefix, true).filter(|_| !prefix.is_empty()) {
+        causes.push(field_error::invalid("metadata.generateName", &json!(prefix), why));
+    }
+    if name.is_empty() && prefix.is_empty() {
+        causes.push(field_error::required("metadata.name", "name or generateName is required"));
+    } else if let Some(why) = name_mistake(rule, name, false).filter(|_| !name.is_empty()) {
+        causes.push(field_error::invalid("metadata.name", &json!(name), why));
+    }
+    check_labels(metadata, &mut causes);
+    check_annotations(metadata, &mut causes);
+    check_owners(metadata, &mut causes);
+    causes
+}
+
+/// Returns what is wrong with the finalizers. Names without a domain are refused for built-in kinds, and only warned of for custom ones.
+pub fn check_finalizers(metadata: &Map<String, Value>, is_custom: bool) -> (Vec<Cause>, Vec<String>) {
+    let (mut causes, mut warnings) = (Vec::new(), Vec::new());
+    let finalizers: Vec<&str> =
+        metadata.get("finalizers").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    for (index, finalizer) in finalizers.iter().enumerate() {
+        let field = "metadata.finalizers";
+        if let Some(why) = qualified_mistake(finalizer) {
+            causes.push(field_error::invalid(field, &json!(finalizer), why));
+        } else if !finalizer.contains('/') && !["foregroundDeletion", "orphan", "kubernetes"].contains(finalizer) {
+            if is_custom {
+                let path = if finalizer.contains('.') { " including a path (/)" } else { "" };
+                let text =
+                    format!("prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers");
+                warnings.push(format!("{field}: \"{finalizer}\": {text}"));
+            } else {
+                let text = "name is neither a standard finalizer name nor is it fully qualified";
+                causes.push(field_error::invalid(format!("{field}[{index}]"), &json!(finalizer), text));
+            }
+        }
+    }
+    if finalizers.contains(&"foregroundDeletion") && finalizers.contains(&"orphan") {
+        let text = "finalizers foregroundDeletion and orphan cannot be both set";
+        causes.push(field_error::invalid("metadata.finalizers", &json!(finalizers), text));
+    }
+    (causes, warnings)
+}
+
+/// Returns the first thing that is wrong with a qualified name: an optional domain, a slash, and a name.
+pub fn qualified_mistake(name: &str) -> Option<String> {
+    qualified_mistakes(name).into_iter().next()
+}
+
+/// Returns everything that is wrong with a qualified name, as `IsQualifiedName` of apimachinery tells it.
+pub fn qualified_mistakes(name: &str) -> Vec<String> {
+    const RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character \
+                        (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+                        '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+    let mut mistakes = Vec::new();
+    let name = match name.split('/').collect::<Vec<_>>()[..] {
+        [name] => name,
+        ["", name] => {
+            mistakes.push("prefix part must be non-empty".to_owned());
+            name
+        }
+        [domain, name] => {
+            mistakes.extend(name_mistake(NameRule::Subdomain, domain, false).map(|why| format!("prefix part {why}")));
+            name
+        }
+        _ => return vec![format!("a qualified name {RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")],
+    };
+    if name.is_empty() {
+        mistakes.push("name part must be non-empty".to_owned());
+    } else if name.len() > 63 {
+        mistakes.push("name part must be no more than 63 bytes".to_owned());
+    }
+    if !QUALIFIED.is_match(name) {
+        mistakes.push(format!("name part {RULE}"));
+    }
+    mistakes
+}
+
+/// Returns what is wrong with the value of a label.
+pub fn label_value_mistake(value: &str) -> Option<String> {
+    if value.len() > 63 {
+        return Some("must be no more than 63 bytes".to_owned());
+    }
+    (!value.is_empty() && !QUALIFIED.is_match(value)).then(|| {
+        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+         alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is \
+         '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+            .to_owned()
+    })
+}
+
+static LABEL: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"));
+static SUBDOMAIN: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"));
+static QUALIFIED: LazyLock<Regex> = LazyLock::new(|| pattern(r"^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"));
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("the pattern is valid")
+}
+
+fn check_labels(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
+    for (key, value) in metadata.get("labels").and_then(Value::as_object).into_iter().flatten() {
+        causes.extend(qualified_mistakes(key).into_iter().map(|why| field_error::invalid("metadata.labels", &json!(key), why)));
+        if let Some(why) = value.as_str().and_then(label_value_mistake) {
+            causes.push(field_error::invalid("metadata.labels", value, why));
+        }
+    }
+}
+
+fn check_annotations(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
+    let mut size = 0;
+    for (key, value) in metadata.get("annotations").and_then(Value::as_object).into_iter().flatten() {
+        size += key.len() + value.as_str().unwrap_or_default().len();
+        let mistakes = qualified_mistakes(&key.to_lowercase());
+        causes.extend(mistakes.into_iter().map(|why| field_error::invalid("metadata.annotations", &json!(key), why)));
+    }
+    if size > ANNOTATION_BYTES {
+        causes.push(field_error::too_long("metadata.annotations", ANNOTATION_BYTES as u64));
+    }
+}
+
+fn check_owners(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
+    let owners = metadata.get("ownerReferences").and_then(Value::as_array);
+    let mut controllers = 0;
+    for owner in owners.into_iter().flatten() {
+        let text = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
+        let field = |name: &str| format!("metadata.ownerReferences.{name}");
+        let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
+        if version.is_empty() || group.contains('/') {
+            causes.push(field_error::invalid(field("apiVersion"), &json!(text("apiVersion")), "version must not be empty"));
+        }
+        if group.is_empty() && version == "v1" && text("kind") == "Event" {
+            causes.push(field_error::invalid("metadata.ownerReferences", owner, "/v1, Kind=Event is disallowed from being an owner"));
+        }
+        for name in ["kind", "name", "uid"] {
+            if text(name).is_empty() {
+                causes.push(field_error::invalid(field(name), &json!(text(name)), "must not be empty"));
+            }
+        }
+        controllers += usize::from(owner.get("controller") == Some(&Value::Bool(true)));
+    }
+    if controllers > 1 {
+        let value = owners.map(|owners| json!(owners)).unwrap_or_default();
+        causes.push(field_error::invalid("metadata.ownerReferences", &value, "Only one reference can have Controller set to true"));
+    }
+}

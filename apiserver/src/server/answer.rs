@@ -1,0 +1,101 @@
+//! Requests that are carried out: who asks, whether that is allowed, and the answer.
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
+
+use super::ApiServer;
+use crate::auth::access::{self, User};
+use crate::auth::impersonation::{Refusal, impersonated};
+use crate::discovery;
+use crate::discovery::openapi;
+use crate::faults::Fault;
+use crate::http::api_error::Failure;
+use crate::http::deadline::{self, Deadline};
+use crate::http::reply::{self, Reply};
+use crate::http::request::{Accept, Path, Question};
+use crate::verbs::dispatch;
+use crate::verbs::request_context::Call;
+
+/// The header with the id of a request, in requests and answers.
+pub(super) const AUDIT_ID: &str = "audit-id";
+/// Ids of clients that are longer are not taken.
+const LONGEST_AUDIT_ID: usize = 64;
+
+impl ApiServer {
+    /// Returns for whom a request is answered: who asks, or who is to be impersonated.
+    ///
+    /// # Errors
+    /// If there is a token that is not known, nobody to be impersonated, or no right to it.
+    pub fn authenticate(&self, question: &Question) -> Result<User, Failure> {
+        let unknown = |_| Failure::new(401, "Unauthorized", "Unauthorized");
+        self.api.with(|state| {
+            let user = self.api.settings().authentication.user(&question.headers, &state.issued).map_err(unknown)?;
+            impersonated(&state.store, user, &question.headers).map_err(|refusal| match refusal {
+                Refusal::Nobody => Failure::bad_request("requested groups, a uid or more of a user, without a user to impersonate"),
+                // It is the request that is refused.
+                Refusal::Right(user, missing) => Failure {
+                    details: access::refusal(&user, &access::Attributes::of_request(question)).details,
+                    ..access::refusal(&user, &missing)
+                },
+            })
+        })
+    }
+
+    /// Returns the id of a request: that which the client has given it, or a new one.
+    pub fn audit_id(&self, headers: &HeaderMap) -> HeaderValue {
+        let given = headers.get(AUDIT_ID).filter(|id| (1..=LONGEST_AUDIT_ID).contains(&id.len()));
+        given.cloned().unwrap_or_else(|| HeaderValue::try_from(self.api.new_audit_id()).expect("an id fits into a header"))
+    }
+
+    /// Answers a request, without faults and without a record.
+    pub async fn answer(&self, request: Request<Bytes>) -> Response<Body> {
+        let question = Question::read(request);
+        let deadline = match Deadline::of(&question) {
+            Ok(deadline) => deadline,
+            Err(failure) => return reply::refuse(failure),
+        };
+        match self.authenticate(&question) {
+            Ok(user) => deadline.wait(Box::pin(self.carry_out(user, question, None))).await.unwrap_or_else(deadline::passed),
+            Err(failure) => reply::refuse(failure),
+        }
+    }
+
+    /// Answers a request of somebody who is known, without faults and without a record.
+    pub async fn answer_as(&self, user: User, request: Request<Bytes>) -> Response<Body> {
+        self.carry_out(user, Question::read(request), None).await
+    }
+
+    /// Carries out a request. The fault is for those who read, watch, or call webhooks on the way.
+    pub async fn carry_out(&self, user: User, question: Question, fault: Option<Fault>) -> Response<Body> {
+        let wanted = access::Attributes::of_request(&question);
+        let Question { method, path, text, query, headers, body, .. } = question;
+        if !self.api.with(|state| access::is_allowed(&state.store, &user, &wanted)) {
+            return reply::refuse(access::refusal(&user, &wanted));
+        }
+        if body.len() > crate::http::request::MAX_BODY {
+            let text = format!("Request entity too large: limit is {}", crate::http::request::MAX_BODY);
+            return reply::refuse(Failure::new(413, "RequestEntityTooLarge", text));
+        }
+        if openapi::is_version_two(&text, &headers) {
+            return reply::message(openapi::VERSION_TWO, openapi::VERSION_TWO_ANSWER);
+        }
+        let accept = match Accept::negotiate(&headers) {
+            Ok(accept) => accept,
+            Err(failure) => return reply::refuse(failure),
+        };
+        let answered = match path {
+            Path::Objects(place) => {
+                let call = Call { method, place, query, headers, body, user, accept, now: self.api.now(), fault };
+                dispatch::answer(&self.api, call).await
+            }
+            path if matches!(method, Method::GET | Method::HEAD) => Ok(discovery::answer(&self.api.registry(), &path, &query, &text)),
+            Path::Other(other) if other != "/version" => Ok(Reply::no_page()),
+            _ => Err(Failure::no_method()),
+        };
+        match answered {
+            Ok(answer) => answer.into_response(accept),
+            Err(failure) => reply::refuse(failure),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The control of a server from outside, under `/_dev`: faults, the record of requests, history, time, restarts. For administrators only.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{Method, Response};
+use jiff::SignedDuration;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::ApiServer;
+use crate::api::Api;
+use crate::auth::access::{MASTERS, User};
+use crate::faults::Rule;
+use crate::http::api_error::Failure;
+use crate::http::reply::{self, Reply};
+use crate::http::request::{Accept, Form, Question};
+use crate::rules::time;
+
+/// Where the control is.
+const ROOT: &str = "/_dev/";
+
+/// How long the controllers are waited for.
+const SETTLED: u64 = 5_000;
+/// How often it is looked whether they are done.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What is to be dropped.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Reset {
+    objects: bool,
+}
+
+/// How much history is to be kept.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Compaction {
+    keep: usize,
+}
+
+/// What becomes of the server.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Restart {
+    /// Whether the objects are still there.
+    pub keep_objects: bool,
+    /// Whether revisions begin anew, so that clients know ones from the future.
+    pub reset_revision: bool,
+    /// How long nobody can connect.
+    pub down_ms: u64,
+}
+
+impl Default for Restart {
+    fn default() -> Self {
+        Self { keep_objects: true, reset_revision: false, down_ms: 0 }
+    }
+}
+
+/// By how much the server's time is ahead.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Shift {
+    offset_ms: i64,
+}
+
+/// How long to wait.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Patience {
+    timeout_ms: Option<u64>,
+}
+
+/// Objects with their revisions.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Load {
+    #[serde(alias = "items")]
+    objects: Vec<Value>,
+    revision: Option<u64>,
+}
+
+/// Tells whether a request is for the control.
+pub(super) fn is_about(question: &Question) -> bool {
+    question.text.starts_with(ROOT)
+}
+
+/// Answers a request for the control.
+pub(super) async fn answer(server: &ApiServer, user: Result<User, Failure>, question: &Question) -> Response<Body> {
+    let allowed = user.and_then(|user| {
+        let is_administrator = user.groups.iter().any(|group| group == MASTERS);
+        let text = format!("forbidden: User {:?} cannot control the server", user.name);
+        if is_administrator { Ok(()) } else { Err(Failure::new(403, "Forbidden", text)) }
+    });
+    let answered = match allowed {
+        Ok(()) => control(server, question).await,
+        Err(failure) => Err(failure),
+    };
+    match answered {
+        Ok(reply) => reply.into_response(Accept { form: Form::Plain, is_yaml: false, is_beta: false }),
+        Err(failure) => reply::refuse(failure),
+    }
+}
+
+async fn control(server: &ApiServer, question: &Question) -> Result<Reply, Failure> {
+    let api = &server.api;
+    let parts: Vec<&str> = question.text[ROOT.len()..].trim_end_matches('/').split('/').collect();
+    let done = || Ok(Reply::object(json!({})));
+    match (question.method.as_str(), parts.as_slice()) {
+        ("GET", ["faults"]) => Ok(Reply::object(json!({"faults": faults(api)}))),
+        ("POST", ["faults"]) => Ok(Reply::object(json!({"id": server.add_fault(body(question)?)})).with_code(201)),
+        ("PUT", ["faults"]) => Ok(Reply::object(json!({"ids": server.replace_faults(body::<Vec<Rule>>(question)?)}))),
+        ("DELETE", ["faults"]) => {
+            server.replace_faults(Vec::new());
+            done()
+        }
+        ("GET", ["faults", id]) => {
+            let found = faults(api).into_iter().find(|fault| fault["id"] == id.parse::<u64>().unwrap_or_default());
+            found.map(Reply::object).ok_or_else(|| no_fault(id))
+        }
+        ("DELETE", ["faults", id]) => {
+            let is_removed = id.parse().is_ok_and(|id| server.remove_fault(id));
+            if is_removed { done() } else { Err(no_fault(id)) }
+        }
+        ("GET", ["log"]) => Ok(Reply::object(json!({"requests": server.requests(), "firings": server.firings()}))),
+        ("DELETE", ["log"]) => {
+            api.injection().requests().forget();
+            api.injection().faults().forget_firings();
+            done()
+        }
+        ("GET", ["requests"]) => Ok(Reply::object(json!({"requests": server.requests()}))),
+        ("GET", ["firings"]) => Ok(Reply::object(json!({"firings": server.firings()}))),
+        ("GET", ["watchers"]) => {
+            let watchers: Vec<Value> = api.injection().requests().watchers().map(|asked| json!(asked)).collect();
+            Ok(Reply::object(json!({"watchers": watchers})))
+        }
+        ("POST", ["reset"]) => {
+            let reset: Reset = body(question)?;
+            server.replace_faults(Vec::new());
+            if reset.objects {
+                server.restart(Restart { keep_objects: false, ..Restart::default() })?;
+            }
+            done()
+        }
+        ("POST", ["compact"]) => {
+            let compaction: Compaction = body(question)?;
+            api.with(|state| state.store.compact(compaction.keep));
+            done()
+        }
+        ("POST", ["restart"]) => {
+            server.restart(body(question)?)?;
+            done()
+        }
+        ("POST", ["clock"]) => {
+            let shift: Shift = body(question)?;
+            api.shift_time(SignedDuration::from_millis(shift.offset_ms));
+            Ok(Reply::object(json!({"now": time(api.now())})))
+        }
+        ("POST", ["settle"]) => settle(server, body(question)?).await,
+        ("GET", ["dump"]) => {
+            let (revision, objects) = api.with(|state| (state.store.revision(), state.store.all()));
+            let objects: Vec<&Value> = objects.iter().map(|stored| &*stored.value).collect();
+            Ok(Reply::object(json!({"revision": revision, "objects": objects})))
+        }
+        ("POST", ["load"]) => {
+            load(server, body(question)?)?;
+            done()
+        }
+        _ => Ok(Reply::no_page()),
+    }
+}
+
+fn no_fault(id: &str) -> Failure {
+    Failure::new(404, "NotFound", format!("there is no fault {id:?}"))
+}
+
+fn faults(api: &Api) -> Vec<Value> {
+    api.injection().faults().rules().map(|(id, rule)| json!({"id": id, "rule": rule})).collect()
+}
+
+/// Reads what was sent; nothing stands for the defaults.
+fn body<T: DeserializeOwned>(question: &Question) -> Result<T, Failure> {
+    let text: &[u8] = if question.body.is_empty() && question.method == Method::POST { b"{}" } else { &question.body };
+    serde_json::from_slice(text).map_err(|error| Failure::bad_request(error.to_string()))
+}
+
+/// Waits until the controllers have nothing to do.
+async fn settle(server: &ApiServer, patience: Patience) -> Result<Reply, Failure> {
+    let timeout = Duration::from_millis(patience.timeout_ms.unwrap_or(SETTLED));
+    let settled = async {
+        while !server.is_settled() {
+            server.settle();
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    match tokio::time::timeout(timeout, settled).await {
+        Ok(()) => Ok(Reply::object(json!({}))),
+        Err(_) => Err(Failure::new(504, "Timeout", "the controllers are still at work")),
+    }
+}
+
+/// Adds objects as they are, in place of those with the same names.
+fn load(server: &ApiServer, load: Load) -> Result<(), Failure> {
+    let api = &server.api;
+    refuse_if_durable(api)?;
+    let place = |value: &Value| {
+        let group = value["apiVersion"].as_str().unwrap_or_default().split_once('/').map_or("", |(group, _)| group).to_owned();
+        (group, value["kind"].as_str().unwrap_or_default().to_owned(), crate::storage::resource::key_of(value))
+    };
+    let loaded: Vec<_> = load.objects.iter().map(place).collect();
+    let (present, current) = api.with(|state| (state.store.all(), state.store.revision()));
+    let kept = present.iter().map(|stored| (*stored.value).clone()).filter(|value| !loaded.contains(&place(value)));
+    let objects: Vec<Value> = kept.chain(load.objects.iter().cloned()).collect();
+    let newest = objects.iter().filter_map(|value| value["metadata"]["resourceVersion"].as_str()?.parse().ok()).max();
+    let revision = load.revision.unwrap_or(current).max(newest.unwrap_or_default());
+    server.replace_objects(objects, revision);
+    Ok(())
+}
+
+pub(super) fn refuse_if_durable(api: &Api) -> Result<(), Failure> {
+    let text = "the objects are kept in a directory, which would not agree with this";
+    if api.is_durable() { Err(Failure::new(409, "Conflict", text)) } else { Ok(()) }
+}

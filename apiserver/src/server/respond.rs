@@ -1,0 +1,322 @@
+//! The way of a request from the network: it is recorded, and a fault may happen before, while, or after it is carried out.
+//!
+//! Which faults there are is decided in [`crate::faults`].
+
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use serde_json::json;
+
+use super::answer::AUDIT_ID;
+use super::{ApiServer, bodies, control};
+use crate::api::Api;
+use crate::auth::access::{self, User};
+use crate::faults::injection::Broken;
+use crate::faults::requests::Asked;
+use crate::faults::{self, Action, AnswerBody, Expiry, Fault, Phase};
+use crate::http::api_error::Failure;
+use crate::http::deadline::{self, Deadline};
+use crate::http::reply;
+use crate::http::request::{Path, Place, Question, verb};
+
+/// Who writes before a write that is to meet a conflict.
+const FOREIGNER: &str = "kopfd-fault/1";
+/// What is written then.
+const FOREIGN_LABEL: &str = "kopfd.dev/fault";
+
+impl ApiServer {
+    /// Answers a request as a server on a network does: with a record, and with the faults that are asked for.
+    ///
+    /// # Errors
+    /// If the connection breaks instead of an answer. The body of an answer ends with an error if it breaks later.
+    pub async fn respond(&self, request: Request<Bytes>) -> Result<Response<Body>, Broken> {
+        if self.api.injection().is_down() {
+            return Err(Broken);
+        }
+        let question = Question::read(request);
+        let id = self.audit_id(&question.headers);
+        let mut response = self.respond_in_time(question).await?;
+        response.headers_mut().insert(AUDIT_ID, id);
+        Ok(response)
+    }
+
+    async fn respond_in_time(&self, question: Question) -> Result<Response<Body>, Broken> {
+        let user = self.authenticate(&question);
+        if self.api.settings().has_control && control::is_about(&question) {
+            return Ok(control::answer(self, user, &question).await);
+        }
+        let deadline = match Deadline::of(&question) {
+            Ok(deadline) => deadline,
+            Err(failure) => return Ok(reply::refuse(failure)),
+        };
+        deadline.wait(Box::pin(self.respond_to(user, question))).await.unwrap_or_else(|| Ok(deadline::passed()))
+    }
+
+    async fn respond_to(&self, user: Result<User, Failure>, question: Question) -> Result<Response<Body>, Broken> {
+        if self.api.injection().is_idle() {
+            return Ok(self.plain(user, question, None).await);
+        }
+        let subject = Subject::of(&self.api, &question, user.as_ref().ok());
+        let fault = self.api.injection().faults().decide(&subject.request(&question));
+        // It is over when this is dropped, also if nobody waits for the answer any more.
+        let ending = {
+            let mut requests = self.api.injection().requests();
+            let number = requests.is_kept().then(|| requests.begin(subject.asked(&question, fault.as_ref())));
+            number.map(|number| Ending { api: self.api.clone(), number })
+        };
+        let is_watch = subject.verb == "watch";
+        let answered = match fault {
+            None => Ok(self.plain(user, question, None).await),
+            Some(fault) => self.suffer(user, question, fault).await,
+        };
+        match ending {
+            Some(ending) => Ok(self.record(ending, answered?, is_watch)),
+            None => answered,
+        }
+    }
+
+    async fn plain(&self, user: Result<User, Failure>, question: Question, fault: Option<Fault>) -> Response<Body> {
+        match user {
+            Ok(user) => self.carry_out(user, question, fault).await,
+            Err(failure) => reply::refuse(failure),
+        }
+    }
+
+    /// Notes what came of a request. A watch is over when nobody reads it any more.
+    fn record(&self, ending: Ending, response: Response<Body>, is_watch: bool) -> Response<Body> {
+        self.api.injection().requests().note_answer(ending.number, response.status().as_u16(), self.api.now());
+        if !is_watch || response.status() != StatusCode::OK {
+            return response;
+        }
+        response.map(|body| bodies::observed(body, move |piece| ending.note(piece)))
+    }
+
+    /// Carries out a request that goes wrong.
+    async fn suffer(&self, user: Result<User, Failure>, question: Question, fault: Fault) -> Result<Response<Body>, Broken> {
+        let random = fault.random;
+        let action = fault.action.clone();
+        if let Some(answer) = self.instead(&action, &question) {
+            return Ok(answer);
+        }
+        match action {
+            Action::Reset { phase: Phase::Before } => return Err(Broken),
+            Action::Delay { ms, jitter, phase: Phase::Before } => tokio::time::sleep(delay(ms, jitter, random)).await,
+            Action::Conflict { .. } => self.disturb(&question).await,
+            _ => {}
+        }
+        let response = self.plain(user, question, Some(fault)).await;
+        match action {
+            Action::StatusAfter { code } => return Ok(reply::refuse(failure(code, "", ""))),
+            Action::Reset { phase: Phase::After } => return Err(Broken),
+            Action::Reset { phase: Phase::MidBody } => return Ok(response.map(bodies::broken_in_the_middle)),
+            Action::SlowBody { bytes_per_sec } => return Ok(response.map(|body| bodies::slow(body, bytes_per_sec))),
+            Action::Delay { ms, jitter, phase: Phase::After } => tokio::time::sleep(delay(ms, jitter, random)).await,
+            Action::Delay { ms, jitter, phase: Phase::MidBody } => {
+                return Ok(response.map(|body| bodies::paused_in_the_middle(body, delay(ms, jitter, random))));
+            }
+            _ => {}
+        }
+        if response.status() != StatusCode::OK {
+            return Ok(response);
+        }
+        Ok(match action {
+            Action::WatchDrop { after_events, after_ms, how } => {
+                response.map(|body| bodies::dropped(body, after_events, after_ms.map(Duration::from_millis), how))
+            }
+            Action::WatchExpire { how: Expiry::Event } => response.map(|_| bodies::error_event(&self.expired())),
+            Action::WatchError { code, reason } => response.map(|_| bodies::error_event(&failure(code, &reason, ""))),
+            Action::WatchStall { ms } => response.map(|body| bodies::stalled(body, ms.map(Duration::from_millis))),
+            Action::WatchDelay { ms } => response.map(|body| bodies::late(body, Duration::from_millis(ms))),
+            _ => response,
+        })
+    }
+
+    /// Returns what is answered instead of carrying out the request.
+    fn instead(&self, action: &Action, question: &Question) -> Option<Response<Body>> {
+        Some(match action {
+            Action::Status { code, reason, message, retry_after, body } => injected(failure(*code, reason, message), *retry_after, *body),
+            Action::Throttle { retry_after, .. } => {
+                let failure = Failure::new(429, "TooManyRequests", "Too many requests, please try again later.");
+                injected(failure, Some(retry_after.unwrap_or(1)), AnswerBody::Text)
+            }
+            Action::Unauthorized { .. } => reply::refuse(Failure::new(401, "Unauthorized", "Unauthorized")),
+            Action::NotReady { .. } => reply::refuse(Failure::storage_not_ready()),
+            Action::DiscoveryFail { group, code } => {
+                let text = format!("the server is currently unable to handle the request (get {group} {})", question.text);
+                reply::refuse(failure(*code, "", &text))
+            }
+            Action::WatchExpire { how: Expiry::Http } => reply::refuse(self.expired()),
+            _ => return None,
+        })
+    }
+
+    fn expired(&self) -> Failure {
+        let current = self.api.with(|state| state.store.revision());
+        Failure::new(410, "Expired", format!("too old resource version: 1 ({current})"))
+    }
+
+    /// Writes the object that a request is about to write.
+    async fn disturb(&self, question: &Question) {
+        let Path::Objects(place) = &question.path else { return };
+        let path = Path::Objects(Place { subresource: None, ..place.clone() });
+        let revision = self.api.with(|state| state.store.revision()).to_string();
+        let body = json!({"metadata": {"labels": {FOREIGN_LABEL: revision}}}).to_string();
+        let mut headers = http::HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/merge-patch+json"));
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(FOREIGNER));
+        let write = Question { method: Method::PATCH, path, headers, body: body.into(), ..Question::default() };
+        // If there is no such object, the write meets that.
+        drop(self.carry_out(User::administrator(), write, None).await);
+    }
+}
+
+/// Notes the end of a request when it is dropped.
+struct Ending {
+    api: Api,
+    number: u64,
+}
+
+impl Ending {
+    fn note(&self, piece: &Bytes) {
+        let lines = piece.split(|byte| *byte == b'\n').count() - 1;
+        self.api.injection().requests().note_events(self.number, lines as u64);
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.api.injection().requests().end(self.number);
+    }
+}
+
+/// What a request is about.
+#[derive(Debug, Default)]
+struct Subject {
+    verb: String,
+    place: Place,
+    user: String,
+    defined_at: Option<jiff::Timestamp>,
+    at: jiff::Timestamp,
+}
+
+impl Subject {
+    fn of(api: &Api, question: &Question, user: Option<&User>) -> Self {
+        let (verb, place) = match &question.path {
+            Path::Objects(place) => (verb(&question.method, place, &question.query).to_owned(), place.clone()),
+            Path::Group(group) | Path::Resources(group, _) => (question.method.as_str().to_lowercase(), in_group(group)),
+            _ => (question.method.as_str().to_lowercase(), Place::default()),
+        };
+        let registry = api.registry();
+        let defined_at = registry.find(&place.group, &place.version, &place.plural).and_then(|served| served.defined_at);
+        Self { verb, place, user: user.map(|user| user.name.clone()).unwrap_or_default(), defined_at, at: api.now() }
+    }
+
+    fn request<'a>(&'a self, question: &'a Question) -> faults::Request<'a> {
+        faults::Request {
+            verb: &self.verb,
+            group: &self.place.group,
+            resource: &self.place.plural,
+            subresource: self.place.subresource.as_deref().unwrap_or_default(),
+            namespace: self.place.namespace.as_deref().unwrap_or_default(),
+            name: self.place.name.as_deref().unwrap_or_default(),
+            user_agent: user_agent(question),
+            user: &self.user,
+            token: access::bearer(&question.headers).unwrap_or_default(),
+            defined_at: self.defined_at,
+            at: self.at,
+        }
+    }
+
+    fn asked(&self, question: &Question, fault: Option<&Fault>) -> Asked {
+        let request = self.request(question);
+        let text = str::to_owned;
+        Asked {
+            at: self.at,
+            method: text(question.method.as_str()),
+            path: question.uri.clone(),
+            verb: text(request.verb),
+            group: text(request.group),
+            resource: text(request.resource),
+            subresource: text(request.subresource),
+            namespace: text(request.namespace),
+            name: text(request.name),
+            user: text(request.user),
+            user_agent: text(request.user_agent),
+            fault: fault.map(|fault| fault.rule),
+            ..Asked::default()
+        }
+    }
+}
+
+fn in_group(group: &str) -> Place {
+    Place { group: group.to_owned(), ..Place::default() }
+}
+
+fn user_agent(question: &Question) -> &str {
+    question.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+fn delay(ms: u64, jitter: u64, random: u64) -> Duration {
+    Duration::from_millis(ms + random % (jitter + 1))
+}
+
+/// Returns a failure with the reason that belongs to its code, unless there is another one.
+fn failure(code: u16, reason: &str, message: &str) -> Failure {
+    let usual = match code {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        405 => "MethodNotAllowed",
+        409 => "Conflict",
+        410 => "Expired",
+        413 => "RequestEntityTooLarge",
+        422 => "Invalid",
+        429 => "TooManyRequests",
+        500 => "InternalError",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "Unknown",
+    };
+    let reason = if reason.is_empty() { usual } else { reason };
+    let message = if message.is_empty() { "a fault on demand" } else { message };
+    Failure::new(code, reason.to_owned(), message)
+}
+
+fn injected(failure: Failure, retry_after: Option<u64>, body: AnswerBody) -> Response<Body> {
+    let failure = Failure { details: crate::http::api_error::Details { retry_after, ..failure.details.clone() }, ..failure };
+    let mut response = reply::refuse(failure.clone());
+    let text = |media: &'static str, text: String| (HeaderValue::from_static(media), Body::from(text));
+    let (media, body) = match body {
+        AnswerBody::Status => return response,
+        AnswerBody::Text => text("text/plain; charset=utf-8", format!("{}\n", failure.message)),
+        AnswerBody::Html => {
+            let page =
+                format!("<html>\n<head><title>{}</title></head>\n<body><h1>{}</h1></body>\n</html>\n", failure.code, failure.message);
+            text("text/html", page)
+        }
+        AnswerBody::Empty => {
+            response.headers_mut().remove(header::CONTENT_TYPE);
+            *response.body_mut() = Body::empty();
+            return response;
+        }
+    };
+    response.headers_mut().insert(header::CONTENT_TYPE, media);
+    *response.body_mut() = body;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_greatest_delays_do_not_overflow() {
+        assert_eq!(delay(5, 3, 7), Duration::from_millis(8));
+        assert_eq!(delay(5, 3, 8), Duration::from_millis(5));
+        assert_eq!(delay(0, u64::MAX, u64::MAX), Duration::from_millis(u64::MAX));
+        assert_eq!(delay(u64::MAX, u64::MAX, 7), Duration::from_millis(u64::MAX));
+    }
+}

@@ -1,0 +1,509 @@
+//! The store: objects by resource, one counter of revisions, and the history of every resource.
+//!
+//! It decides and never waits; time is an argument. What happens to an object, and who may do it, is decided elsewhere.
+
+mod change;
+mod resting;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::storage::resource::{Key, Resource, key_of, owners, revision_of, set_revision, uid_of};
+use crate::storage::work_item::WorkItem;
+pub use change::{Change, Sight, line};
+use resting::{Recent, Resting};
+
+/// The revision of an empty store. It is above 1, so that a watch from 1 is always too old.
+pub const FIRST_REVISION: u64 = 1_000;
+
+/// An object as it is stored.
+#[derive(Debug)]
+pub struct Stored {
+    /// The revision of its last write.
+    pub revision: u64,
+    /// The object, with this revision in its metadata.
+    pub value: Arc<Value>,
+}
+
+/// How much history is kept: of each resource, and of all.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The number of changes.
+    pub changes: usize,
+    /// The age of changes.
+    pub age: SignedDuration,
+    /// The bytes of the objects in the history of all resources together.
+    pub bytes: usize,
+}
+
+/// What a write expects to find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// No object at all.
+    Nothing,
+    /// The object at this revision.
+    Revision(u64),
+}
+
+/// The history does not reach back to the asked revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compacted;
+
+/// Another write came first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Raced;
+
+/// All objects, with their history.
+#[derive(Debug)]
+pub struct Store {
+    revision: u64,
+    /// The revision before which nothing is known of any resource.
+    base: u64,
+    /// The last revision that readers see; later writes wait to become durable. None if all writes are seen at once.
+    durable: Option<u64>,
+    tables: BTreeMap<Resource, Table>,
+    limits: Limits,
+    /// Where the objects are that have an object as owner, by the owner's unique id.
+    dependents: HashMap<String, BTreeSet<(Resource, Key)>>,
+    /// The unique ids of owners that were removed, as long as there are objects that name them: their kinds may be gone with them.
+    gone: HashSet<String>,
+    /// Where objects are, by their unique ids.
+    places: HashMap<String, (Resource, Key)>,
+    queue: VecDeque<WorkItem>,
+    recent: Recent,
+}
+
+#[derive(Debug)]
+struct Table {
+    objects: BTreeMap<Key, Arc<Resting>>,
+    history: VecDeque<Arc<Change>>,
+    /// The bytes of the history.
+    bytes: usize,
+    /// The revision up to which history is forgotten.
+    floor: u64,
+    tick: watch::Sender<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        // The bytes are some forty changes of the largest objects: watchers are seldom so far behind.
+        Self { changes: 10_000, age: SignedDuration::from_mins(10), bytes: 64 << 20 }
+    }
+}
+
+impl Table {
+    fn new(floor: u64) -> Self {
+        Self { objects: BTreeMap::new(), history: VecDeque::new(), bytes: 0, floor, tick: watch::Sender::new(floor) }
+    }
+
+    /// Adds a change, and forgets what is older than the limits but was seen by readers.
+    fn remember(&mut self, change: Change, limits: Limits, visible: u64) {
+        let now = change.at;
+        self.bytes += change.bytes();
+        self.history.push_back(Arc::new(change));
+        let is_too_much = |history: &VecDeque<Arc<Change>>| {
+            let is_old = |oldest: &Arc<Change>| now.duration_since(oldest.at) > limits.age;
+            history.front().is_some_and(|oldest| oldest.revision <= visible && (history.len() > limits.changes || is_old(oldest)))
+        };
+        while is_too_much(&self.history) {
+            self.forget_one();
+        }
+    }
+
+    fn forget_one(&mut self) {
+        if let Some(oldest) = self.history.pop_front() {
+            self.bytes -= oldest.bytes();
+            self.floor = oldest.revision;
+        }
+    }
+
+    /// Takes the last change out of the history.
+    fn undo(&mut self, revision: u64) {
+        if let Some(last) = self.history.pop_back_if(|last| last.revision == revision) {
+            self.bytes -= last.bytes();
+        }
+    }
+}
+
+impl Store {
+    /// Returns an empty store.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            revision: FIRST_REVISION,
+            base: FIRST_REVISION,
+            durable: None,
+            tables: BTreeMap::new(),
+            limits,
+            dependents: HashMap::new(),
+            gone: HashSet::new(),
+            places: HashMap::new(),
+            queue: VecDeque::new(),
+            recent: Recent::default(),
+        }
+    }
+
+    /// Returns an empty store with the same limits.
+    pub fn emptied(&self) -> Self {
+        Self { durable: self.durable, ..Self::new(self.limits) }
+    }
+
+    /// Puts back what was stored earlier, without history. The revision goes on from the given one.
+    pub fn restore(&mut self, revision: u64, objects: impl IntoIterator<Item = (Resource, Key, Value)>) {
+        self.revision = self.revision.max(revision);
+        for (resource, key, value) in objects {
+            let revision = revision_of(&value).unwrap_or(revision);
+            let stored = Arc::new(Stored { revision, value: Arc::new(value) });
+            self.note(&resource, &key, None, Some(&stored));
+            self.table(&resource).objects.insert(key, Arc::new(Resting::new(&stored)));
+        }
+        self.base = self.revision;
+        for table in self.tables.values_mut() {
+            table.floor = self.base;
+        }
+    }
+
+    /// Returns the revision of the last write.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Lets readers see only writes that are durable: from here on, those that [`Store::make_durable`] names.
+    pub fn hide_writes(&mut self) {
+        self.durable = Some(self.revision);
+    }
+
+    /// Lets readers see all writes up to a revision.
+    pub fn make_durable(&mut self, revision: u64) {
+        let before = self.durable.replace(revision).unwrap_or_default();
+        for table in self.tables.values() {
+            let is_new = |change: &Arc<Change>| before < change.revision && change.revision <= revision;
+            // Those that come later are few.
+            if table.history.iter().rev().skip_while(|change| change.revision > revision).take(1).any(is_new) {
+                table.tick.send_replace(revision);
+            }
+        }
+    }
+
+    /// Undoes the last write of a resource, which nobody has read.
+    pub fn undo(&mut self, resource: &Resource, key: &Key, revision: u64, old: Option<&Arc<Stored>>) {
+        let undone = self.get(resource, key);
+        let table = self.table(resource);
+        table.undo(revision);
+        match old {
+            Some(old) => drop(table.objects.insert(key.clone(), Arc::new(Resting::new(old)))),
+            None => drop(table.objects.remove(key)),
+        }
+        self.note(resource, key, undone.as_deref(), old);
+    }
+
+    /// Uses up a revision without a write, and returns it.
+    pub fn skip_revision(&mut self) -> u64 {
+        self.revision += 1;
+        self.revision
+    }
+
+    /// Returns the revision of the last write that readers see.
+    pub fn visible_revision(&self) -> u64 {
+        self.durable.unwrap_or(self.revision)
+    }
+
+    /// Returns an object as readers see it.
+    pub fn visible(&self, resource: &Resource, key: &Key) -> Option<Arc<Stored>> {
+        let visible = self.visible_revision();
+        let hidden = self.tables.get(resource)?.history.iter().rev().take_while(|change| change.revision > visible);
+        match hidden.filter(|change| change.key == *key).last() {
+            Some(first) => first.before(),
+            None => self.get(resource, key),
+        }
+    }
+
+    /// Returns the objects of a namespace, or of all, in order, as readers see them, with the revision of this state.
+    pub fn visible_list(&self, resource: &Resource, namespace: Option<&str>) -> (u64, Vec<(Key, Arc<Stored>)>) {
+        let visible = self.visible_revision();
+        let is_all_visible = self.tables.get(resource).is_none_or(|table| table.history.back().is_none_or(|last| last.revision <= visible));
+        if is_all_visible {
+            return (visible, self.list(resource, namespace));
+        }
+        let objects = self.list_at(resource, namespace, visible);
+        (visible, objects.expect("changes that are not visible are kept"))
+    }
+
+    /// Returns an object.
+    pub fn get(&self, resource: &Resource, key: &Key) -> Option<Arc<Stored>> {
+        Some(self.resting(resource, key)?.wake())
+    }
+
+    /// Returns the object with a unique id.
+    pub fn by_uid(&self, uid: &str) -> Option<(Resource, Key, Arc<Stored>)> {
+        let (resource, key) = self.places.get(uid)?;
+        Some((resource.clone(), key.clone(), self.get(resource, key)?))
+    }
+
+    /// Returns where the objects are that name an owner.
+    pub fn dependents(&self, uid: &str) -> Vec<(Resource, Key)> {
+        self.dependents.get(uid).map(|places| places.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Returns where the objects are that name any owner, in order.
+    pub fn owned(&self) -> BTreeSet<(Resource, Key)> {
+        self.dependents.values().flatten().cloned().collect()
+    }
+
+    /// Tells whether an owner was there and is removed, though there are objects that name it.
+    pub fn is_gone(&self, uid: &str) -> bool {
+        self.gone.contains(uid)
+    }
+
+    /// Returns the resources that have objects in a namespace.
+    pub fn resources(&self) -> impl Iterator<Item = &Resource> {
+        self.tables.iter().filter(|(_, table)| !table.objects.is_empty()).map(|(resource, _)| resource)
+    }
+
+    /// Returns the present objects of a namespace, or of all, in order.
+    pub fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<(Key, Arc<Stored>)> {
+        let Some(table) = self.tables.get(resource) else { return Vec::new() };
+        in_namespace(&table.objects, namespace).map(|(key, resting)| (key.clone(), resting.wake())).collect()
+    }
+
+    /// Returns the objects of a namespace, or of all, as they were at a revision.
+    ///
+    /// # Errors
+    /// If the history does not reach back so far.
+    pub fn list_at(&self, resource: &Resource, namespace: Option<&str>, revision: u64) -> Result<Vec<(Key, Arc<Stored>)>, Compacted> {
+        let Some(table) = self.tables.get(resource) else {
+            return if revision < self.base { Err(Compacted) } else { Ok(Vec::new()) };
+        };
+        if revision < table.floor {
+            return Err(Compacted);
+        }
+        let mut objects: BTreeMap<&Key, &Arc<Resting>> = in_namespace(&table.objects, namespace).collect();
+        for change in table.history.iter().rev().take_while(|change| change.revision > revision) {
+            if namespace.is_some_and(|namespace| namespace != change.key.0) {
+                continue;
+            }
+            match &change.old {
+                Some(old) => objects.insert(&change.key, old),
+                None => objects.remove(&change.key),
+            };
+        }
+        Ok(objects.into_iter().map(|(key, resting)| (key.clone(), resting.wake())).collect())
+    }
+
+    /// Returns the changes after a revision that readers see, in order, at most `limit`.
+    ///
+    /// # Errors
+    /// If some of them are forgotten.
+    pub fn changes_after(&self, resource: &Resource, revision: u64, limit: usize) -> Result<Vec<Arc<Change>>, Compacted> {
+        let Some(table) = self.tables.get(resource) else {
+            return if revision < self.base { Err(Compacted) } else { Ok(Vec::new()) };
+        };
+        if revision < table.floor {
+            return Err(Compacted);
+        }
+        let begin = table.history.partition_point(|change| change.revision <= revision);
+        let visible = self.visible_revision();
+        Ok(table.history.range(begin..).take_while(|change| change.revision <= visible).take(limit).cloned().collect())
+    }
+
+    /// Returns all changes after a revision that are remembered, in order.
+    pub fn all_changes_after(&self, revision: u64) -> Vec<Arc<Change>> {
+        let later = self.tables.values().flat_map(|table| {
+            let begin = table.history.partition_point(|change| change.revision <= revision);
+            table.history.range(begin..).cloned()
+        });
+        let mut changes: Vec<Arc<Change>> = later.collect();
+        changes.sort_by_key(|change| change.revision);
+        changes
+    }
+
+    /// Returns the oldest revision at which the objects of a resource are known.
+    pub fn oldest(&self, resource: &Resource) -> u64 {
+        self.tables.get(resource).map_or(self.base, |table| table.floor)
+    }
+
+    /// Returns the revision that was the present one at a moment, as far as the history tells.
+    pub fn revision_at(&self, moment: Timestamp) -> u64 {
+        let later = self.tables.values().filter_map(|table| {
+            let begin = table.history.partition_point(|change| change.at <= moment);
+            table.history.get(begin).map(|change| change.revision - 1)
+        });
+        later.min().unwrap_or(self.revision)
+    }
+
+    /// Returns the revision before the last change up to a revision that somebody sees; the same one if there is none.
+    pub fn before_last(&self, resource: &Resource, revision: u64, is_seen: impl Fn(&Change) -> bool) -> u64 {
+        let history = self.tables.get(resource).into_iter().flat_map(|table| table.history.iter().rev());
+        let mut seen = history.filter(|change| change.revision <= revision && is_seen(change));
+        seen.next().map_or(revision, |change| change.revision - 1)
+    }
+
+    /// Returns all objects, in the order of their revisions.
+    pub fn all(&self) -> Vec<Arc<Stored>> {
+        let mut all: Vec<Arc<Stored>> =
+            self.tables.values().flat_map(|table| table.objects.values().map(|resting| resting.wake())).collect();
+        all.sort_by_key(|stored| stored.revision);
+        all
+    }
+
+    /// Tells whether there are no objects of a resource.
+    pub fn is_empty(&self, resource: &Resource) -> bool {
+        self.tables.get(resource).is_none_or(|table| table.objects.is_empty())
+    }
+
+    /// Returns what ticks with every change of a resource.
+    pub fn subscribe(&mut self, resource: &Resource) -> watch::Receiver<u64> {
+        self.table(resource).tick.subscribe()
+    }
+
+    /// Stores an object and returns it with its new revision.
+    ///
+    /// # Errors
+    /// If what is there is not what the write expects.
+    pub fn put(&mut self, resource: &Resource, mut value: Value, expected: Expected, now: Timestamp) -> Result<Arc<Stored>, Raced> {
+        let key = key_of(&value);
+        let old = self.check(resource, &key, expected)?;
+        self.revision += 1;
+        set_revision(&mut value, self.revision);
+        let stored = Arc::new(Stored { revision: self.revision, value: Arc::new(value) });
+        let resting = Arc::new(Resting::new(&stored));
+        self.recent.keep(&resting, Arc::clone(&stored));
+        self.table(resource).objects.insert(key.clone(), Arc::clone(&resting));
+        self.remember(resource, key, old, Some(resting), now);
+        Ok(stored)
+    }
+
+    /// Removes an object and returns the revision of the removal.
+    ///
+    /// # Errors
+    /// If what is there is not what the write expects.
+    pub fn remove(&mut self, resource: &Resource, key: &Key, expected: Expected, now: Timestamp) -> Result<u64, Raced> {
+        let old = self.check(resource, key, expected)?;
+        self.revision += 1;
+        self.table(resource).objects.remove(key);
+        self.remember(resource, key.clone(), old, None, now);
+        Ok(self.revision)
+    }
+
+    /// Forgets the history of all resources but for the last changes of each.
+    pub fn compact(&mut self, keep: usize) {
+        let visible = self.visible_revision();
+        for table in self.tables.values_mut() {
+            while table.history.len() > keep && table.history[0].revision <= visible {
+                table.forget_one();
+            }
+            if keep == 0 {
+                table.floor = visible;
+            }
+        }
+    }
+
+    /// Takes the oldest item that a write has left for the controllers.
+    pub fn next_work_item(&mut self) -> Option<WorkItem> {
+        self.queue.pop_front()
+    }
+
+    /// Tells whether a item waits.
+    pub fn has_work(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Leaves a item for the controllers, unless it already waits.
+    pub fn enqueue(&mut self, item: WorkItem) {
+        if !self.queue.contains(&item) {
+            self.queue.push_back(item);
+        }
+    }
+
+    fn resting(&self, resource: &Resource, key: &Key) -> Option<&Arc<Resting>> {
+        self.tables.get(resource)?.objects.get(key)
+    }
+
+    fn check(&self, resource: &Resource, key: &Key, expected: Expected) -> Result<Option<Arc<Resting>>, Raced> {
+        let old = self.resting(resource, key).cloned();
+        let found = old.as_ref().map_or(Expected::Nothing, |old| Expected::Revision(old.revision));
+        if found == expected { Ok(old) } else { Err(Raced) }
+    }
+
+    fn remember(&mut self, resource: &Resource, key: Key, old: Option<Arc<Resting>>, new: Option<Arc<Resting>>, now: Timestamp) {
+        let awake = |resting: &Option<Arc<Resting>>| resting.as_ref().map(|resting| resting.wake());
+        self.note(resource, &key, awake(&old).as_deref(), awake(&new).as_ref());
+        let revision = self.revision;
+        let change = Change { revision, key, old, new, at: now };
+        let (limits, visible) = (self.limits, self.visible_revision());
+        let is_visible = self.durable.is_none();
+        let table = self.table(resource);
+        table.remember(change, limits, visible);
+        if is_visible {
+            table.tick.send_replace(revision);
+        }
+        self.bound_bytes();
+    }
+
+    /// Forgets the oldest changes of the resource with the largest history, but never its last one, until all histories are small enough.
+    fn bound_bytes(&mut self) {
+        let visible = self.visible_revision();
+        let mut bytes: usize = self.tables.values().map(|table| table.bytes).sum();
+        while bytes > self.limits.bytes {
+            let is_forgettable = |table: &&mut Table| table.history.len() > 1 && table.history[0].revision <= visible;
+            let Some(largest) = self.tables.values_mut().filter(is_forgettable).max_by_key(|table| table.bytes) else { return };
+            let before = largest.bytes;
+            largest.forget_one();
+            bytes -= before - largest.bytes;
+        }
+    }
+
+    /// Keeps the indices in step with a write, and leaves the queue that come from it.
+    fn note(&mut self, resource: &Resource, key: &Key, old: Option<&Stored>, new: Option<&Arc<Stored>>) {
+        let place = (resource.clone(), key.clone());
+        if let Some(old) = old {
+            for owner in owners(&old.value) {
+                if let Some(places) = self.dependents.get_mut(owner) {
+                    places.remove(&place);
+                    if places.is_empty() {
+                        self.dependents.remove(owner);
+                    }
+                }
+            }
+            let uid = uid_of(&old.value);
+            if new.is_none() {
+                self.places.remove(uid);
+            }
+            if new.is_none() && self.dependents.contains_key(uid) {
+                self.gone.insert(uid.to_owned());
+            }
+        }
+        if let Some(new) = new {
+            for owner in owners(&new.value) {
+                self.dependents.entry(owner.to_owned()).or_default().insert(place.clone());
+            }
+            self.places.insert(uid_of(&new.value).to_owned(), place);
+        }
+        for owner in old.into_iter().flat_map(|old| owners(&old.value)).filter(|owner| !self.dependents.contains_key(*owner)) {
+            self.gone.remove(owner);
+        }
+        for item in WorkItem::from_write(resource, key, old.map(|old| &*old.value), new.map(|new| &*new.value)) {
+            self.enqueue(item);
+        }
+    }
+
+    fn table(&mut self, resource: &Resource) -> &mut Table {
+        // Since the base, nothing has happened to a resource that has no table.
+        let base = self.base;
+        self.tables.entry(resource.clone()).or_insert_with(|| Table::new(base))
+    }
+}
+
+fn in_namespace<'a>(
+    objects: &'a BTreeMap<Key, Arc<Resting>>,
+    namespace: Option<&'a str>,
+) -> impl Iterator<Item = (&'a Key, &'a Arc<Resting>)> {
+    let begin = (namespace.unwrap_or_default().to_owned(), String::new());
+    objects.range(begin..).take_while(move |(key, _)| namespace.is_none_or(|namespace| namespace == key.0))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Writes as watchers see them.
+
+use std::sync::Arc;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::Stored;
+use super::resting::Resting;
+use crate::storage::resource::{Key, set_revision};
+
+/// One write: from what, to what.
+#[derive(Debug)]
+pub struct Change {
+    /// The revision that the write has made.
+    pub revision: u64,
+    pub(super) key: Key,
+    pub(super) old: Option<Arc<Resting>>,
+    pub(super) new: Option<Arc<Resting>>,
+    pub(super) at: Timestamp,
+}
+
+/// What a watcher sees of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// The object came into sight.
+    Added,
+    /// The object has changed.
+    Modified,
+    /// The object went out of sight.
+    Deleted,
+}
+
+impl Sight {
+    fn of(was: bool, is: bool) -> Option<Self> {
+        match (was, is) {
+            (false, false) => None,
+            (false, true) => Some(Self::Added),
+            (true, true) => Some(Self::Modified),
+            (true, false) => Some(Self::Deleted),
+        }
+    }
+
+    /// Returns the word in watch events.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+impl Change {
+    /// Returns the bytes that are kept for it: what was there before belongs to the change before.
+    pub(super) fn bytes(&self) -> usize {
+        self.new.as_ref().map_or(0, |new| new.text().len())
+    }
+
+    /// Returns the namespace and the name of the object.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Returns the revisions of what was there and of what is there.
+    pub fn revisions(&self) -> impl Iterator<Item = u64> {
+        self.old.iter().chain(&self.new).map(|state| state.revision)
+    }
+
+    /// Returns what was there; none for a creation.
+    pub fn before(&self) -> Option<Arc<Stored>> {
+        self.old.as_ref().map(|old| old.wake())
+    }
+
+    /// Returns what is there; none for a removal.
+    pub fn after(&self) -> Option<Arc<Stored>> {
+        self.new.as_ref().map(|new| new.wake())
+    }
+
+    /// Returns what a watcher sees that is interested in some objects only, if it sees the change.
+    pub fn sight(&self, is_interesting: impl Fn(&Value) -> bool) -> Option<Sight> {
+        let was = self.before().is_some_and(|old| is_interesting(&old.value));
+        let is = self.after().is_some_and(|new| is_interesting(&new.value));
+        Sight::of(was, is)
+    }
+
+    /// Returns what a watcher sees that is interested in the object whatever it says. Nobody has to look into it.
+    pub fn whole_sight(&self) -> Option<Sight> {
+        Sight::of(self.old.is_some(), self.new.is_some())
+    }
+
+    /// Returns the object of an event: the new state, or for what went out of sight the old state with the new revision.
+    pub fn object(&self, sight: Sight) -> Value {
+        let stored = if sight == Sight::Deleted { self.before() } else { self.after() };
+        let mut value = stored.map_or(Value::Null, |stored| (*stored.value).clone());
+        if sight == Sight::Deleted {
+            set_revision(&mut value, self.revision);
+        }
+        value
+    }
+
+    /// Writes the line of an event in the stored form.
+    pub fn write_line(&self, sight: Sight, out: &mut BytesMut) {
+        match &self.new {
+            Some(new) if sight != Sight::Deleted => {
+                out.put_slice(b"{\"type\":\"");
+                out.put_slice(sight.word().as_bytes());
+                out.put_slice(b"\",\"object\":");
+                out.put_slice(new.text());
+                out.put_slice(b"}\n");
+            }
+            _ => out.put_slice(&line(sight.word(), &self.object(sight))),
+        }
+    }
+}
+
+/// Returns the line of a watch event.
+pub fn line(word: &str, object: &Value) -> Bytes {
+    let mut text = format!("{{\"type\":\"{word}\",\"object\":");
+    text.push_str(&object.to_string());
+    text.push_str("}\n");
+    Bytes::from(text)
+}

@@ -1,0 +1,216 @@
+//! The gate that a write passes: the admission webhooks, with what they are shown of the request.
+
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Value, json};
+
+use crate::admission::{self, Admitted, Attributes, Faulty, Judge, Operation};
+use crate::api::Api;
+use crate::auth::access::{self, User};
+use crate::faults::Fault;
+use crate::http::api_error::Failure;
+use crate::http::request::Options;
+use crate::kinds::kind::Kind;
+use crate::kinds::registry::Served;
+use crate::storage::resource::Resource;
+use crate::storage::store::Stored;
+
+/// The group of the configurations.
+const GROUP: &str = "admissionregistration.k8s.io";
+
+static MUTATING: LazyLock<Resource> =
+    LazyLock::new(|| Resource { group: GROUP.to_owned(), plural: "mutatingwebhookconfigurations".to_owned() });
+static VALIDATING: LazyLock<Resource> =
+    LazyLock::new(|| Resource { group: GROUP.to_owned(), plural: "validatingwebhookconfigurations".to_owned() });
+
+/// Who writes, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct By<'a> {
+    /// The user.
+    pub user: &'a User,
+    /// The options of the request.
+    pub options: &'a Options,
+    /// What goes wrong with it.
+    pub fault: Option<&'a Fault>,
+}
+
+/// The gate for the writes of one request.
+pub struct Gate<'a> {
+    api: &'a Api,
+    served: &'a Served,
+    subresource: &'a str,
+    /// What is written, where that is of another kind than the objects of the resource.
+    shown: Option<Kind>,
+    by: By<'a>,
+    versions: Vec<String>,
+    mutating: Vec<Arc<Stored>>,
+    validating: Vec<Arc<Stored>>,
+}
+
+/// What passes the gate.
+#[derive(Debug, Clone, Copy)]
+pub struct Passage<'a> {
+    /// What is done.
+    pub operation: Operation,
+    /// The object's name; empty if it gets one later.
+    pub name: &'a str,
+    /// The namespace; empty for none.
+    pub namespace: &'a str,
+    /// The object afterwards; none for a deletion.
+    pub object: Option<&'a Value>,
+    /// The object before; none for a creation.
+    pub old: Option<&'a Value>,
+}
+
+/// Tells whether there are any webhooks.
+pub fn is_guarded(api: &Api) -> bool {
+    api.with(|state| [&*MUTATING, &*VALIDATING].iter().any(|resource| !state.store.is_empty(resource)))
+}
+
+impl<'a> Gate<'a> {
+    /// Returns the gate for the writes of a request.
+    pub fn new(api: &'a Api, served: &'a Served, subresource: &'a str, by: By<'a>) -> Self {
+        let (mutating, validating) = api.with(|state| {
+            let all = |resource: &Resource| state.store.list(resource, None).into_iter().map(|(_, stored)| stored).collect();
+            (all(&MUTATING), all(&VALIDATING))
+        });
+        let mut gate = Self { api, served, subresource, shown: shown(subresource), by, versions: Vec::new(), mutating, validating };
+        if !gate.mutating.is_empty() || !gate.validating.is_empty() {
+            let registry = api.registry();
+            let others = registry.all().filter(|other| other.kind.group == served.kind.group && other.kind.plural == served.kind.plural);
+            gate.versions = others.map(|other| other.kind.version.clone()).filter(|version| *version != served.kind.version).collect();
+        }
+        gate
+    }
+
+    /// Checks that who writes may create, by whichever verb the request has begun.
+    ///
+    /// # Errors
+    /// If they may not.
+    pub fn check_creation(&self, namespace: &str, name: &str) -> Result<(), Failure> {
+        let kind = &self.served.kind;
+        let is_namespace = kind.group.is_empty() && kind.plural == "namespaces";
+        let wanted = access::Attributes {
+            verb: "create".to_owned(),
+            group: kind.group.clone(),
+            resource: kind.plural.clone(),
+            namespace: if is_namespace { name } else { namespace }.to_owned(),
+            name: name.to_owned(),
+            path: None,
+        };
+        let user = self.by.user;
+        let is_allowed = self.api.with(|state| access::is_allowed(&state.store, user, &wanted));
+        if is_allowed { Ok(()) } else { Err(access::refusal(user, &wanted)) }
+    }
+
+    /// Tells whether there are any webhooks.
+    pub fn is_guarded(&self) -> bool {
+        !self.mutating.is_empty() || !self.validating.is_empty()
+    }
+
+    /// Tells whether there are webhooks that may change what passes.
+    pub fn may_mutate(&self) -> bool {
+        !self.mutating.is_empty()
+    }
+
+    /// Sends the passage to the mutating webhooks. Returns the object, if they have changed it, and their warnings.
+    ///
+    /// # Errors
+    /// If one of them refuses, or cannot be called.
+    pub async fn mutate(&self, passage: Passage<'_>) -> Result<(Option<Value>, Vec<String>), Failure> {
+        if self.mutating.is_empty() {
+            return Ok((None, Vec::new()));
+        }
+        let context = Context::of(self, &passage);
+        let configurations: Vec<&Value> = self.mutating.iter().map(|stored| &*stored.value).collect();
+        let attributes = context.attributes(self, &passage);
+        let Admitted { object, warnings } =
+            admission::mutate(&self.calls(), &configurations, &attributes, || self.api.with(|state| state.ids.uid())).await?;
+        Ok((object.filter(|object| Some(object) != passage.object), warnings))
+    }
+
+    /// Sends the passage to the validating webhooks, and returns their warnings.
+    ///
+    /// # Errors
+    /// If one of them refuses, or cannot be called.
+    pub async fn validate(&self, passage: Passage<'_>) -> Result<Vec<String>, Failure> {
+        if self.validating.is_empty() {
+            return Ok(Vec::new());
+        }
+        let context = Context::of(self, &passage);
+        let configurations: Vec<&Value> = self.validating.iter().map(|stored| &*stored.value).collect();
+        let attributes = context.attributes(self, &passage);
+        admission::validate(&self.calls(), &configurations, &attributes, || self.api.with(|state| state.ids.uid())).await
+    }
+
+    fn calls(&self) -> Faulty<'_> {
+        Faulty { caller: self.api.caller(), fault: self.by.fault.map(|fault| &fault.action) }
+    }
+}
+
+/// Some subresources are written as objects of their own kinds.
+fn shown(subresource: &str) -> Option<Kind> {
+    let (group, version, kind) = match subresource {
+        "scale" => ("autoscaling", "v1", "Scale"),
+        "eviction" => ("policy", "v1", "Eviction"),
+        "binding" => ("", "v1", "Binding"),
+        _ => return None,
+    };
+    Some(Kind { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned(), ..Kind::default() })
+}
+
+/// What is said of a passage besides the objects.
+struct Context {
+    namespace: Option<Arc<Stored>>,
+    user: Value,
+    options: Value,
+    judge: Judge,
+}
+
+impl Context {
+    fn of(gate: &Gate<'_>, passage: &Passage<'_>) -> Self {
+        let namespaces = Resource { group: String::new(), plural: "namespaces".to_owned() };
+        let namespace = Some(passage.namespace).filter(|name| !name.is_empty());
+        let namespace = namespace.and_then(|name| gate.api.read(&namespaces, &(String::new(), name.to_owned())));
+        let kind = match passage.operation {
+            Operation::Create => "CreateOptions",
+            Operation::Update => "UpdateOptions",
+            Operation::Delete => "DeleteOptions",
+            Operation::Connect => "PodExecOptions",
+        };
+        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+        if gate.by.options.is_dry_run {
+            options["dryRun"] = json!(["All"]);
+        }
+        if let Some(manager) = &gate.by.options.field_manager {
+            options["fieldManager"] = json!(manager);
+        }
+        if passage.operation == Operation::Delete {
+            for (name, value) in &gate.by.options.deletion {
+                options[name] = value.clone();
+            }
+        }
+        let api = gate.api.clone();
+        let judge = Judge(Arc::new(move |user, wanted| api.with(|state| access::is_allowed(&state.store, user, wanted))));
+        Self { namespace, user: gate.by.user.to_json(), options, judge }
+    }
+
+    fn attributes<'b>(&'b self, gate: &'b Gate<'_>, passage: &Passage<'b>) -> Attributes<'b> {
+        Attributes {
+            kind: &gate.served.kind,
+            shown: gate.shown.as_ref(),
+            versions: &gate.versions,
+            subresource: gate.subresource,
+            name: passage.name,
+            namespace: passage.namespace,
+            namespace_labels: self.namespace.as_ref().and_then(|stored| stored.value["metadata"]["labels"].as_object()),
+            operation: passage.operation,
+            user: &self.user,
+            object: passage.object,
+            old: passage.old,
+            dry_run: gate.by.options.is_dry_run,
+            options: &self.options,
+            judge: &self.judge,
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The bodies of requests, in their media types.
+
+use serde_json::Value;
+
+use crate::http::api_error::Failure;
+use crate::http::json::Body;
+use crate::http::{json, protobuf, request};
+use crate::kinds::registry::Served;
+use crate::verbs::request_context::Call;
+use kopfd_base::yaml;
+
+/// Reads the body of a request by its media type.
+pub fn read_body(served: &Served, call: &Call) -> Result<Body, Failure> {
+    let media = request::media_type(&call.headers).unwrap_or("application/json");
+    let name = &served.kind.kind;
+    match media {
+        "application/json" => json::parse(&call.body).map_err(|error| {
+            let version = &served.kind.version;
+            Failure::bad_request(format!(
+                "{name} in version {version:?} cannot be handled as a {name}: couldn't get version/kind; json parse error: {error}"
+            ))
+        }),
+        "application/yaml" => {
+            let text = std::str::from_utf8(&call.body).map_err(|error| Failure::bad_request(error.to_string()))?;
+            read_yaml(text).map_err(|error| Failure::bad_request(error.to_string()))
+        }
+        "application/vnd.kubernetes.protobuf" if !served.kind.is_custom() => protobuf::decode(&call.body).map(Body::from),
+        _ => Err(unsupported_media("application/json, application/yaml, application/vnd.kubernetes.protobuf")),
+    }
+}
+
+/// Reads YAML, of which the first document counts.
+///
+/// # Errors
+/// If it is none.
+pub fn read_yaml(text: &str) -> Result<Body, yaml::Error> {
+    let Some(mut read) = yaml::parse_leniently(text)? else { return Ok(Body::from(Value::Null)) };
+    read.repeated.sort();
+    let remarks = read.repeated.iter().map(|(line, key)| format!("line {line}: key {key:?} already set in map")).collect();
+    Ok(Body { value: read.value, remarks })
+}
+
+/// Returns the failure of a body that nobody here can read.
+pub fn unsupported_media(accepted: &str) -> Failure {
+    let text = format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
+    Failure::new(415, "UnsupportedMediaType", text)
+}

@@ -1,0 +1,212 @@
+//! Objects between the version that they are stored in and the version that a client asks for, by a webhook if their definition has one.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::admission::{Client, Target};
+use crate::api::Api;
+use crate::http::api_error::Failure;
+use crate::kinds::registry::Served;
+use crate::kinds::versioning::{self, webhook};
+use crate::storage::store::Stored;
+
+/// As whom conversion webhooks are called.
+const AGENT: &str = "kube-apiserver";
+/// How long an answer may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Returns a stored object in the version of a kind.
+///
+/// # Errors
+/// If a webhook cannot be called, or does not convert.
+pub async fn see(api: &Api, served: &Served, stored: &Arc<Stored>) -> Result<Arc<Value>, Failure> {
+    if !is_foreign(served, &stored.value) {
+        return Ok(versioning::see(served, stored));
+    }
+    let value = filled(served, &stored.value);
+    let mut converted = convert(api, served, vec![&*value], &served.kind.api_version()).await?;
+    Ok(Arc::new(finished(served, converted.pop().unwrap_or_default())))
+}
+
+/// Returns a stored object in the version of a kind of which only the metadata has changed since it was seen.
+pub fn see_again(served: &Served, stored: &Arc<Stored>, seen: &Value) -> Arc<Value> {
+    if !is_foreign(served, &stored.value) {
+        return versioning::see(served, stored);
+    }
+    let mut value = seen.clone();
+    value["metadata"] = stored.value["metadata"].clone();
+    for field in ["labels", "annotations"] {
+        match (seen["metadata"].get(field), value["metadata"].as_object_mut()) {
+            (Some(map), Some(metadata)) => drop(metadata.insert(field.to_owned(), map.clone())),
+            (None, Some(metadata)) => drop(metadata.remove(field)),
+            (_, None) => {}
+        }
+    }
+    Arc::new(value)
+}
+
+/// Returns stored objects in the version of a kind, in their order. Objects of one stored version are one call.
+///
+/// # Errors
+/// If a webhook cannot be called, or does not convert one of them.
+pub async fn see_all(api: &Api, served: &Served, objects: &[Arc<Stored>]) -> Result<Vec<Arc<Value>>, Failure> {
+    let mut seen: Vec<Arc<Value>> = objects.iter().map(|stored| Arc::clone(&stored.value)).collect();
+    let mut foreign: Vec<usize> = Vec::new();
+    for (index, stored) in objects.iter().enumerate() {
+        if is_foreign(served, &stored.value) {
+            foreign.push(index);
+        } else {
+            seen[index] = versioning::see(served, stored);
+        }
+    }
+    while let Some(first) = foreign.first() {
+        let version = objects[*first].value["apiVersion"].clone();
+        let (now, later): (Vec<usize>, Vec<usize>) = foreign.iter().partition(|index| objects[**index].value["apiVersion"] == version);
+        let values: Vec<Cow<'_, Value>> = now.iter().map(|index| filled(served, &objects[*index].value)).collect();
+        let values = values.iter().map(|value| &**value).collect();
+        let converted = convert(api, served, values, &served.kind.api_version()).await?;
+        for (index, value) in now.into_iter().zip(converted) {
+            seen[index] = Arc::new(finished(served, value));
+        }
+        foreign = later;
+    }
+    Ok(seen)
+}
+
+/// Returns an object that was written in the version of a kind in the version that it is stored in.
+///
+/// # Errors
+/// If a webhook cannot be called, or does not convert.
+pub async fn store(api: &Api, served: &Served, mut value: Value) -> Result<Value, Failure> {
+    let kind = &served.kind;
+    if kind.version == kind.storage_version || webhook(served).is_none() {
+        versioning::store(served, &mut value);
+        return Ok(value);
+    }
+    let wanted = format!("{}/{}", kind.group, kind.storage_version);
+    let converted = convert(api, served, vec![&value], &wanted).await?.pop().unwrap_or_default();
+    Ok(filled(served, &converted).into_owned())
+}
+
+/// The schema of the stored version has its say about what is stored in it before a webhook sees it.
+fn filled<'a>(served: &Served, value: &'a Value) -> Cow<'a, Value> {
+    let is_stored_version = || {
+        let version = value["apiVersion"].as_str().unwrap_or_default();
+        version.rsplit_once('/').is_some_and(|(_, version)| version == served.kind.storage_version)
+    };
+    match &served.stored_schema {
+        Some(schema) if is_stored_version() => {
+            let mut value = value.clone();
+            schema.conform(&mut value);
+            Cow::Owned(value)
+        }
+        _ => Cow::Borrowed(value),
+    }
+}
+
+/// Tells whether an object is seen only through a webhook.
+pub fn is_foreign(served: &Served, value: &Value) -> bool {
+    webhook(served).is_some() && value["apiVersion"] != served.kind.api_version().as_str()
+}
+
+/// The schema of the version has its say about what a webhook returns.
+fn finished(served: &Served, mut value: Value) -> Value {
+    versioning::convert(served, &mut value);
+    value
+}
+
+/// Has objects of one version converted.
+async fn convert(api: &Api, served: &Served, objects: Vec<&Value>, wanted: &str) -> Result<Vec<Value>, Failure> {
+    let from = objects.first().map(|first| first["apiVersion"].as_str().unwrap_or_default().to_owned()).unwrap_or_default();
+    let fail = |text: String| Failure::new(500, "", format!("conversion webhook for {from}, Kind={} failed: {text}", served.kind.kind));
+    let Some(webhook) = webhook(served) else { return Ok(objects.into_iter().cloned().collect()) };
+    let client = Client::read(&webhook["clientConfig"]);
+    let authorities = webhook["clientConfig"]["caBundle"].as_str().and_then(|bundle| STANDARD.decode(bundle).ok()).unwrap_or_default();
+    let target = Target { client: &client, authorities: &authorities, agent: AGENT, timeout: TIMEOUT };
+    let uid = api.with(|state| state.ids.uid());
+    let question = json!({
+        "kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1",
+        "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": objects},
+        "response": {"uid": "", "convertedObjects": null, "result": {"metadata": {}}},
+    });
+    let answer = api.caller().post(&target, question).await.map_err(fail)?;
+    read(&answer, &uid, &objects, wanted).map_err(fail)
+}
+
+/// Returns the objects of an answer, which keep their metadata but for labels and annotations.
+fn read(answer: &Value, uid: &str, objects: &[&Value], wanted: &str) -> Result<Vec<Value>, String> {
+    let response = &answer["response"];
+    if !response.is_object() {
+        return Err("no response provided".to_owned());
+    }
+    if response["uid"] != uid {
+        return Err(format!("expected response.uid={uid:?}, got {:?}", response["uid"].as_str().unwrap_or_default()));
+    }
+    if response["result"]["status"] != "Success" {
+        let message = response["result"]["message"].as_str().filter(|message| !message.is_empty());
+        return Err(message.unwrap_or("unknown error").to_owned());
+    }
+    let converted = response["convertedObjects"].as_array().map_or(&[][..], Vec::as_slice);
+    if converted.len() != objects.len() {
+        return Err(format!("webhook returned {} objects, expected {}", converted.len(), objects.len()));
+    }
+    objects.iter().zip(converted).enumerate().map(|(index, (old, new))| taken(index, old, new, wanted)).collect()
+}
+
+fn taken(index: usize, old: &Value, new: &Value, wanted: &str) -> Result<Value, String> {
+    if new["apiVersion"] != wanted {
+        let found = new["apiVersion"].as_str().unwrap_or_default();
+        return Err(format!("webhook returned an object at index {index} with an invalid apiVersion {found}, expected {wanted}"));
+    }
+    if new["kind"] != old["kind"] {
+        return Err(format!("webhook returned an object at index {index} with an invalid kind {}", new["kind"]));
+    }
+    if let Some(field) = ["name", "namespace", "uid"].into_iter().find(|field| new["metadata"][*field] != old["metadata"][*field]) {
+        return Err(format!("webhook returned an object at index {index} with another metadata.{field}"));
+    }
+    let mut value = new.clone();
+    let mut metadata = old["metadata"].clone();
+    if let Some(members) = metadata.as_object_mut() {
+        for field in ["labels", "annotations"] {
+            match new["metadata"].get(field) {
+                Some(map) => members.insert(field.to_owned(), map.clone()),
+                None => members.remove(field),
+            };
+        }
+    }
+    value["metadata"] = metadata;
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(object: Value) -> Value {
+        json!({"response": {"uid": "u", "result": {"status": "Success"}, "convertedObjects": [object]}})
+    }
+
+    #[test]
+    fn a_converted_object_keeps_its_metadata_but_for_labels_and_annotations() {
+        let old = json!({"apiVersion": "ex.dev/v1", "kind": "Conv", "metadata": {"name": "a", "uid": "1", "generation": 3, "labels": {"a": "b"}}});
+        let new = json!({"apiVersion": "ex.dev/v2", "kind": "Conv", "metadata": {"name": "a", "uid": "1", "generation": 9, "annotations": {"c": "d"}}});
+        let read = |answer: &Value| read(answer, "u", &[&old], "ex.dev/v2");
+        assert_eq!(
+            read(&answer(new.clone())).unwrap()[0]["metadata"],
+            json!({"name": "a", "uid": "1", "generation": 3, "annotations": {"c": "d"}})
+        );
+        let mut renamed = new.clone();
+        renamed["metadata"]["name"] = json!("b");
+        assert!(read(&answer(renamed)).unwrap_err().contains("metadata.name"));
+        assert!(read(&answer(old.clone())).unwrap_err().contains("invalid apiVersion"));
+        let failed = json!({"response": {"uid": "u", "result": {"status": "Failure", "message": "conv boom"}}});
+        assert_eq!(read(&failed).unwrap_err(), "conv boom");
+        assert!(read(&json!({"response": {"uid": "x"}})).unwrap_err().contains("expected response.uid"));
+        assert!(read(&json!({})).is_err());
+    }
+}

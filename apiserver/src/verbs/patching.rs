@@ -1,0 +1,264 @@
+//! Patches of all four kinds.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::http::api_error::{Cause, Failure};
+use crate::http::json;
+use crate::http::reply::Reply;
+use crate::http::request::{self, Options};
+use crate::kinds::registry::Served;
+use crate::kinds::{builtin, versioning};
+use crate::patch::ownership;
+use crate::patch::{json_patch, merge_patch, strategic};
+use crate::rules::{self, Draft, Writer};
+use crate::schema::field_error::Place;
+use crate::schema::metadata;
+use crate::verbs::admission_chain::Gate;
+use crate::verbs::body::{read_yaml, unsupported_media};
+use crate::verbs::request_context::Call;
+use crate::verbs::scale::scale_answer;
+use crate::verbs::target::{self, place_body};
+use crate::verbs::{reading, writing};
+
+/// A list of more operations is refused.
+const MAX_OPERATIONS: usize = 10_000;
+
+/// A patch as it was sent.
+struct Patch {
+    form: Form,
+    value: Value,
+    /// What stands in it twice, or has no meaning.
+    remarks: Vec<String>,
+}
+
+enum Form {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+/// Answers a request to patch an object.
+pub async fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
+    let options = Options::read(&call.query, "PatchOptions")?;
+    let patch = read(served, call)?;
+    if let Form::Apply = patch.form {
+        return apply(api, served, call, subresource, &options, patch).await;
+    }
+    if options.is_forced {
+        return Err(options_mistake("FieldValueForbidden", "force", "Forbidden: may not be specified for non-apply patch"));
+    }
+    let manager = call.manager(options.field_manager.as_deref());
+    let writer = Writer { served, subresource, options: &options, manager: &manager, now: api.now(), is_patch: true };
+    if subresource == "scale" {
+        return writing::write_scale(api, &writer, call, &patch.remarks, &|scale| patched(served, scale, &patch)).await;
+    }
+    let change = |old: &Value| {
+        let mut new = patched(served, old, &patch)?;
+        let warnings = writer.receive(&mut new, &patch.remarks).map_err(rules::no_object)?;
+        place_body(served, call, &mut new, true)?;
+        Ok((writer.draft(old, new).map_err(rules::no_object)?, warnings))
+    };
+    let (value, warnings) = writing::write(api, &writer, call, change).await?;
+    Ok(reading::shape(served, call, value)?.with_warnings(warnings))
+}
+
+fn patched(served: &Served, old: &Value, patch: &Patch) -> Result<Value, Failure> {
+    match patch.form {
+        Form::Json => json_patch::apply(old, &patch.value).map(json::with_whole_numbers),
+        Form::Merge => Ok(merge_patch::apply(old, &patch.value)),
+        Form::Strategic => strategic::apply(old, &patch.value, &served.kind),
+        Form::Apply => Ok(old.clone()),
+    }
+}
+
+fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
+    let undecodable = |error| Failure::bad_request(format!("error decoding patch: {error}"));
+    let object = |value: Value| {
+        if value.is_object() {
+            return Ok(value);
+        }
+        let name = json::type_name(&value);
+        let text = format!("error decoding patch: json: cannot unmarshal {name} into Go value of type map[string]interface {{}}");
+        Err(Failure::bad_request(text))
+    };
+    let parse = |form: Form| {
+        let body = json::parse(&call.body).map_err(undecodable)?;
+        Ok(Patch { form, value: object(body.value)?, remarks: body.remarks })
+    };
+    match request::media_type(&call.headers).unwrap_or_default() {
+        "application/json-patch+json" => {
+            // Numbers stay as they are written: tests compare the texts.
+            let operations = json::parse_as_written(&call.body).map_err(undecodable)?;
+            let count = operations.as_array().map_or(0, Vec::len);
+            if count > MAX_OPERATIONS {
+                let text = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {count}");
+                return Err(Failure::new(413, "RequestEntityTooLarge", text));
+            }
+            let remarks = json_patch::unknown_members(&operations).map(|path| format!("json patch unknown field {path:?}")).collect();
+            Ok(Patch { form: Form::Json, value: operations, remarks })
+        }
+        "application/merge-patch+json" => parse(Form::Merge),
+        // Nothing changes nothing.
+        "application/strategic-merge-patch+json" if !served.kind.is_custom() && call.body.trim_ascii() == b"null" => {
+            Ok(Patch { form: Form::Strategic, value: json!({}), remarks: Vec::new() })
+        }
+        "application/strategic-merge-patch+json" if !served.kind.is_custom() => parse(Form::Strategic),
+        "application/apply-patch+yaml" => {
+            let text = std::str::from_utf8(&call.body).map_err(|error| Failure::bad_request(error.to_string()))?;
+            let body = read_yaml(text).map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))?;
+            Ok(Patch { form: Form::Apply, value: object(body.value)?, remarks: body.remarks })
+        }
+        _ if served.kind.is_custom() => {
+            Err(unsupported_media("application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"))
+        }
+        _ => Err(unsupported_media(
+            "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml",
+        )),
+    }
+}
+
+/// The annotation in which kubectl keeps what it applied last.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+fn options_mistake(reason: &str, field: &str, text: &str) -> Failure {
+    Failure::invalid("meta.k8s.io", "PatchOptions", "", vec![Cause::new(reason, field, text)])
+}
+
+async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, options: &Options, patch: Patch) -> Result<Reply, Failure> {
+    let Patch { value: applied, remarks, .. } = patch;
+    let Some(manager) = options.field_manager.as_deref() else {
+        return Err(options_mistake("FieldValueRequired", "fieldManager", "Required value: is required for apply patch"));
+    };
+    if applied["kind"].as_str().is_none_or(str::is_empty) || applied["apiVersion"].as_str().is_none_or(str::is_empty) {
+        return Err(Failure::bad_request("invalid object type: /, Kind="));
+    }
+    let is_scale = subresource == "scale";
+    let shown = if is_scale { &versioning::scales() } else { &served.kind };
+    if applied["kind"] != shown.kind.as_str() || applied["apiVersion"] != shown.api_version().as_str() {
+        return Err(Failure::bad_request(format!("the object is no {} of {}", shown.kind, shown.api_version())));
+    }
+    let writer = Writer { served, subresource, options, manager, now: api.now(), is_patch: true };
+    let namespace = call.place.namespace.as_deref().unwrap_or_default();
+    let mut applied = if is_scale { unscaled(served, &applied, namespace)? } else { applied };
+    check_typed(served, &applied, namespace)?;
+    let is_there = api.read(&served.resource, &target::key(call)).is_some();
+    // What is there need not be named again.
+    let is_nameless = applied["metadata"]["name"].is_null() && matches!(applied["metadata"], Value::Null | Value::Object(_));
+    if is_there && is_nameless {
+        applied["metadata"]["name"] = Value::from(target::key(call).1);
+    }
+    place_body(served, call, &mut applied, true)?;
+    if !is_there {
+        if !subresource.is_empty() {
+            return Err(Failure::not_found(&served.kind.group, &served.kind.plural, &target::key(call).1));
+        }
+        let mut value = with_author(&writer, |by| ownership::apply(None, &applied, by))?;
+        // What is applied to nothing has no revision to be based on.
+        value["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
+        let owners = ownership::take(&mut value);
+        // It is nobody's, but some kinds begin with it.
+        if let Some(status) = applied.get("status") {
+            value["status"] = status.clone();
+        }
+        let mut warnings = writer.receive_applied(&mut value, &remarks)?;
+        ownership::give(&mut value, owners);
+        let gate = Gate::new(api, served, "", call.by(options));
+        let (value, more) = writing::create_received(api, &writer, &gate, value).await.map_err(|failure| failure.after(&warnings))?;
+        warnings.extend(more);
+        return Ok(reading::shape(served, call, value)?.with_code(201).with_warnings(warnings));
+    }
+    let change = |old: &Value| -> Result<(Draft, Vec<String>), Failure> {
+        let mut new = with_author(&writer, |by| ownership::apply(Some(old), &applied, by))?;
+        note_last_applied(&writer, &mut new, &applied);
+        let owners = ownership::take(&mut new);
+        let warnings = writer.receive_applied(&mut new, &remarks)?;
+        ownership::give(&mut new, owners);
+        Ok((writer.draft_applied(old, new)?, warnings))
+    };
+    let (value, warnings) = writing::write(api, &writer, call, change).await?;
+    let answer = if is_scale { scale_answer(served, &value) } else { reading::shape(served, call, value) };
+    Ok(answer?.with_warnings(warnings))
+}
+
+/// Returns what is applied to an object when a scale is: its number, at its place.
+fn unscaled(served: &Served, scale: &Value, namespace: &str) -> Result<Value, Failure> {
+    check_typed(&Served::of(versioning::scales()), scale, namespace)?;
+    let mut object = json!({"apiVersion": served.kind.api_version(), "kind": served.kind.kind, "metadata": scale["metadata"]});
+    if let (Some(paths), Some(replicas)) = (&served.kind.scale, scale.pointer("/spec/replicas")) {
+        versioning::set_at(&mut object, &paths.spec_replicas, replicas.clone());
+    }
+    Ok(object)
+}
+
+fn with_author<T>(writer: &Writer<'_>, work: impl FnOnce(&ownership::Manager<'_>) -> T) -> T {
+    writer.as_manager(ownership::Operation::Apply, work)
+}
+
+/// kubectl's own note of what it applied last on its side follows what it applies on the server's, so that it may go back.
+fn note_last_applied(writer: &Writer<'_>, merged: &mut Value, applied: &Value) {
+    let Some(note) = merged.pointer_mut("/metadata/annotations").and_then(|all| all.get_mut(LAST_APPLIED)) else { return };
+    if writer.manager != "kubectl" || note.as_str().is_none_or(str::is_empty) {
+        return;
+    }
+    let mut applied = applied.clone();
+    if let Some(annotations) = applied.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.remove(LAST_APPLIED);
+    }
+    *note = Value::String(format!("{applied}\n"));
+}
+
+/// What is applied must fit the schema exactly.
+fn check_typed(served: &Served, applied: &Value, namespace: &str) -> Result<(), Failure> {
+    let kind = &served.kind;
+    let name = applied["metadata"]["name"].as_str().unwrap_or_default();
+    let refuse = |what: String| {
+        let place = format!("({namespace}/{name}; {}, Kind={})", kind.api_version(), kind.kind);
+        Err(Failure::new(500, "", format!("failed to create typed patch object {place}: {what}")))
+    };
+    if applied["metadata"]["managedFields"].as_array().is_some_and(|all| !all.is_empty()) {
+        return Err(Failure::bad_request("metadata.managedFields must be nil"));
+    }
+    let unknown = metadata::clean(&mut applied["metadata"].clone(), &Place::Named("metadata"));
+    if let Some(path) = unknown.first() {
+        return refuse(format!(".{path}: field not declared in schema"));
+    }
+    let Some(schema) = &served.schema else {
+        return match builtin::read(kind, &mut applied.clone()) {
+            Ok(unknown) => unknown.first().map_or(Ok(()), |path| refuse(format!(".{path}: field not declared in schema"))),
+            Err(failure) => refuse(failure.message),
+        };
+    };
+    if let Some(path) = schema.undeclared(applied).first() {
+        return refuse(format!(".{path}: field not declared in schema"));
+    }
+    // Nulls have no type yet: they may become defaults.
+    let is_type = |cause: &&Cause| {
+        cause.reason == "FieldValueTypeInvalid" && cause.message.contains("must be of type") && !cause.message.ends_with("\"null\"")
+    };
+    if let Some(cause) = schema.validate(applied, None).iter().find(is_type) {
+        return refuse(format!(".{}: {}", cause.field, cause.message));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_of_fields_cannot_be_applied() {
+        let served = Served::of(crate::kinds::kind::Kind::default());
+        assert_eq!(check_typed(&served, &json!({"metadata": {"managedFields": [{"manager": "x"}]}}), "").unwrap_err().code, 400);
+        assert!(check_typed(&served, &json!({"metadata": {"name": "a"}}), "").is_ok());
+    }
+
+    #[test]
+    fn metadata_that_is_not_known_cannot_be_applied() {
+        let served = Served::of(crate::kinds::kind::Kind::default());
+        assert_eq!(check_typed(&served, &json!({"metadata": {"name": "a", "size": null}}), "").unwrap_err().code, 500);
+    }
+}

@@ -1,0 +1,375 @@
+//! Reading: single objects, lists with their pages, and the forms that both are asked for in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::faults::{Action, Fault};
+use crate::http::api_error::{Cause, Failure};
+use crate::http::reply::Reply;
+use crate::http::request::{Form, Query};
+use crate::kinds::registry::Served;
+use crate::kinds::selector::{FieldSelector, LabelSelector};
+use crate::kinds::table::{Include, Table};
+use crate::kinds::versioning;
+use crate::storage::resource::Key;
+use crate::storage::store::{Compacted, Stored};
+use crate::verbs::conversion;
+use crate::verbs::request_context::Call;
+use crate::verbs::target;
+
+/// How long a request waits for a revision that is not there yet.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Which objects somebody is interested in.
+#[derive(Debug, Clone)]
+pub struct Interest {
+    namespace: Option<String>,
+    name: Option<String>,
+    labels: Option<LabelSelector>,
+    fields: Option<FieldSelector>,
+}
+
+impl Interest {
+    /// Reads the selectors of a request.
+    ///
+    /// # Errors
+    /// If they cannot be read, or select by fields that nobody can select by; or if numbers that come with them are none.
+    pub fn read(served: &Served, call: &Call) -> Result<Self, Failure> {
+        for number in ["limit", "timeoutSeconds"] {
+            call.query.number(number)?;
+        }
+        let labels = call.query.text("labelSelector").map(LabelSelector::parse).transpose()?;
+        let fields = call.query.text("fieldSelector").map(|text| FieldSelector::parse(text, &served.kind)).transpose()?;
+        Ok(Self { namespace: call.place.namespace.clone(), name: call.place.name.clone(), labels, fields })
+    }
+
+    /// Tells whether there are selectors.
+    pub fn is_selective(&self) -> bool {
+        self.labels.is_some() || self.fields.is_some()
+    }
+
+    /// Tells whether an object is of interest whatever it says; none if that depends on what it says.
+    pub fn covers_key(&self, (namespace, name): &Key) -> Option<bool> {
+        let is_here = self.namespace.as_ref().is_none_or(|wanted| wanted == namespace);
+        let is_it = self.name.as_ref().is_none_or(|wanted| wanted == name);
+        (!self.is_selective()).then_some(is_here && is_it)
+    }
+
+    /// Tells whether an object is of interest, in the version of the request.
+    pub fn covers(&self, value: &Value) -> bool {
+        self.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str())
+            && self.name.as_ref().is_none_or(|name| value["metadata"]["name"] == name.as_str())
+            && self.labels.as_ref().is_none_or(|labels| labels.matches(value))
+            && self.fields.as_ref().is_none_or(|fields| fields.matches(value))
+    }
+}
+
+/// Answers a request for one object.
+pub async fn get(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+    // A real server takes this mistake for one of its own.
+    let asked = revision(&call.query).map_err(|failure| Failure::new(500, "", failure.message))?;
+    if let Some(revision) = asked {
+        wait_for(api, revision).await?;
+    }
+    let stored = match stale_revision(api, served, call) {
+        Some(revision) => existing_at(api, served, call, revision)?,
+        None => visible(api, served, call)?,
+    };
+    shape(served, call, (*conversion::see(api, served, &stored).await?).clone())
+}
+
+/// Returns the revision that a read is to answer from, if that is not the present one: as old as the fault says, or as the history goes.
+pub fn stale_revision(api: &Api, served: &Served, call: &Call) -> Option<u64> {
+    let Some(Fault { action: Action::StaleRead { revisions, ms }, .. }) = &call.fault else { return None };
+    Some(api.with(|state| {
+        let store = &state.store;
+        let revision = match (revisions, ms) {
+            (None, Some(ms)) => {
+                let age = SignedDuration::from_millis(i64::try_from(*ms).unwrap_or(i64::MAX));
+                call.now.checked_sub(age).map_or(0, |moment| store.revision_at(moment))
+            }
+            (revisions, _) => store.visible_revision().saturating_sub(revisions.unwrap_or(1)),
+        };
+        revision.max(store.oldest(&served.resource))
+    }))
+}
+
+fn visible(api: &Api, served: &Served, call: &Call) -> Result<Arc<Stored>, Failure> {
+    let key = target::key(call);
+    let found = api.with(|state| state.store.visible(&served.resource, &key));
+    found.ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))
+}
+
+fn existing_at(api: &Api, served: &Served, call: &Call, revision: u64) -> Result<Arc<Stored>, Failure> {
+    let key = target::key(call);
+    let objects = api.with(|state| state.store.list_at(&served.resource, Some(&key.0), revision)).unwrap_or_default();
+    let found = objects.into_iter().find(|(other, _)| *other == key).map(|(_, stored)| stored);
+    found.ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))
+}
+
+/// Answers a request for a list.
+pub async fn list(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+    let limit = call.query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
+    let page = Page::read(&call.query, limit)?;
+    let interest = Interest::read(served, call)?;
+    if let Some(revision) = page.least {
+        wait_for(api, revision).await?;
+    }
+    let namespace = call.place.namespace.as_deref();
+    let stale = stale_revision(api, served, call);
+    let found = api.with(|state| {
+        let store = &state.store;
+        match page.exactly.or(stale) {
+            Some(revision) => store.list_at(&served.resource, namespace, revision).map(|objects| (revision, objects)),
+            None => Ok(store.visible_list(&served.resource, namespace)),
+        }
+    });
+    let (revision, objects) = match found {
+        Ok(found) => found,
+        Err(Compacted) => return Ok(page.expired()),
+    };
+    let limit = if page.is_whole { None } else { limit };
+    let start = page.start.clone();
+    let after = objects.into_iter().skip_while(|(key, _)| start.as_ref().is_some_and(|start| path_of(key) < *start));
+    let after: Vec<(Key, Arc<Stored>)> = after.collect();
+    let stored: Vec<Arc<Stored>> = after.iter().map(|(_, stored)| Arc::clone(stored)).collect();
+    let seen = conversion::see_all(api, served, &stored).await?;
+    let objects = after.into_iter().map(|(key, _)| key).zip(seen).collect();
+    let (items, metadata) = cut(&interest, objects, limit, revision);
+    shape(served, call, list_of(served, items, metadata))
+}
+
+/// Takes what is of interest, up to a limit, and tells how to go on.
+fn cut(interest: &Interest, objects: Vec<(Key, Arc<Value>)>, limit: Option<usize>, revision: u64) -> (Vec<Value>, Value) {
+    let mut items = Vec::new();
+    let mut metadata = json!({"resourceVersion": revision.to_string()});
+    let total = objects.len();
+    let mut last = String::new();
+    for (index, (key, value)) in objects.into_iter().enumerate() {
+        if !interest.covers(&value) {
+            continue;
+        }
+        if limit.is_some_and(|limit| items.len() == limit) {
+            metadata["continue"] = json!(token(revision as i64, &last));
+            if !interest.is_selective() {
+                metadata["remainingItemCount"] = json!(total - index);
+            }
+            break;
+        }
+        last = format!("{}\u{0}", path_of(&key));
+        items.push((*value).clone());
+    }
+    (items, metadata)
+}
+
+fn path_of(key: &Key) -> String {
+    if key.0.is_empty() { format!("/{}", key.1) } else { format!("/{}/{}", key.0, key.1) }
+}
+
+fn token(revision: i64, start: &str) -> String {
+    URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string())
+}
+
+/// What a list is asked for: of which revision, and from where on.
+#[derive(Debug, Default)]
+struct Page {
+    /// The state must be at least this new.
+    least: Option<u64>,
+    /// The state must be exactly this one.
+    exactly: Option<u64>,
+    start: Option<String>,
+    /// The limit does not count.
+    is_whole: bool,
+}
+
+impl Page {
+    fn read(query: &Query, limit: Option<usize>) -> Result<Self, Failure> {
+        let matching = query.text("resourceVersionMatch");
+        let mut causes = Vec::new();
+        let mut forbid = |field: &str, text: &str| causes.push(Cause::new("FieldValueForbidden", field, format!("Forbidden: {text}")));
+        let version = query.text("resourceVersion");
+        if matching.is_some() && query.text("continue").is_some() {
+            forbid("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
+        }
+        if matching.is_some() && version.is_none() {
+            forbid("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided");
+        }
+        if matching == Some("Exact") && version == Some("0") {
+            forbid("resourceVersionMatch", "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+        }
+        if query.text("sendInitialEvents").is_some() {
+            forbid("sendInitialEvents", "sendInitialEvents is forbidden for list");
+        }
+        if let Some(other) = matching.filter(|word| !matches!(*word, "Exact" | "NotOlderThan")) {
+            let text = format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\"");
+            causes.push(Cause::new("FieldValueNotSupported", "resourceVersionMatch", text));
+        }
+        if !causes.is_empty() {
+            return Err(Failure::invalid("meta.k8s.io", "ListOptions", "", causes));
+        }
+        if let Some(token) = query.text("continue") {
+            if version.is_some_and(|version| version != "0") {
+                return Err(Failure::bad_request("specifying resource version is not allowed when using continue"));
+            }
+            return Self::go_on(token);
+        }
+        let Some(revision) = revision(query)? else { return Ok(Self::default()) };
+        let is_exact = matching == Some("Exact") || (matching.is_none() && limit.is_some() && revision > 0);
+        Ok(Self { least: Some(revision), exactly: is_exact.then_some(revision), start: None, is_whole: revision == 0 })
+    }
+
+    fn go_on(token: &str) -> Result<Self, Failure> {
+        let refuse = |why: &str| Failure::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+        let text = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| refuse(&error.to_string()))?;
+        let token: Value = serde_json::from_slice(&text).map_err(|error| refuse(&error.to_string()))?;
+        let start = token["start"].as_str().ok_or_else(|| refuse("it has no start"))?.to_owned();
+        // A revision of -1 stands for the newest state.
+        let exactly = token["rv"].as_i64().and_then(|revision| u64::try_from(revision).ok());
+        Ok(Self { exactly, start: Some(start), ..Self::default() })
+    }
+
+    /// The answer if the revision is forgotten; who was in the middle of a list may go on with the newest state.
+    fn expired(self) -> Reply {
+        let Some(start) = self.start else {
+            return Reply::from(Failure::new(410, "Expired", "The resourceVersion for the provided list is too old."));
+        };
+        let text = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the \
+                    continue parameter, or use the continue token in this response to retrieve the remainder of the results.";
+        let mut status = Failure::new(410, "Expired", text).to_json();
+        status["metadata"]["continue"] = json!(token(-1, &start));
+        Reply::object(status).with_code(410)
+    }
+}
+
+fn revision(query: &Query) -> Result<Option<u64>, Failure> {
+    let parse = |text: &str| {
+        let mistake = || Failure::bad_request(format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: invalid syntax"));
+        text.parse().map_err(|_| mistake())
+    };
+    query.text("resourceVersion").map(parse).transpose()
+}
+
+/// Waits for a revision from the future, for a while.
+async fn wait_for(api: &Api, revision: u64) -> Result<(), Failure> {
+    let present = || api.with(|state| state.store.visible_revision());
+    if revision <= present() {
+        return Ok(());
+    }
+    tokio::time::sleep(PATIENCE).await;
+    let current = present();
+    if revision <= current {
+        return Ok(());
+    }
+    let text = format!("Timeout: Too large resource version: {revision}, current: {current}");
+    let mut failure = Failure::new(504, "Timeout", text).retry_after(1);
+    failure.details.causes.push(Cause::new("ResourceVersionTooLarge", "", "Too large resource version"));
+    Err(failure)
+}
+
+/// Returns a list as it is answered.
+pub fn list_of(served: &Served, items: Vec<Value>, mut metadata: Value) -> Value {
+    let kind = &served.kind;
+    let items: Vec<Value> = if kind.is_custom() {
+        if metadata.get("continue").is_none() {
+            metadata["continue"] = json!("");
+        }
+        items
+    } else {
+        let bare = |mut item: Value| {
+            if let Some(object) = item.as_object_mut() {
+                object.remove("kind");
+                object.remove("apiVersion");
+            }
+            item
+        };
+        items.into_iter().map(bare).collect()
+    };
+    json!({"kind": kind.list_kind, "apiVersion": kind.api_version(), "metadata": metadata, "items": items})
+}
+
+/// Brings an object or a list into the form that the client asks for.
+pub fn shape(served: &Served, call: &Call, value: Value) -> Result<Reply, Failure> {
+    let is_list = value["items"].is_array() && value["kind"] == served.kind.list_kind.as_str();
+    let not_acceptable = |what: &str| {
+        let text = format!("you requested {what}, but the requested object is {}", if is_list { "a list" } else { "not a list" });
+        Err(Failure::new(406, "NotAcceptable", text))
+    };
+    let mut shaped = match call.accept.form {
+        Form::Plain => value,
+        // Answers of writes and statuses have no rows.
+        Form::Table if value["kind"] == "Status" => value,
+        Form::Table => without_end(rows(served, call, &value)?),
+        Form::Metadata if is_list => return not_acceptable("PartialObjectMetadata"),
+        Form::Metadata => versioning::metadata_of(&value),
+        Form::MetadataList if !is_list => return Err(Failure::new(500, "", "the object is no list, whose metadata could be told")),
+        Form::MetadataList => {
+            let items: Vec<Value> = value["items"].as_array().into_iter().flatten().map(versioning::metadata_of).collect();
+            let list =
+                json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"], "items": items});
+            without_end(list)
+        }
+    };
+    if call.accept.is_beta && shaped["apiVersion"] == "meta.k8s.io/v1" {
+        shaped["apiVersion"] = json!("meta.k8s.io/v1beta1");
+    }
+    Ok(Reply::object(shaped))
+}
+
+/// These forms of lists do not tell that there is no more.
+fn without_end(mut list: Value) -> Value {
+    if list["metadata"]["continue"] == "" {
+        list["metadata"].as_object_mut().map(|metadata| metadata.remove("continue"));
+    }
+    list
+}
+
+/// Returns the table of an object or a list, with as much of the objects as the client wants.
+pub fn rows(served: &Served, call: &Call, value: &Value) -> Result<Value, Failure> {
+    rows_with(served, call, value, true)
+}
+
+/// Returns the `Scale` of an object in the form that the client wants.
+pub fn shape_scale(call: &Call, scale: Value) -> Result<Reply, Failure> {
+    shape(&Served::of(versioning::scales()), call, scale)
+}
+
+/// Returns the table of an object or a list, with or without its columns.
+pub fn rows_with(served: &Served, call: &Call, value: &Value, has_columns: bool) -> Result<Value, Failure> {
+    let word = call.query.text("includeObject").unwrap_or_default();
+    let include = Include::parse(word).ok_or_else(|| Failure::bad_request(format!("unrecognized includeObject value: {word:?}")))?;
+    let table = Table::of(&served.kind);
+    if let Some(items) = value["items"].as_array().filter(|_| value["kind"] == served.kind.list_kind.as_str()) {
+        return Ok(table.render(value["metadata"].clone(), items, include, call.now, has_columns));
+    }
+    let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
+    Ok(table.render(metadata, [value], include, call.now, has_columns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_says_from_where_to_go_on() {
+        let page = Page::read(&Query::parse(&format!("continue={}", token(7, "/a\u{0}"))), Some(2)).unwrap();
+        assert_eq!((page.exactly, page.start.as_deref()), (Some(7), Some("/a\u{0}")));
+        assert_eq!(Page::read(&Query::parse("continue=garbage"), None).unwrap_err().code, 400);
+        assert_eq!(Page::read(&Query::parse(&format!("continue={}", token(-1, "/a"))), None).unwrap().exactly, None);
+    }
+
+    #[test]
+    fn a_revision_with_a_limit_means_exactly_this_one() {
+        let page = |query: &str, limit| Page::read(&Query::parse(query), limit).unwrap();
+        assert_eq!(page("resourceVersion=5", Some(1)).exactly, Some(5));
+        assert_eq!(page("resourceVersion=5", None).exactly, None);
+        assert_eq!(page("resourceVersion=5&resourceVersionMatch=NotOlderThan", Some(1)).exactly, None);
+        assert!(page("resourceVersion=0", Some(1)).is_whole);
+        assert_eq!(Page::read(&Query::parse("resourceVersionMatch=Exact"), None).unwrap_err().code, 422);
+    }
+}

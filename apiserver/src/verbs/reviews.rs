@@ -1,0 +1,206 @@
+//! Reviews: questions about access and tokens that are asked by creating an object that is never stored.
+
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::auth::access::{Attributes, User, is_allowed};
+use crate::http::api_error::{Cause, Failure};
+use crate::http::reply::Reply;
+use crate::kinds::builtin;
+use crate::kinds::kind::Kind;
+use crate::kinds::registry::Served;
+use crate::rules;
+use crate::verbs::body::read_body;
+use crate::verbs::request_context::Call;
+use crate::verbs::target;
+
+/// How long an issued token is said to live that is asked for without a time, in seconds.
+const LIFETIME: i64 = 3600;
+/// How long at least, if a time is asked for.
+const LEAST_LIFETIME: i64 = 600;
+/// How long at most.
+const MOST_LIFETIME: i64 = 1 << 32;
+
+/// Answers a review, if the request is one.
+///
+/// # Errors
+/// If the question makes no sense.
+pub fn answer(api: &Api, served: &Served, call: &Call) -> Result<Option<Reply>, Failure> {
+    let kind = &served.kind;
+    let is_token = kind.group.is_empty() && kind.plural == "serviceaccounts" && call.place.subresource.as_deref() == Some("token");
+    let is_review = matches!(kind.group.as_str(), "authorization.k8s.io" | "authentication.k8s.io");
+    if !is_review && !is_token {
+        return Ok(None);
+    }
+    if call.method != http::Method::POST {
+        return Err(Failure::no_method());
+    }
+    let mut review = read_body(served, call)?.value;
+    if !review.is_object() {
+        return Err(Failure::bad_request("a review is an object"));
+    }
+    if is_token {
+        return issue(api, served, call, review).map(Some);
+    }
+    builtin::read(kind, &mut review)?;
+    let spec = &review["spec"];
+    let status = match kind.kind.as_str() {
+        "SelfSubjectAccessReview" => {
+            check(&review, &[])?;
+            access(api, &call.user, spec)
+        }
+        "SubjectAccessReview" => {
+            check(&review, &without_subject(spec))?;
+            access(api, &subject(spec), spec)
+        }
+        "LocalSubjectAccessReview" => {
+            check_local(&review, call.place.namespace.as_deref().unwrap_or_default())?;
+            access(api, &subject(spec), spec)
+        }
+        "SelfSubjectRulesReview" if spec["namespace"].as_str().is_none_or(str::is_empty) => {
+            return Err(Failure::bad_request("no namespace on request"));
+        }
+        "SelfSubjectRulesReview" => every_rule(),
+        "SelfSubjectReview" => json!({"userInfo": call.user.to_json()}),
+        "TokenReview" => match spec["token"].as_str().filter(|token| !token.is_empty()) {
+            Some(given) => token(api, given),
+            None => return Err(Failure::bad_request("token is required for TokenReview in authentication")),
+        },
+        _ => return Ok(None),
+    };
+    review["kind"] = json!(kind.kind);
+    review["apiVersion"] = json!(kind.api_version());
+    if !review["metadata"].is_object() {
+        review["metadata"] = json!({});
+    }
+    review["status"] = status;
+    Ok(Some(Reply::object(review).with_code(201)))
+}
+
+fn subject(spec: &Value) -> User {
+    let groups = spec["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    let text = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();
+    User { name: text("user"), uid: text("uid"), groups, ..User::default() }
+}
+
+/// Checks what a review of access asks, besides the mistakes that were found already.
+fn check(review: &Value, found: &[Cause]) -> Result<(), Failure> {
+    let spec = &review["spec"];
+    let mut causes = found.to_vec();
+    match (spec["resourceAttributes"].is_object(), spec["nonResourceAttributes"].is_object()) {
+        (true, true) => causes.push(invalid("spec.nonResourceAttributes", "cannot be specified in combination with resourceAttributes")),
+        (false, false) => {
+            causes.push(invalid("spec.resourceAttributes", "exactly one of nonResourceAttributes or resourceAttributes must be specified"));
+        }
+        _ => {}
+    }
+    if review["metadata"].as_object().is_some_and(|metadata| !metadata.is_empty()) {
+        causes.push(invalid("metadata", "must be empty"));
+    }
+    refuse(causes)
+}
+
+/// Checks a review of access in one namespace.
+fn check_local(review: &Value, namespace: &str) -> Result<(), Failure> {
+    let spec = &review["spec"];
+    let mut review = review.clone();
+    review["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"));
+    let mut causes = without_subject(spec);
+    if spec["resourceAttributes"].is_object() && spec["resourceAttributes"]["namespace"] != namespace {
+        causes.push(invalid("spec.resourceAttributes.namespace", "must match metadata.namespace"));
+    }
+    if spec["nonResourceAttributes"].is_object() {
+        causes.push(invalid("spec.nonResourceAttributes", "disallowed on this kind of request"));
+    }
+    check(&review, &causes)
+}
+
+fn without_subject(spec: &Value) -> Vec<Cause> {
+    let is_given = subject(spec) != User::default();
+    if is_given { Vec::new() } else { vec![invalid("spec.user", "at least one of user or group must be specified")] }
+}
+
+fn invalid(field: &str, why: &str) -> Cause {
+    Cause::new("FieldValueInvalid", field, format!("Invalid value: {why}"))
+}
+
+fn refuse(causes: Vec<Cause>) -> Result<(), Failure> {
+    // The kind is not told.
+    if causes.is_empty() { Ok(()) } else { Err(Failure::invalid("authorization.k8s.io", "", "", causes)) }
+}
+
+fn access(api: &Api, user: &User, spec: &Value) -> Value {
+    let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    let text = |field: &str| resource[field].as_str().unwrap_or_default().to_owned();
+    let wanted = if path.is_object() {
+        let text = |field: &str| path[field].as_str().unwrap_or_default().to_owned();
+        Attributes { verb: text("verb"), path: Some(text("path")), ..Attributes::default() }
+    } else {
+        let subresource = text("subresource");
+        let plural = text("resource");
+        Attributes {
+            verb: text("verb"),
+            group: text("group"),
+            resource: if subresource.is_empty() { plural } else { format!("{plural}/{subresource}") },
+            namespace: text("namespace"),
+            name: text("name"),
+            path: None,
+        }
+    };
+    json!({"allowed": api.with(|state| is_allowed(&state.store, user, &wanted))})
+}
+
+fn every_rule() -> Value {
+    json!({
+        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        "incomplete": false,
+    })
+}
+
+fn token(api: &Api, token: &str) -> Value {
+    let Some(user) = api.user_of(token) else { return json!({"user": {}, "error": "[invalid bearer token]"}) };
+    json!({"authenticated": true, "user": user.to_json(), "audiences": ["https://kubernetes.default.svc"]})
+}
+
+/// Issues a token that the server will know as the service account.
+fn issue(api: &Api, served: &Served, call: &Call, mut request: Value) -> Result<Reply, Failure> {
+    let stored = target::existing(api, served, call)?;
+    let (namespace, name) = target::key(call);
+    let seconds = lifetime(&mut request, &namespace, &name)?;
+    let user = User { uid: crate::storage::resource::uid_of(&stored.value).to_owned(), ..User::service_account(&namespace, &name) };
+    let token = api.with(|state| {
+        let token = format!("kopfd.{}.{}", state.ids.uid().replace('-', ""), state.ids.uid().replace('-', ""));
+        state.issued.insert(token.clone(), user);
+        token
+    });
+    api.injection().faults().note_token(&token);
+    let expires_at = rules::time(call.now + jiff::SignedDuration::from_secs(seconds));
+    request["kind"] = json!("TokenRequest");
+    request["apiVersion"] = json!("authentication.k8s.io/v1");
+    request["metadata"] = json!({"name": name, "namespace": namespace});
+    request["status"] = json!({"token": token, "expirationTimestamp": expires_at});
+    Ok(Reply::object(request).with_code(201))
+}
+
+/// Reads a request for a token of a service account. Returns for how many seconds it is to live, which the answer says, too.
+fn lifetime(request: &mut Value, namespace: &str, name: &str) -> Result<i64, Failure> {
+    let kind = Kind { group: "authentication.k8s.io".into(), version: "v1".into(), kind: "TokenRequest".into(), ..Kind::default() };
+    builtin::read(&kind, request)?;
+    let sent = |field: &str| request["metadata"][field].as_str().unwrap_or_default();
+    if !matches!(sent("namespace"), "") && sent("namespace") != namespace {
+        return Err(Failure::other_namespace());
+    }
+    if !matches!(sent("name"), "") && sent("name") != name {
+        let cause = invalid("metadata.name", "must match the service account name if specified");
+        return Err(Failure::invalid(&kind.group, &kind.kind, name, vec![cause]));
+    }
+    let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(LIFETIME);
+    if !(LEAST_LIFETIME..=MOST_LIFETIME).contains(&seconds) {
+        let cause =
+            invalid("spec.expirationSeconds", &format!("{seconds}: may not be less than 10 minutes, nor larger than 1 << 32 seconds"));
+        return Err(Failure::invalid(&kind.group, &kind.kind, "", vec![cause]));
+    }
+    request["spec"]["expirationSeconds"] = json!(seconds);
+    Ok(seconds)
+}

@@ -1,0 +1,73 @@
+//! The object that a request is about: where it is, and whether what was sent is for it.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::http::api_error::Failure;
+use crate::http::reply::Reply;
+use crate::kinds::registry::Served;
+use crate::storage::resource::Key;
+use crate::storage::store::Stored;
+use crate::verbs::request_context::Call;
+
+/// Returns where the object of a request is.
+pub fn key(call: &Call) -> Key {
+    (call.place.namespace.clone().unwrap_or_default(), call.place.name.clone().unwrap_or_default())
+}
+
+/// Returns the object that a request is about.
+pub fn existing(api: &Api, served: &Served, call: &Call) -> Result<Arc<Stored>, Failure> {
+    let key = key(call);
+    api.read(&served.resource, &key).ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))
+}
+
+/// Refuses a request for what is not there in a built-in kind.
+pub fn not_served_here() -> Result<Reply, Failure> {
+    Err(Failure::no_resource())
+}
+
+/// Checks the namespace and name of a body against the path, and fills in what is missing.
+pub fn place_body(served: &Served, call: &Call, value: &mut Value, is_update: bool) -> Result<(), Failure> {
+    if let Some(name) = &call.place.name {
+        match value["metadata"]["name"].as_str().unwrap_or_default() {
+            "" if is_update => {
+                let text = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
+                return Err(Failure::bad_request(text));
+            }
+            "" => value["metadata"]["name"] = json!(name),
+            sent if sent != name => {
+                let text = format!("the name of the object ({sent}) does not match the name on the URL ({name})");
+                return Err(Failure::bad_request(text));
+            }
+            _ => {}
+        }
+    }
+    let wanted = call.place.namespace.clone().unwrap_or_default();
+    match value["metadata"]["namespace"].as_str().unwrap_or_default() {
+        sent if sent == wanted => {}
+        "" if served.kind.namespaced => value["metadata"]["namespace"] = json!(wanted),
+        // Objects outside of namespaces lose it.
+        _ if !served.kind.namespaced => drop(value["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"))),
+        _ => return Err(Failure::other_namespace()),
+    }
+    Ok(())
+}
+
+/// Checks that what is posted below a pod is for this pod.
+///
+/// # Errors
+/// If it names another one.
+pub fn check_name(call: &Call, posted: &Value) -> Result<(), Failure> {
+    let name = call.place.name.as_deref().unwrap_or_default();
+    let namespace = posted["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty());
+    if posted["metadata"]["name"] != name {
+        let (kind, sent) = (posted["kind"].as_str().unwrap_or("object"), posted["metadata"]["name"].as_str().unwrap_or_default());
+        return Err(Failure::bad_request(format!("name in URL ({name}) does not match name in {kind} ({sent})")));
+    }
+    if namespace.is_some() && namespace != call.place.namespace.as_deref() {
+        return Err(Failure::other_namespace());
+    }
+    Ok(())
+}

@@ -1,0 +1,332 @@
+//! Watches: a cursor into the history of a resource, written as lines.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::stream::{self, StreamExt};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::api::Api;
+use crate::faults::Action;
+use crate::http::api_error::{Cause, Failure};
+use crate::http::reply::{Content, Reply};
+use crate::http::request::Form;
+use crate::kinds::registry::Served;
+use crate::kinds::table::Table;
+use crate::kinds::versioning;
+use crate::storage::resource::set_revision;
+use crate::storage::store::{Change, Compacted, Sight, Stored, line};
+use crate::verbs::conversion;
+use crate::verbs::reading::{self, Interest};
+use crate::verbs::request_context::Call;
+
+/// Changes that are taken from the store at once, and written in one piece.
+const BATCH: usize = 500;
+/// How often a watcher without events is told how far it is.
+const BOOKMARKS: Duration = Duration::from_mins(1);
+/// How long before its end a watcher is told how far it is.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+/// How long a watch lasts at least that does not say so, in seconds; at most, it is twice as long.
+const LIFETIME: u64 = 1_800;
+
+/// A watch between two of its pieces.
+struct Watch {
+    api: Api,
+    served: Arc<Served>,
+    call: Call,
+    interest: Interest,
+    /// Everything up to this revision was told.
+    cursor: u64,
+    /// The last revision that the watcher knows of.
+    told: u64,
+    tick: watch::Receiver<u64>,
+    kinds: watch::Receiver<u64>,
+    first: Option<Bytes>,
+    has_bookmarks: bool,
+    has_columns: bool,
+    bookmark_at: Instant,
+    last_bookmark_at: Option<Instant>,
+    ends_at: Instant,
+    is_over: bool,
+}
+
+/// Answers a request to watch.
+pub async fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+    check(call)?;
+    if call.accept.is_yaml {
+        return Err(Failure::new(406, "NotAcceptable", "only the following media types are accepted: application/json;stream=watch"));
+    }
+    let interest = Interest::read(served, call)?;
+    let start = match call.query.text("resourceVersion") {
+        None | Some("0") => None,
+        Some(text) => Some(text.parse::<u64>().map_err(|_| {
+            Failure::new(500, "", format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"))
+        })?),
+    };
+    let initial = call.query.text("sendInitialEvents").map(|_| call.query.is_on("sendInitialEvents"));
+    let lifetime = call.query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
+    let lifetime = lifetime.unwrap_or_else(|| LIFETIME + api.with(|state| state.ids.below(LIFETIME)));
+    let lifetime = Duration::from_secs(lifetime);
+    let kinds = api.kinds_changed();
+    let is_listed = initial.unwrap_or(start.is_none());
+    let stale = reading::stale_revision(api, served, call).filter(|_| is_listed);
+    let (tick, now, objects) = api.with(|state| {
+        let tick = state.store.subscribe(&served.resource);
+        let store = &state.store;
+        let revision = stale.unwrap_or_else(|| store.visible_revision());
+        let objects = if is_listed { store.list_at(&served.resource, call.place.namespace.as_deref(), revision) } else { Ok(Vec::new()) };
+        (tick, revision, objects.unwrap_or_default())
+    });
+    let mut cursor = if is_listed { now } else { start.unwrap_or(now) };
+    if is_fault(call, &Action::WatchDuplicate {}) && !is_listed {
+        let is_seen = |change: &Change| change.sight(|value| interest.covers(value)).is_some();
+        cursor = api.with(|state| state.store.before_last(&served.resource, cursor, is_seen));
+    }
+    let begun_at = Instant::now();
+    let mut watch = Watch {
+        api: api.clone(),
+        served: Arc::clone(served),
+        call: call.copy(),
+        interest,
+        cursor,
+        told: cursor,
+        tick,
+        kinds,
+        first: None,
+        has_bookmarks: call.query.is_on("allowWatchBookmarks") && !is_fault(call, &Action::WatchNoBookmarks {}),
+        has_columns: false,
+        bookmark_at: begun_at + BOOKMARKS,
+        last_bookmark_at: (lifetime > LAST_BOOKMARK).then(|| begun_at + lifetime - LAST_BOOKMARK),
+        ends_at: begun_at + lifetime,
+        is_over: false,
+    };
+    let mut text = BytesMut::new();
+    let objects: Vec<Arc<Stored>> = objects.into_iter().map(|(_, stored)| stored).collect();
+    for value in conversion::see_all(api, served, &objects).await? {
+        if watch.interest.covers(&value) {
+            text.extend_from_slice(&watch.write(Sight::Added.word(), (*value).clone()));
+        }
+    }
+    if initial == Some(true) && watch.has_bookmarks {
+        text.extend_from_slice(&watch.bookmark(now, true));
+    }
+    watch.first = Some(text.freeze()).filter(|text| !text.is_empty());
+    let lines = stream::unfold(watch, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) });
+    Ok(Reply { code: 200, content: Content::Lines(lines.boxed()), warnings: Vec::new() })
+}
+
+fn is_fault(call: &Call, action: &Action) -> bool {
+    call.fault.as_ref().is_some_and(|fault| fault.action == *action)
+}
+
+fn check(call: &Call) -> Result<(), Failure> {
+    let matching = call.query.text("resourceVersionMatch");
+    let text = match (call.query.text("sendInitialEvents").is_some(), matching) {
+        (true, Some("NotOlderThan")) | (false, None) => return Ok(()),
+        (true, _) => "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        (false, Some(_)) => "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+    };
+    let cause = Cause::new("FieldValueForbidden", "resourceVersionMatch", format!("Forbidden: {text}"));
+    Err(Failure::invalid("meta.k8s.io", "ListOptions", "", vec![cause]))
+}
+
+/// What a watch has waited for.
+enum Woken {
+    Changed,
+    Bookmark,
+    End,
+}
+
+impl Watch {
+    /// Returns the next piece, once there is one.
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        while !self.is_over {
+            // Marked as seen before looking, so that nothing is missed in between.
+            self.tick.borrow_and_update();
+            self.kinds.borrow_and_update();
+            match self.api.with(|state| state.store.changes_after(&self.served.resource, self.cursor, BATCH)) {
+                Err(Compacted) => return Some(self.expire()),
+                Ok(changes) => {
+                    let text = self.tell(&changes).await;
+                    if !text.is_empty() {
+                        return Some(text);
+                    }
+                    if !changes.is_empty() {
+                        continue;
+                    }
+                }
+            }
+            if !self.is_served() {
+                return None;
+            }
+            match self.wait().await {
+                Woken::Changed => {}
+                Woken::Bookmark => {
+                    if let Some(text) = self.due_bookmark() {
+                        return Some(text);
+                    }
+                }
+                Woken::End => return None,
+            }
+        }
+        None
+    }
+
+    async fn wait(&mut self) -> Woken {
+        let last = self.last_bookmark_at;
+        let next_bookmark = last.map_or(self.bookmark_at, |last| last.min(self.bookmark_at));
+        let has_bookmarks = self.has_bookmarks;
+        tokio::select! {
+            biased;
+            changed = self.tick.changed() => if changed.is_ok() { Woken::Changed } else { Woken::End },
+            changed = self.kinds.changed() => if changed.is_ok() { Woken::Changed } else { Woken::End },
+            () = tokio::time::sleep_until(self.ends_at) => Woken::End,
+            () = tokio::time::sleep_until(next_bookmark), if has_bookmarks => {
+                if self.last_bookmark_at.is_some_and(|last| last <= next_bookmark) {
+                    self.last_bookmark_at = None;
+                } else {
+                    self.bookmark_at = next_bookmark + BOOKMARKS;
+                }
+                Woken::Bookmark
+            }
+        }
+    }
+
+    /// A kind that has changed or gone ends its watches.
+    fn is_served(&self) -> bool {
+        let place = &self.call.place;
+        let registry = self.api.registry();
+        registry.find(&place.group, &place.version, &place.plural).is_some_and(|served| Arc::ptr_eq(served, &self.served))
+    }
+
+    fn due_bookmark(&mut self) -> Option<Bytes> {
+        // The cursor is at the end of the history: nothing of this resource was left out.
+        let resource = &self.served.resource;
+        let (revision, is_complete) = self.api.with(|state| {
+            let rest = state.store.changes_after(resource, self.cursor, 1);
+            (state.store.visible_revision(), rest.is_ok_and(|rest| rest.is_empty()))
+        });
+        if !is_complete || revision <= self.told {
+            return None;
+        }
+        Some(self.bookmark(revision, false))
+    }
+
+    /// Returns what is told of changes. If one of them cannot be converted, that is told, and the watch is over.
+    async fn tell(&mut self, changes: &[Arc<Change>]) -> Bytes {
+        let mut text = BytesMut::new();
+        for change in changes {
+            self.cursor = change.revision;
+            let served = Arc::clone(&self.served);
+            let is_plain = change.revisions().all(|revision| versioning::is_plain(&served, revision));
+            let is_told_as_stored = is_plain && versioning::webhook(&served).is_none() && self.call.accept.form == Form::Plain;
+            if is_told_as_stored && let Some(is_covered) = self.interest.covers_key(change.key()) {
+                if let Some(sight) = change.whole_sight().filter(|_| is_covered) {
+                    self.told = change.revision;
+                    change.write_line(sight, &mut text);
+                }
+                continue;
+            }
+            let stored = [change.before(), change.after()];
+            if stored.iter().flatten().any(|stored| conversion::is_foreign(&served, &stored.value)) {
+                match self.tell_converted(change).await {
+                    Ok(line) => text.extend_from_slice(&line),
+                    Err(failure) => {
+                        self.is_over = true;
+                        text.extend_from_slice(&line("ERROR", &failure.to_json()));
+                        break;
+                    }
+                }
+                continue;
+            }
+            let seen = |value: &Value| {
+                if is_plain {
+                    return self.interest.covers(value);
+                }
+                let mut value = value.clone();
+                versioning::convert(&served, &mut value);
+                self.interest.covers(&value)
+            };
+            let Some(sight) = change.sight(seen) else { continue };
+            self.told = change.revision;
+            if is_plain && self.call.accept.form == Form::Plain {
+                change.write_line(sight, &mut text);
+                continue;
+            }
+            let mut value = change.object(sight);
+            versioning::convert(&served, &mut value);
+            text.extend_from_slice(&self.write(sight.word(), value));
+        }
+        text.freeze()
+    }
+
+    /// Returns what is told of a change of an object that is stored in another version.
+    async fn tell_converted(&mut self, change: &Change) -> Result<Bytes, Failure> {
+        let mut seen = Vec::new();
+        for stored in [change.before(), change.after()] {
+            seen.push(match stored {
+                Some(stored) => Some(conversion::see(&self.api, &self.served, &stored).await?),
+                None => None,
+            });
+        }
+        let [was, is] = [&seen[0], &seen[1]].map(|value| value.as_ref().is_some_and(|value| self.interest.covers(value)));
+        let (sight, value) = match (was, is) {
+            (false, false) => return Ok(Bytes::new()),
+            (false, true) => (Sight::Added, &seen[1]),
+            (true, true) => (Sight::Modified, &seen[1]),
+            (true, false) => (Sight::Deleted, &seen[0]),
+        };
+        let mut value = value.as_deref().cloned().unwrap_or_default();
+        if sight == Sight::Deleted {
+            set_revision(&mut value, change.revision);
+        }
+        self.told = change.revision;
+        Ok(self.write(sight.word(), value))
+    }
+
+    /// Writes an event in the form that the watcher asks for.
+    fn write(&mut self, word: &str, value: Value) -> Bytes {
+        match self.call.accept.form {
+            Form::Plain => line(word, &value),
+            Form::Metadata | Form::MetadataList => line(word, &versioning::metadata_of(&value)),
+            Form::Table => {
+                self.call.now = self.api.now();
+                let table = reading::rows_with(&self.served, &self.call, &value, !self.has_columns).unwrap_or_default();
+                self.has_columns = true;
+                line(word, &table)
+            }
+        }
+    }
+
+    fn bookmark(&mut self, revision: u64, is_end_of_list: bool) -> Bytes {
+        self.told = revision;
+        let kind = &self.served.kind;
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if is_end_of_list {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        match self.call.accept.form {
+            Form::Table => {
+                let object = json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata});
+                let table = Table::of(kind).bookmark(&object, !self.has_columns);
+                self.has_columns = true;
+                line("BOOKMARK", &table)
+            }
+            Form::Metadata | Form::MetadataList => line("BOOKMARK", &versioning::metadata_of(&json!({"metadata": metadata}))),
+            Form::Plain => line("BOOKMARK", &json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata})),
+        }
+    }
+
+    fn expire(&mut self) -> Bytes {
+        self.is_over = true;
+        let current = self.api.with(|state| state.store.visible_revision());
+        let text = format!("too old resource version: {} ({current})", self.cursor);
+        line("ERROR", &Failure::new(410, "Expired", text).to_json())
+    }
+}

@@ -1,0 +1,361 @@
+//! Creations and updates: from a request over the webhooks to what is stored, again if somebody else was faster.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::admission::Operation;
+use crate::api::Api;
+use crate::http::api_error::{Cause, Failure};
+use crate::http::reply::Reply;
+use crate::http::request::Options;
+use crate::kinds::registry::Served;
+use crate::kinds::versioning;
+use crate::rules::{self, ATTEMPTS, Decision, Draft, Writer};
+use crate::verbs::admission_chain::{Gate, Passage};
+use crate::verbs::body::read_body;
+use crate::verbs::pod_classes;
+use crate::verbs::request_context::Call;
+use crate::verbs::scale::scale_answer;
+use crate::verbs::target::{check_name, existing, key, not_served_here, place_body};
+use crate::verbs::{conversion, reading};
+
+/// How often a generated name is generated anew when there is such an object.
+const NAMES: usize = 8;
+/// Objects that are larger are not stored.
+const MAX_OBJECT: usize = 3 << 19;
+
+/// Answers a request to create an object.
+pub async fn create(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+    let options = Options::read(&call.query, "CreateOptions")?;
+    let mut body = read_body(served, call)?;
+    let manager = call.manager(options.field_manager.as_deref());
+    let writer = Writer { served, subresource: "", options: &options, manager: &manager, now: api.now(), is_patch: false };
+    let warnings = writer.receive(&mut body.value, &body.remarks)?;
+    place_body(served, call, &mut body.value, false)?;
+    let gate = Gate::new(api, served, "", call.by(&options));
+    let (value, more) = create_received(api, &writer, &gate, body.value).await.map_err(|failure| failure.after(&warnings))?;
+    Ok(reading::shape(served, call, value)?.with_code(201).with_warnings([warnings, more].concat()))
+}
+
+/// Creates an object that was received, and returns it as it is seen.
+///
+/// # Errors
+/// If there is one already, it has mistakes, its place is not there, or a webhook objects.
+pub async fn create_received(api: &Api, writer: &Writer<'_>, gate: &Gate<'_>, value: Value) -> Result<(Value, Vec<String>), Failure> {
+    let served = writer.served;
+    let kind = &served.kind;
+    let namespace = value["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+    let is_generated = value["metadata"]["name"].as_str().is_none_or(str::is_empty);
+    let mut attempts = if is_generated && value["metadata"]["generateName"].is_string() { NAMES } else { 1 };
+    loop {
+        let mut named = value.clone();
+        api.with(|state| state.ids.identify(&served.resource, &mut named, writer.options.is_dry_run));
+        let name = named["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        check_place(api, served, &namespace, &name)?;
+        let priority = pod_classes::find_classes(api, served, &named)?;
+        let (mut new, warnings) = admit_new(writer, gate, named, is_generated).await?;
+        if let Some(priority) = priority {
+            priority.assign(&mut new);
+        }
+        let name = new["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        check_size(&new)?;
+        attempts -= 1;
+        let taken = api.read(&served.resource, &(namespace.clone(), name.clone()));
+        if taken.is_none() && writer.options.is_dry_run {
+            versioning::complete(served, &mut new);
+            return Ok((new, warnings));
+        }
+        if taken.is_none() {
+            let new = conversion::store(api, served, new).await?;
+            if let Ok(Some(stored)) = api.commit(served, None, Decision::Store(new)) {
+                return Ok(((*conversion::see(api, served, &stored).await?).clone(), warnings));
+            }
+        }
+        if attempts == 0 {
+            let mut failure = Failure::new(409, "AlreadyExists", format!("{} {name:?} already exists", served.full_name()));
+            failure.details.name = name;
+            failure.details.group.clone_from(&kind.group);
+            failure.details.kind.clone_from(&kind.plural);
+            return Err(failure);
+        }
+    }
+}
+
+/// Lets a new object pass the gate. It has its name and its unique id, which mutating webhooks are not shown if they are new.
+async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_generated: bool) -> Result<(Value, Vec<String>), Failure> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (namespace, uid) = (text(&named["metadata"]["namespace"]), text(&named["metadata"]["uid"]));
+    let mut writer = writer.clone();
+    let mut warnings = Vec::new();
+    if gate.may_mutate() {
+        let given_name = named["metadata"]["name"].clone();
+        // An object with mistakes is shown as it came: a webhook may mend it.
+        let mut shown = writer.create(named.clone(), &uid).map_or_else(|_| named.clone(), |(shown, _)| shown);
+        if let Some(metadata) = shown["metadata"].as_object_mut() {
+            for field in ["uid", "creationTimestamp", "generation"] {
+                metadata.remove(field);
+            }
+            if is_generated {
+                metadata.remove("name");
+            }
+        }
+        let name = if is_generated { String::new() } else { text(&given_name) };
+        let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&shown), old: None };
+        let (changed, more) = gate.mutate(passage).await?;
+        warnings.extend(more);
+        if let Some(changed) = changed {
+            named = writer.readmit(changed)?;
+            rules::check_namespace(&Value::from(namespace.as_str()), &named)?;
+            if named["metadata"]["name"].as_str().is_none_or(str::is_empty) {
+                named["metadata"]["name"] = given_name;
+            }
+            // What webhooks have set is nobody's.
+            if shown["metadata"]["managedFields"].is_array() {
+                named["metadata"]["managedFields"] = shown["metadata"]["managedFields"].clone();
+                writer.is_patch = true;
+            }
+        }
+    }
+    let (new, more) = writer.create(named, &uid).map_err(|failure| failure.after(&warnings))?;
+    warnings.extend(more);
+    let name = text(&new["metadata"]["name"]);
+    // Updates and applies create too.
+    gate.check_creation(&namespace, &name)?;
+    let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&new), old: None };
+    warnings.extend(gate.validate(passage).await.map_err(|failure| failure.after(&warnings))?);
+    Ok((new, warnings))
+}
+
+/// Answers a request to replace an object, or its subresource.
+pub async fn update(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
+    let options = Options::read(&call.query, "UpdateOptions")?;
+    let manager = call.manager(options.field_manager.as_deref());
+    let writer = Writer { served, subresource, options: &options, manager: &manager, now: api.now(), is_patch: false };
+    let body = read_body(served, call)?;
+    if subresource == "scale" {
+        return write_scale(api, &writer, call, &body.remarks, &|_| Ok(body.value.clone())).await;
+    }
+    let mut value = body.value;
+    let warnings = writer.receive(&mut value, &body.remarks)?;
+    place_body(served, call, &mut value, true)?;
+    if api.read(&served.resource, &key(call)).is_none() && subresource.is_empty() && is_created_by_put(served) {
+        let gate = Gate::new(api, served, "", call.by(&options));
+        if value["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
+            let text = "Precondition failed: the object with this uid is not there";
+            return Err(Failure::conflict(&served.kind.group, &served.kind.plural, call.place.name.as_deref().unwrap_or_default(), text));
+        }
+        // A revision that is given means nothing where nothing is.
+        value["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
+        let (value, more) = create_received(api, &writer, &gate, value).await.map_err(|failure| failure.after(&warnings))?;
+        return Ok(reading::shape(served, call, value)?.with_code(201).with_warnings([warnings, more].concat()));
+    }
+    let change = |old: &Value| {
+        let mut new = value.clone();
+        if subresource == "finalize" {
+            new.clone_from(old);
+            new["spec"]["finalizers"] = value["spec"]["finalizers"].clone();
+        }
+        writer.draft(old, new).map(|draft| (draft, Vec::new()))
+    };
+    let (value, more) = write(api, &writer, call, change).await.map_err(|failure| failure.after(&warnings))?;
+    Ok(reading::shape(served, call, value)?.with_warnings([warnings, more].concat()))
+}
+
+/// Tells whether an update of what is not there creates it.
+fn is_created_by_put(served: &Served) -> bool {
+    const KINDS: &[&str] = &[
+        "Lease",
+        "Event",
+        "Endpoints",
+        "LimitRange",
+        "Service",
+        "Role",
+        "RoleBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "RuntimeClass",
+    ];
+    !served.kind.is_custom() && KINDS.contains(&served.kind.kind.as_str())
+}
+
+/// Changes the present object and commits, again if somebody was faster. Returns the object as it is seen.
+///
+/// # Errors
+/// If the object is not there or has mistakes, a webhook objects, or there are always others who write.
+pub async fn write(
+    api: &Api,
+    writer: &Writer<'_>,
+    call: &Call,
+    change: impl Fn(&Value) -> Result<(Draft, Vec<String>), Failure>,
+) -> Result<(Value, Vec<String>), Failure> {
+    let served = writer.served;
+    let gate = Gate::new(api, served, writer.subresource, call.by(writer.options));
+    for _ in 0..ATTEMPTS {
+        let stored = existing(api, served, call)?;
+        let old = conversion::see(api, served, &stored).await?;
+        let (draft, mut warnings) = change(&old)?;
+        let (decision, more) = admit_changed(writer, &gate, &old, draft).await.map_err(|failure| failure.after(&warnings))?;
+        warnings.extend(more);
+        let (decision, last) = match decision {
+            Decision::Unchanged => return Ok(((*old).clone(), warnings)),
+            Decision::Store(value) | Decision::Remove(value) if writer.options.is_dry_run => {
+                check_size(&value)?;
+                return Ok((value, warnings));
+            }
+            Decision::Store(value) => {
+                check_size(&value)?;
+                (Decision::Store(conversion::store(api, served, value).await?), None)
+            }
+            Decision::Remove(value) => (Decision::Remove(value.clone()), Some(value)),
+        };
+        match api.commit(served, Some(&stored), decision) {
+            Ok(Some(stored)) => return Ok(((*conversion::see(api, served, &stored).await?).clone(), warnings)),
+            Ok(None) => return Ok((last.unwrap_or_default(), warnings)),
+            Err(_) => {}
+        }
+    }
+    let text = "the object has been modified; please apply your changes to the latest version and try again";
+    Err(Failure::conflict(&served.kind.group, &served.kind.plural, call.place.name.as_deref().unwrap_or_default(), text))
+}
+
+/// Lets a changed object pass the gate.
+async fn admit_changed(writer: &Writer<'_>, gate: &Gate<'_>, old: &Value, draft: Draft) -> Result<(Decision, Vec<String>), Failure> {
+    if !gate.is_guarded() {
+        return writer.settle(old, draft);
+    }
+    let (namespace, name) = crate::storage::resource::key_of(old);
+    let scale = |value: &Value| versioning::scale_of(writer.served, value).unwrap_or_default();
+    let shown_as = |value: &Value| if writer.subresource == "scale" { scale(value) } else { value.clone() };
+    let seen = writer.present(old, &draft);
+    let (shown, shown_old) = (shown_as(&seen), shown_as(old));
+    let passage = Passage { operation: Operation::Update, name: &name, namespace: &namespace, object: Some(&shown), old: Some(&shown_old) };
+    let (changed, mut warnings) = gate.mutate(passage).await?;
+    let draft = match changed {
+        None => draft,
+        Some(changed) if writer.subresource == "scale" => rescaled(writer, draft, &changed),
+        Some(changed) => writer.redraft(old, &seen, changed)?,
+    };
+    let (decision, more) = writer.settle(old, draft).map_err(|failure| failure.after(&warnings))?;
+    warnings.extend(more);
+    let after = match &decision {
+        Decision::Unchanged => old,
+        Decision::Store(value) | Decision::Remove(value) => value,
+    };
+    let validated = gate.validate(Passage { object: Some(&shown_as(after)), ..passage }).await;
+    warnings.extend(validated.map_err(|failure| failure.after(&warnings))?);
+    Ok((decision, warnings))
+}
+
+/// A webhook may ask for another number.
+fn rescaled(writer: &Writer<'_>, mut draft: Draft, scale: &Value) -> Draft {
+    if let Some(paths) = &writer.served.kind.scale {
+        versioning::set_at(&mut draft.value, &paths.spec_replicas, scale["spec"]["replicas"].clone());
+    }
+    draft
+}
+
+/// Writes the number of an object through its `Scale`.
+///
+/// # Errors
+/// If the object is not there, or what is sent is no scale.
+pub async fn write_scale(
+    api: &Api,
+    writer: &Writer<'_>,
+    call: &Call,
+    remarks: &[String],
+    change: &(dyn Fn(&Value) -> Result<Value, Failure> + Sync),
+) -> Result<Reply, Failure> {
+    let served = writer.served;
+    let Some(paths) = served.kind.scale.clone() else { return not_served_here() };
+    let scales = Served::of(versioning::scales());
+    let reader = Writer { served: &scales, ..writer.clone() };
+    let decide = |old: &Value| {
+        let scale = versioning::scale_of(served, old).unwrap_or_else(
+            || json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": old["metadata"], "spec": {}, "status": {}}),
+        );
+        let mut changed = change(&scale)?;
+        let refused = |failure| if writer.is_patch { rules::no_object(failure) } else { failure };
+        let warnings = reader.receive(&mut changed, remarks).map_err(refused)?;
+        place_body(served, call, &mut changed, true)?;
+        let replicas = changed["spec"]["replicas"].as_i64().unwrap_or_default();
+        if replicas < 0 {
+            let text = format!("Invalid value: {replicas}: should be a non-negative integer");
+            let name = call.place.name.as_deref().unwrap_or_default();
+            // Of a built-in kind the scale is wrong, of others the object.
+            let (group, kind, field) = if served.kind.is_custom() {
+                (served.kind.group.as_str(), served.kind.kind.as_str(), paths.spec_replicas.as_str())
+            } else {
+                ("autoscaling", "Scale", "spec.replicas")
+            };
+            return Err(Failure::invalid(group, kind, name, vec![Cause::new("FieldValueInvalid", field, text)]));
+        }
+        let mut new = old.clone();
+        versioning::set_at(&mut new, &paths.spec_replicas, json!(replicas));
+        if let Some(sent) = changed["metadata"]["resourceVersion"].as_str().filter(|sent| !sent.is_empty()) {
+            new["metadata"]["resourceVersion"] = json!(sent);
+        }
+        writer.draft(old, new).map(|draft| (draft, warnings))
+    };
+    let (value, warnings) = write(api, writer, call, decide).await?;
+    Ok(scale_answer(served, &value)?.with_warnings(warnings))
+}
+
+/// Answers a request to bind a pod to a node.
+pub async fn bind(api: &Api, served: &Served, call: &Call) -> Result<Reply, Failure> {
+    let options = Options::default();
+    let binding = read_body(served, call)?.value;
+    check_name(call, &binding)?;
+    let stored = existing(api, served, call)?;
+    let gate = Gate::new(api, served, "binding", call.by(&options));
+    let (namespace, name) = key(call);
+    let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&binding), old: None };
+    let (changed, _) = gate.mutate(passage).await?;
+    let binding = changed.unwrap_or_else(|| binding.clone());
+    gate.validate(Passage { object: Some(&binding), ..passage }).await?;
+    let Some(node) = binding["target"]["name"].as_str().filter(|node| !node.is_empty()) else {
+        return Err(Failure::new(500, "", "target.name: Required value"));
+    };
+    let conflict = |why: &str| Failure::conflict("", "pods/binding", &name, why);
+    if let Some(present) = stored.value["spec"]["nodeName"].as_str().filter(|present| !present.is_empty()) {
+        return Err(conflict(&format!("pod {name} is already assigned to node {present:?}")));
+    }
+    let mut value = (*stored.value).clone();
+    value["spec"]["nodeName"] = json!(node);
+    let mut conditions = value["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.retain(|condition| condition["type"] != "PodScheduled");
+    let now = rules::time(api.now());
+    conditions.push(json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}));
+    value["status"]["conditions"] = json!(conditions);
+    api.commit(served, Some(&stored), Decision::Store(value)).map_err(|_| conflict("the object has been modified"))?;
+    Ok(Reply::created())
+}
+
+fn check_size(value: &Value) -> Result<(), Failure> {
+    if serde_json::to_vec(value).is_ok_and(|text| text.len() > MAX_OBJECT) {
+        return Err(Failure::new(500, "", "etcdserver: request is too large"));
+    }
+    Ok(())
+}
+
+/// New objects need a namespace that is there to stay, and a definition too.
+fn check_place(api: &Api, served: &Served, namespace: &str, name: &str) -> Result<(), Failure> {
+    if served.is_leaving {
+        return Err(rules::forbidden(served, name, "create not allowed while custom resource definition is terminating"));
+    }
+    if namespace.is_empty() {
+        return Ok(());
+    }
+    let namespaces = crate::storage::resource::Resource { group: String::new(), plural: "namespaces".to_owned() };
+    let Some(found) = api.read(&namespaces, &(String::new(), namespace.to_owned())) else {
+        return Err(Failure::not_found("", "namespaces", namespace));
+    };
+    if !found.value["metadata"]["deletionTimestamp"].is_string() {
+        return Ok(());
+    }
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let mut failure = rules::forbidden(served, name, &why);
+    let text = format!("namespace {namespace} is being terminated");
+    failure.details.causes.push(Cause::new("NamespaceTerminating", "metadata.namespace", text));
+    Err(failure)
+}

@@ -1,0 +1,189 @@
+//! A case as it is written in `cases/*.yaml`: steps that are played in a namespace of the case's own.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use kopfd_base::yaml;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// One case.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// The sentence that tells what it is about.
+    #[serde(rename = "case")]
+    pub name: String,
+    /// The file that it stands in.
+    #[serde(skip)]
+    pub topic: String,
+    /// The namespace that it is played in, which is also the beginning of the group of its kinds.
+    #[serde(skip)]
+    pub id: String,
+    /// Names of kinds in `kinds.yaml` that are defined before the first step.
+    #[serde(default)]
+    pub kinds: Vec<String>,
+    /// Whether the managers of fields are compared.
+    #[serde(default)]
+    pub managers: bool,
+    /// The request of steps that have no `ask` of their own.
+    #[serde(default)]
+    pub ask: Option<String>,
+    /// The body that steps with `with` or `without` send, changed.
+    #[serde(default)]
+    pub body: Option<Value>,
+    /// The parts of answers that are compared in steps that have no `only` of their own.
+    #[serde(default)]
+    pub only: Option<Vec<String>>,
+    /// What is done, in order.
+    pub steps: Vec<Step>,
+}
+
+/// One request, or one look at an open watch.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// The method and the path: whole, or beginning with the plural of a kind. `<name.path>` is a part of an earlier answer.
+    #[serde(default)]
+    pub ask: Option<String>,
+    /// Sends this as JSON.
+    #[serde(default)]
+    pub body: Option<Value>,
+    /// Sends the body of the case with these values, by JSON pointers without the first slash. Parents that are missing are created.
+    #[serde(default)]
+    pub with: Option<Map<String, Value>>,
+    /// Sends the body of the case without these members.
+    #[serde(default)]
+    pub without: Option<Vec<String>>,
+    /// Sends this as it is.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// The content type, or a word for a kind of patch.
+    #[serde(default)]
+    pub media: Option<String>,
+    /// What is accepted, or a word for a form.
+    #[serde(default)]
+    pub accept: Option<String>,
+    /// Who asks, if it is not the administrator: `guest`, `nobody`, `stranger`.
+    #[serde(default)]
+    pub who: Option<String>,
+    /// Headers besides those of the forms.
+    #[serde(default)]
+    pub headers: Vec<(String, String)>,
+    /// Keeps the body of the answer under a name.
+    #[serde(default, rename = "as")]
+    pub keep: Option<String>,
+    /// Asks until the answer contains this.
+    #[serde(default)]
+    pub until: Option<Value>,
+    /// Leaves the answer's stream open under a name, to be looked at later.
+    #[serde(default)]
+    pub open: Option<String>,
+    /// Looks at an open stream: how many lines are expected.
+    #[serde(default)]
+    pub look: Option<Look>,
+    /// Compares only these parts of the answer's body.
+    #[serde(default)]
+    pub only: Option<Vec<String>>,
+    /// Waits for so many milliseconds first: what a real server notices a moment later has no sign.
+    #[serde(default)]
+    pub pause: u64,
+}
+
+/// A look at an open stream.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Look {
+    /// Which.
+    pub at: String,
+    /// How many lines are expected; all until the end, if there is no number.
+    #[serde(default)]
+    pub lines: Option<usize>,
+}
+
+impl Case {
+    /// Completes the steps with what the case says once for all of them.
+    fn resolve(&mut self) {
+        for step in &mut self.steps {
+            if step.with.is_some() || step.without.is_some() {
+                let mut body = self.body.clone().unwrap_or_else(|| panic!("{}: a step changes a body that is not there", self.name));
+                step.without.iter().flatten().for_each(|pointer| remove(&mut body, pointer));
+                step.with.iter().flatten().for_each(|(pointer, value)| *part(&mut body, pointer) = value.clone());
+                step.body = Some(body);
+            }
+            if step.look.is_none() {
+                step.ask = step.ask.take().or_else(|| self.ask.clone());
+                step.only = step.only.take().or_else(|| self.only.clone());
+            }
+        }
+    }
+}
+
+/// Returns the part of a value at a pointer, which is made if it is missing.
+fn part<'a>(value: &'a mut Value, pointer: &str) -> &'a mut Value {
+    pointer.split('/').filter(|name| !name.is_empty()).map(|name| name.replace("~1", "/").replace("~0", "~")).fold(value, |value, name| {
+        match value {
+            Value::Array(items) => {
+                let index: usize = name.parse().unwrap_or_else(|_| panic!("{pointer}: {name} is no index"));
+                if index == items.len() {
+                    items.push(Value::Null);
+                }
+                &mut items[index]
+            }
+            value => {
+                if !value.is_object() {
+                    *value = json!({});
+                }
+                value.as_object_mut().expect("the value was just made an object").entry(name).or_insert(Value::Null)
+            }
+        }
+    })
+}
+
+fn remove(value: &mut Value, pointer: &str) {
+    let (parent, name) = pointer.rsplit_once('/').unwrap_or(("", pointer));
+    match part(value, parent) {
+        Value::Array(items) => drop(items.remove(name.parse().unwrap_or_else(|_| panic!("{pointer}: {name} is no index")))),
+        Value::Object(members) => drop(members.remove(name).unwrap_or_else(|| panic!("{pointer}: there is no {name}"))),
+        _ => panic!("{pointer}: there is nothing below {parent}"),
+    }
+}
+
+/// Returns the directory of the cases.
+pub fn directory() -> PathBuf {
+    // The suite on a real API server belongs to the package of the engine, and has these cases, too.
+    let below = if env!("CARGO_PKG_NAME") == "kopfd-apiserver" { "tests/differ" } else { "apiserver/tests/differ" };
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(below)
+}
+
+/// Returns all cases, by topic.
+pub fn all() -> BTreeMap<String, Vec<Case>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(directory().join("cases")).expect("the directory of the cases") {
+        let path = entry.expect("an entry").path();
+        let topic = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).expect("a readable file");
+        let documents = yaml::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let cases = documents.into_iter().flat_map(|document| match document {
+            Value::Array(cases) => cases,
+            other => vec![other],
+        });
+        let cases = cases.enumerate().map(|(index, value)| {
+            let mut case: Case = serde_json::from_value(value).unwrap_or_else(|error| panic!("{topic}, case {}: {error}", index + 1));
+            case.resolve();
+            case.topic.clone_from(&topic);
+            case.id = format!("x{index:02}-{topic}");
+            case
+        });
+        found.insert(topic.clone(), cases.collect());
+    }
+    found
+}
+
+/// Returns the definitions of `kinds.yaml`, by their names, in a group of their own.
+pub fn definitions(group: &str) -> BTreeMap<String, Value> {
+    let text = std::fs::read_to_string(directory().join("kinds.yaml")).expect("the kinds of the cases");
+    let mut documents = yaml::parse(&text.replace("<group>", group)).unwrap_or_else(|error| panic!("kinds.yaml: {error}"));
+    let Value::Object(kinds) = documents.remove(0) else { panic!("kinds.yaml is a mapping") };
+    kinds.into_iter().collect()
+}

@@ -1,0 +1,46 @@
+//! The embedded server as one of the two.
+
+use std::collections::BTreeMap;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Request, Response, header};
+use kopfd_apiserver::auth::access::{Authentication, User};
+use kopfd_apiserver::{ApiServer, Settings};
+use kopfd_base::kit::Clock;
+
+use super::play::{Server, Who};
+
+/// The server under test, in this process.
+pub struct Embedded(ApiServer);
+
+impl Embedded {
+    /// Returns a server with nothing in it.
+    pub fn new() -> Self {
+        let users = [
+            ("administrator".to_owned(), User::new("admin", &["system:masters", "system:authenticated"])),
+            ("guest".to_owned(), User::new("guest", &["guests", "system:authenticated"])),
+        ];
+        let settings = Settings { authentication: Authentication::Tokens(BTreeMap::from(users)), seed: Some(1), ..Settings::default() };
+        Self(ApiServer::new(settings, Clock::starting_at("2020-01-01T00:00:00Z".parse().expect("a moment"))))
+    }
+}
+
+impl Server for Embedded {
+    async fn send(&self, who: Who, mut request: Request<Bytes>) -> Response<Body> {
+        let token = match who {
+            Who::Administrator => Some("Bearer administrator"),
+            Who::Guest => Some("Bearer guest"),
+            Who::Stranger => Some("Bearer unknown"),
+            Who::Nobody => None,
+        };
+        if let Some(token) = token {
+            request.headers_mut().insert(header::AUTHORIZATION, token.parse().expect("a header"));
+        }
+        self.0.answer(request).await
+    }
+
+    fn settle(&self) {
+        self.0.settle();
+    }
+}

@@ -1,0 +1,9 @@
+//! The API server in the same process: its answers are those of a real server, whatever goes wrong on demand, and with webhooks.
+
+mod applying;
+#[path = "../differ/mod.rs"]
+mod differ;
+mod faults;
+mod sameness;
+mod watching;
+mod webhooks;

@@ -1,0 +1,38 @@
+//! The embedded server answers as a real one did: the recorded answers of `tests/differ`, without a real server.
+
+use crate::differ::answers;
+use crate::differ::case::{self, Case};
+use crate::differ::compare::{Verdicts, compare};
+use crate::differ::differences::DIFFERENCES;
+use crate::differ::embedded::Embedded;
+use crate::differ::play::play;
+
+#[test]
+fn every_reason_stands_in_the_documents() {
+    let page = include_str!("../../../docs/apiserver-differences.md");
+    for difference in DIFFERENCES {
+        assert!(page.contains(&format!("\n* {}\n", difference.reason)), "{}", difference.reason);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_are_those_of_a_real_server() {
+    let chosen = std::env::var("KOPFD_DIFFER").unwrap_or_default();
+    let mut verdicts = Verdicts::default();
+    for (topic, cases) in case::all() {
+        let recorded = answers::read(&topic);
+        let is_chosen = |case: &&Case| chosen.split('|').any(|words| format!("{topic}: {}", case.name).contains(words));
+        for case in cases.iter().filter(is_chosen) {
+            let ours = play(&Embedded::new(), case).await;
+            match recorded.get(&case.name) {
+                Some(real) => compare(&mut verdicts, case, real, &ours),
+                None => verdicts.complain(&format!("{topic}: {}: no answers were recorded", case.name)),
+            }
+        }
+        for name in recorded.keys().filter(|name| !cases.iter().any(|case| case.name == **name)) {
+            verdicts.complain(&format!("{topic}: {name}: answers to no case"));
+        }
+    }
+    let counted = format!("{} cases are the same, {} differ where they may", verdicts.same, verdicts.excused);
+    verdicts.conclude().unwrap_or_else(|report| panic!("\n{report}\n{counted}"));
+}

@@ -1,0 +1,210 @@
+//! Echoes: the events that the own patches lead to. One that shows nothing else than these patches is recognised by its text.
+//!
+//! API servers write the same value as the same text each time, so that what is unchanged needs no parsing.
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::cluster::partial_metadata::Text;
+use crate::object::{Body, Patch};
+use crate::persistence::essence;
+
+/// Metadata that change with every write.
+const CHANGING: [&str; 3] = ["resourceVersion", "managedFields", "generation"];
+
+/// The events of the last patch of a finished cause, which need no cycle.
+#[derive(Debug, Clone)]
+pub struct Echo {
+    annotations: Map<String, Value>,
+    versions: Vec<String>,
+}
+
+impl Echo {
+    /// Returns the echo of a patch, unless it changes more than the status and annotations of operators.
+    pub fn of(body: &Body, patch: &Patch, versions: &[String]) -> Option<Self> {
+        let mut annotations = Map::new();
+        for (key, value) in &patch.merge {
+            match (key.as_str(), value) {
+                ("status", _) => {}
+                ("metadata", Value::Object(metadata)) => match metadata.get("annotations") {
+                    Some(Value::Object(patched)) if metadata.len() == 1 => annotations.clone_from(patched),
+                    _ => return None,
+                },
+                _ => return None,
+            }
+        }
+        let is_echo = !versions.is_empty() && essence::is_kept_by(body, &annotations);
+        is_echo.then(|| Self { annotations, versions: versions.to_vec() })
+    }
+
+    /// Tells whether an event shows the object as it was, with the own patch, and nothing else.
+    pub fn is_heard_in(&self, before: &str, event: &str) -> bool {
+        self.compare(before, event).unwrap_or(false)
+    }
+
+    fn compare(&self, before: &str, event: &str) -> Result<bool, serde_json::Error> {
+        let (before, event) = (Members::of(before)?, Members::of(event)?);
+        // Items of lists lack their kind and version.
+        if !before.is_same_except(&event, &["metadata", "status", "kind", "apiVersion"]) {
+            return Ok(false);
+        }
+        let (Some(before), Some(event)) = (before.get("metadata"), event.get("metadata")) else { return Ok(false) };
+        let (before, event) = (Members::of(before)?, Members::of(event)?);
+        let version = event.get("resourceVersion").map(serde_json::from_str::<Text<'_>>).transpose()?;
+        let is_own = version.is_some_and(|version| self.versions.iter().any(|own| **own == *version));
+        if !is_own || !before.is_same_except(&event, &[&CHANGING[..], &["annotations"]].concat()) {
+            return Ok(false);
+        }
+        let (before, event) = (Members::of_optional(before.get("annotations"))?, Members::of_optional(event.get("annotations"))?);
+        let patched: Vec<&str> = self.annotations.keys().map(String::as_str).collect();
+        if !before.is_same_except(&event, &patched) {
+            return Ok(false);
+        }
+        for (key, value) in &self.annotations {
+            let found = event.get(key).map(serde_json::from_str::<Text<'_>>).transpose()?;
+            if found.as_deref() != value.as_str() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The members of a JSON object, as they are written.
+#[derive(Default)]
+struct Members<'a>(Vec<(Text<'a>, &'a RawValue)>);
+
+impl<'a> Members<'a> {
+    fn of(text: &'a str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    fn of_optional(text: Option<&'a str>) -> Result<Self, serde_json::Error> {
+        text.map_or_else(|| Ok(Self::default()), Self::of)
+    }
+
+    fn get(&self, key: &str) -> Option<&'a str> {
+        self.0.iter().find(|(known, _)| **known == *key).map(|(_, value)| value.get())
+    }
+
+    fn is_same_except(&self, other: &Self, excepted: &[&str]) -> bool {
+        let count = |members: &Self| members.0.iter().filter(|(key, _)| !excepted.contains(&&**key)).count();
+        let mut counted = self.0.iter().filter(|(key, _)| !excepted.contains(&&**key));
+        count(self) == count(other) && counted.all(|(key, value)| other.get(key) == Some(value.get()))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Members<'de>;
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("a mapping")
+            }
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+                let mut members = Vec::with_capacity(12);
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Collect)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const KEY: &str = "kopf.zalando.org/last-handled-configuration";
+
+    fn object(version: &str, rest: &Value) -> Value {
+        let mut object = json!({
+            "apiVersion": "v1", "kind": "Thing",
+            "metadata": {"name": "a", "uid": "u", "labels": {"x": "y"}, "resourceVersion": version, "annotations": {"own": "<1>"}},
+            "spec": {"size": 1},
+        });
+        overlay(&mut object, rest);
+        object
+    }
+
+    /// Applies a merge patch.
+    fn overlay(target: &mut Value, changes: &Value) {
+        let Value::Object(changes) = changes else { return target.clone_from(changes) };
+        if !target.is_object() {
+            *target = json!({});
+        }
+        for (key, change) in changes {
+            match change {
+                Value::Null => drop(target.as_object_mut().and_then(|object| object.remove(key))),
+                change => overlay(&mut target[key], change),
+            }
+        }
+    }
+
+    fn echo() -> Echo {
+        let Value::Object(merge) =
+            json!({"metadata": {"annotations": {KEY: "{\"spec\":1}\n", "kopf.zalando.org/create": null}}, "status": {"a": 1}})
+        else {
+            unreachable!()
+        };
+        let before = Body::from(object("1", &json!({})));
+        Echo::of(&before, &Patch { merge, ..Patch::default() }, &["2".to_owned(), "3".to_owned()]).unwrap()
+    }
+
+    #[test]
+    fn events_of_the_own_patch_are_recognised() {
+        let before = object("1", &json!({"metadata": {"annotations": {"kopf.zalando.org/create": "{}"}}}));
+        let after = json!({"metadata": {"annotations": {KEY: "{\"spec\":1}\n"}, "generation": 2, "managedFields": [1]}, "status": {"a": 1, "b": 2}});
+        for version in ["2", "3"] {
+            assert!(echo().is_heard_in(&before.to_string(), &object(version, &after).to_string()), "{version}");
+        }
+    }
+
+    #[test]
+    fn an_event_with_more_than_the_own_patch_is_none() {
+        let own = json!({"metadata": {"annotations": {KEY: "{\"spec\":1}\n"}}});
+        let before = object("1", &json!({})).to_string();
+        assert!(echo().is_heard_in(&before, &object("3", &own).to_string()));
+        let others = [
+            json!({"spec": {"size": 2}}),
+            json!({"data": {}}),
+            json!({"spec": null}),
+            json!({"metadata": {"resourceVersion": "4"}}),
+            json!({"metadata": {"labels": {"x": "z"}}}),
+            json!({"metadata": {"labels": null}}),
+            json!({"metadata": {"deletionTimestamp": "now"}}),
+            json!({"metadata": {"finalizers": ["other"]}}),
+            json!({"metadata": {"annotations": {"own": "2"}}}),
+            json!({"metadata": {"annotations": {"new": "2"}}}),
+            json!({"metadata": {"annotations": {KEY: null}}}),
+            json!({"metadata": {"annotations": {KEY: "{\"spec\":2}\n"}}}),
+            json!({"metadata": {"annotations": {"kopf.zalando.org/create": "{}"}}}),
+        ];
+        for other in others {
+            let mut event = object("3", &own);
+            overlay(&mut event, &other);
+            assert!(!echo().is_heard_in(&before, &event.to_string()), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_patch_of_what_handlers_look_at_has_no_echo() {
+        let before = Body::from(object("1", &json!({})));
+        let patches = [
+            json!({"spec": {"size": 2}}),
+            json!({"metadata": {"labels": {"a": "b"}}}),
+            json!({"metadata": {"annotations": {KEY: "{}", "foreign": "1"}}}),
+            json!({"metadata": {"annotations": null}}),
+        ];
+        for merge in patches {
+            let Value::Object(merge) = merge else { unreachable!() };
+            assert!(Echo::of(&before, &Patch { merge, ..Patch::default() }, &["2".to_owned()]).is_none());
+        }
+        assert!(Echo::of(&before, &Patch::default(), &[]).is_none(), "nothing was sent");
+    }
+}

@@ -1,0 +1,421 @@
+//! The environment of one run: the API server, the clock, and the operators through all their starts and stops.
+
+mod faults;
+mod objects;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, OnceCell};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::apiserver::admin_client::{self, Meant};
+use crate::apiserver::auth::access::{Authentication, MASTERS, User};
+use crate::apiserver::storage::resource::Resource;
+use crate::apiserver::{ApiServer, Settings};
+use crate::cluster::Client;
+use crate::kit::{Clock, Stop, Tasks};
+use crate::manifest::tree::Spot;
+use crate::reactor::account::Broken;
+use crate::reactor::operator::{self, Shared};
+use crate::reactor::precedence::Precedence;
+use crate::reactor::{Account, EventStream, Scope};
+
+use super::chaos::Chaos;
+use super::compare::{FOREIGN_ANNOTATION, FinalState};
+use super::expressions::{Interpreter, Question};
+use super::invariants::{Invariants, Process};
+use super::model::{OPERATOR_USER, Scenario, Target};
+use super::operator_run::{self, Exit, OperatorRun};
+use super::pending::PendingCalls;
+use super::problem::Problem;
+use super::recorder::TimelineRecorder;
+use super::timeline::{Event, Subject, Timeline};
+use super::transport::{ScenarioTransport, TransportOptions};
+use super::verify::{Observations, ObservedObject};
+
+pub use faults::UnknownResource;
+
+use faults::{InjectedFaults, unknown_resource};
+
+/// Time limit for the operators' first lists.
+const READY_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Time limit for a graceful stop of the operators.
+const STOP_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// How often to check for pending work when no notification arrives.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The smallest step of the clock. Virtual time advances by it only after every task has become idle.
+const TICK: Duration = Duration::from_millis(1);
+
+/// How often an object with a failed cycle is written to trigger another one.
+const MAX_TOUCHES: usize = 10;
+
+/// The environment of one run.
+pub struct Environment {
+    scenario: Arc<Scenario>,
+    seed: u64,
+    pub api: ApiServer,
+    pub timeline: Arc<Timeline>,
+    pub invariants: Arc<Invariants>,
+    /// Random disturbances, in runs with a seed.
+    pub chaos: Option<Arc<Chaos>>,
+    clock: Clock,
+    run: Mutex<Option<OperatorRun>>,
+    /// Held while the operators are being stopped and started again.
+    transition_lock: Mutex<()>,
+    run_count: std::sync::atomic::AtomicU32,
+    /// Evaluates the expressions of matchers; started with the first one.
+    interpreter: OnceCell<Interpreter>,
+    pub faults: InjectedFaults,
+    controllers: Stop,
+    /// Cancels the controllers of the server when the environment is dropped.
+    _tasks: Tasks<()>,
+}
+
+impl Environment {
+    /// Creates the environment with an empty server.
+    pub fn new(scenario: Arc<Scenario>, seed: u64, clock: Clock, timeline: Arc<Timeline>, chaos: Option<Arc<Chaos>>) -> Self {
+        let operator = User::new(OPERATOR_USER, &[MASTERS, "system:authenticated"]);
+        let authentication = Authentication::Tokens(BTreeMap::from([(OPERATOR_USER.to_owned(), operator)]));
+        let api = ApiServer::new(Settings { authentication, seed: Some(seed), ..Settings::default() }, clock.clone());
+        let controllers = Stop::new();
+        let mut tasks = Tasks::default();
+        tasks.spawn("controllers", {
+            let (api, stop) = (api.clone(), controllers.clone());
+            async move { api.run_controllers(stop).await }
+        });
+        let invariants = Arc::new(Invariants::new(api.clone(), clock.clone(), &scenario.operators));
+        let faults = InjectedFaults::new(api.clone());
+        let run_count = std::sync::atomic::AtomicU32::new(0);
+        Self {
+            scenario,
+            seed,
+            api,
+            timeline,
+            invariants,
+            chaos,
+            clock,
+            run: Mutex::new(None),
+            transition_lock: Mutex::new(()),
+            run_count,
+            interpreter: OnceCell::new(),
+            faults,
+            controllers,
+            _tasks: tasks,
+        }
+    }
+
+    /// Applies the objects of `given`.
+    ///
+    /// # Errors
+    /// If the server refuses one: its position in the scenario and the reason.
+    pub async fn apply_given(&self) -> Result<(), (Spot, Problem)> {
+        objects::apply_given(&self.api, &self.scenario).await
+    }
+
+    /// Returns all objects of the server without the fields that differ between runs.
+    pub fn final_state(&self) -> FinalState {
+        objects::final_state(&self.api, &self.scenario.seeds.ignore)
+    }
+
+    fn subjects(&self, like: &Subject) -> impl Iterator<Item = Subject> + use<> {
+        objects::subjects(&self.api, &self.scenario, &self.timeline, like)
+    }
+
+    /// Starts the operators for the first time.
+    ///
+    /// # Errors
+    /// If an operator cannot run.
+    pub async fn start_first(&self) -> Result<(), String> {
+        let _turn = self.lock_transition().await;
+        self.start().await
+    }
+
+    /// Waits until no other task stops or starts the operators, and keeps others from doing so while the guard is held.
+    pub async fn lock_transition(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.transition_lock.lock().await
+    }
+
+    /// Starts the operators, and waits until they have listed everything.
+    ///
+    /// # Errors
+    /// If an operator cannot run.
+    pub async fn start(&self) -> Result<(), String> {
+        let mut current = self.run.lock().await;
+        let number = self.run_count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
+        self.record(if number == 1 { "the operator starts".to_owned() } else { format!("the operator starts again (run {number})") });
+        self.invariants.run_started(number);
+        let pending_calls: Arc<parking_lot::Mutex<PendingCalls>> = Arc::default();
+        let prefixes = self.scenario.operators.iter().map(|operator| operator.settings.persistence.storages.prefix().to_owned()).collect();
+        let transport = ScenarioTransport::new(TransportOptions {
+            api: self.api.clone(),
+            timeline: Arc::clone(&self.timeline),
+            invariants: Arc::clone(&self.invariants),
+            chaos: self.chaos.clone(),
+            prefixes,
+            token: OPERATOR_USER.to_owned(),
+            run: number,
+        });
+        let namespaces = self.scenario.namespaces.clone();
+        let scope = if namespaces.is_empty() { Scope::Cluster } else { Scope::Namespaces(namespaces) };
+        let precedence = Precedence::of(&self.scenario.operators);
+        let shared = Shared {
+            clock: self.clock.clone(),
+            scope,
+            precedence,
+            account: None,
+            events: EventStream::default(),
+            has_change_log: false,
+            seed: Some(self.seed),
+        };
+        let stop = Stop::new();
+        let (mut tasks, mut accounts) = (Vec::new(), Vec::new());
+        for (index, operator) in self.scenario.operators.iter().cloned().enumerate() {
+            let (networking, watching) = operator::connection(&operator.settings);
+            let login = Box::new(transport.of_operator(index));
+            let client = Client::with_login(login, networking, watching, self.clock.clone()).await.map_err(|error| error.chain())?;
+            let process = Process { run: number, operator: index };
+            let (timeline, invariants, pending_calls) =
+                (Arc::clone(&self.timeline), Arc::clone(&self.invariants), Arc::clone(&pending_calls));
+            let events = EventStream::default().with(Arc::new(TimelineRecorder { timeline, invariants, process, pending_calls }));
+            let account = Arc::new(Account::default());
+            let shared = Shared { account: Some(Arc::clone(&account)), events, ..shared.clone() };
+            accounts.push(account);
+            tasks.push(tokio::task::spawn_local(operator::serve(operator, client, shared, stop.clone())));
+        }
+        *current = Some(OperatorRun { transport, accounts, pending_calls, stop, tasks });
+        drop(current);
+        self.until_ready().await
+    }
+
+    /// Disturbances can delay an operator beyond the time limit; the scenario then continues without waiting for it.
+    async fn until_ready(&self) -> Result<(), String> {
+        let deadline = Instant::now() + READY_TIMEOUT;
+        loop {
+            let mut current = self.run.lock().await;
+            let Some(run) = current.as_mut() else { return Ok(()) };
+            if run.is_ready() || Instant::now() >= deadline {
+                return Ok(());
+            }
+            if let Some(exit) = run.problem().await {
+                return self.handle_exit(exit);
+            }
+            let accounts = run.accounts.clone();
+            drop(current);
+            // The timeout covers a change between the check and the wait.
+            let _ = tokio::time::timeout(POLL_INTERVAL, operator_run::changed(&accounts)).await;
+        }
+    }
+
+    /// In a cluster, an operator that cannot reach the server is restarted; any other exit is a failure.
+    fn handle_exit(&self, exit: Exit) -> Result<(), String> {
+        match (exit, &self.chaos) {
+            (Exit::Unreachable(text), Some(chaos)) => {
+                chaos.record_exit(&text);
+                Ok(())
+            }
+            (Exit::Unreachable(text) | Exit::Broken(text), _) => Err(text),
+        }
+    }
+
+    /// Stops the operators gracefully, as a signal does.
+    pub async fn stop(&self) {
+        let Some(run) = self.run.lock().await.take() else { return };
+        self.record("the operator stops".to_owned());
+        run.stop.request("the scenario");
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        for task in run.tasks {
+            let abort = task.abort_handle();
+            if tokio::time::timeout_at(deadline, task).await.is_err() {
+                self.record("the operator does not stop in time, and is killed".to_owned());
+                run.transport.disconnect();
+                abort.abort();
+            }
+        }
+        tokio::time::sleep(TICK).await;
+    }
+
+    /// Ends the operators without notice.
+    pub async fn kill(&self) {
+        let Some(run) = self.run.lock().await.take() else { return };
+        self.record("the operator is killed".to_owned());
+        run.transport.disconnect();
+        run.tasks.iter().for_each(JoinHandle::abort);
+        for task in run.tasks {
+            // The task was aborted; its unfinished work is dropped with it.
+            let _ = task.await;
+        }
+        tokio::time::sleep(TICK).await;
+    }
+
+    /// Kills and restarts the operators whenever a disturbance asks for it; never returns otherwise.
+    ///
+    /// # Errors
+    /// If an operator cannot run.
+    pub async fn restart_after_crashes(&self) -> Result<(), String> {
+        let Some(chaos) = &self.chaos else { return std::future::pending().await };
+        loop {
+            chaos.crashed().await;
+            let _turn = self.lock_transition().await;
+            self.kill().await;
+            tokio::time::sleep(chaos.downtime()).await;
+            self.start().await?;
+        }
+    }
+
+    /// Waits until nothing is pending, up to a time limit.
+    ///
+    /// # Errors
+    /// What is still pending when the time is over.
+    pub async fn settle(&self, within: Duration) -> Result<(), String> {
+        let deadline = Instant::now() + within;
+        loop {
+            let Some(pending) = self.pending().await? else {
+                tokio::time::sleep(TICK).await;
+                if self.pending().await?.is_none() {
+                    self.invariants.settled();
+                    return Ok(());
+                }
+                continue;
+            };
+            if Instant::now() >= deadline {
+                return Err(pending);
+            }
+            self.wait_for_change(deadline.min(Instant::now() + POLL_INTERVAL)).await;
+        }
+    }
+
+    /// Settles, then writes the objects whose last cycle failed, and repeats: such an object is processed again only at
+    /// its next event.
+    ///
+    /// # Errors
+    /// What is still pending when the time is over.
+    pub async fn settle_all(&self, within: Duration) -> Result<(), String> {
+        let deadline = Instant::now() + within;
+        let mut attempts = 0;
+        loop {
+            self.settle(deadline.saturating_duration_since(Instant::now())).await?;
+            let failed = self.invariants.failed_objects();
+            if failed.is_empty() || attempts >= MAX_TOUCHES {
+                return Ok(());
+            }
+            for subject in &failed {
+                self.touch(subject).await;
+            }
+            attempts += 1;
+        }
+    }
+
+    /// Writes an object as another client would, without changing anything that an operator looks at.
+    async fn touch(&self, subject: &Subject) {
+        let Subject { group, kind, namespace, name } = subject;
+        let registry = self.api.registry();
+        let served =
+            registry.all().find(|served| served.kind.group == *group && served.kind.kind == *kind).map(|served| served.full_name());
+        let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
+        let Some(Ok(found)) = served.map(|resource| admin_client::find(&self.api, &resource, name, namespace)) else { return };
+        self.record(format!("another client writes {subject}, whose last cycle failed"));
+        let patch = json!({"metadata": {"annotations": {FOREIGN_ANNOTATION: self.api.revision().to_string()}}});
+        // An object that is being deleted at this moment needs no event.
+        let _ = admin_client::patch(&self.api, &found, None, "application/merge-patch+json", &patch).await;
+    }
+
+    pub async fn broken(&self) -> Vec<Broken> {
+        self.run.lock().await.as_ref().map(OperatorRun::broken).unwrap_or_default()
+    }
+
+    /// Describes the pending work, or `None` if there is none.
+    async fn pending(&self) -> Result<Option<String>, String> {
+        let mut current = self.run.lock().await;
+        let Some(run) = current.as_mut() else { return Ok(Some("the operator is stopped".to_owned())) };
+        if let Some(exit) = run.problem().await {
+            return self.handle_exit(exit).map(|()| Some("the operator has exited".to_owned()));
+        }
+        if !run.is_ready() {
+            return Ok(Some("the operator has not listed everything yet".to_owned()));
+        }
+        if !run.is_calm() {
+            return Ok(Some(run.pending()));
+        }
+        if !self.api.is_settled() {
+            return Ok(Some("the controllers of the server are still working".to_owned()));
+        }
+        Ok(run.transport.pending())
+    }
+
+    async fn wait_for_change(&self, until: Instant) {
+        let current = self.run.lock().await;
+        let sources = current.as_ref().map(|run| (run.accounts.clone(), run.transport.clone()));
+        drop(current);
+        let Some((accounts, transport)) = sources else { return tokio::time::sleep_until(until).await };
+        tokio::select! {
+            biased;
+            () = operator_run::changed(&accounts) => {}
+            () = transport.changed() => {}
+            () = tokio::time::sleep_until(until) => {}
+        }
+    }
+
+    /// Records an event of the operators as a whole.
+    fn record(&self, what: String) {
+        self.timeline.add(Event::Operator(what));
+    }
+
+    /// Finds an object by its resource and name.
+    ///
+    /// # Errors
+    /// If the resource or the object is ambiguous or unknown.
+    pub fn find(&self, target: &Target) -> Result<Meant, String> {
+        let namespace = target.namespace.as_deref();
+        admin_client::find(&self.api, &target.resource, &target.name, namespace).map_err(|error| {
+            let meant = unknown_resource(&self.api, &target.resource).and_then(|unknown| unknown.meant);
+            let hint = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+            format!("{error}{hint}")
+        })
+    }
+}
+
+impl Observations for Environment {
+    fn object(&self, target: &Target) -> Result<ObservedObject, String> {
+        let found = self.find(target)?;
+        let kind = &found.served.kind;
+        let (namespace, name) = found.key.clone();
+        let subject = Subject { group: kind.group.clone(), kind: kind.kind.clone(), namespace, name };
+        Ok(ObservedObject { subject, plural: kind.plural.clone(), value: found.value() })
+    }
+
+    fn has_existed(&self, observed: &ObservedObject, namespace: Option<&str>) -> bool {
+        let is_in_namespace = |subject: &Subject| namespace.is_none_or(|namespace| namespace == subject.namespace);
+        self.subjects(&observed.subject).any(|subject| subject.name == observed.subject.name && is_in_namespace(&subject))
+    }
+
+    fn names(&self, subject: &Subject) -> Vec<String> {
+        self.subjects(subject).map(|subject| subject.name).collect()
+    }
+
+    fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    fn events(&self) -> Vec<Arc<Value>> {
+        let events = Resource { group: String::new(), plural: "events".to_owned() };
+        self.api.list(&events, None).into_iter().map(|(_, stored)| Arc::clone(&stored.value)).collect()
+    }
+
+    async fn evaluate(&self, question: &Question) -> Result<bool, String> {
+        let start = || Interpreter::start(self.scenario.expressions.clone(), self.clock.clone(), self.seed);
+        self.interpreter.get_or_try_init(start).await?.evaluate(question).await
+    }
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        self.controllers.request("the end of the scenario");
+    }
+}

@@ -1,0 +1,64 @@
+//! The objects of an environment: those given by the scenario, those that ever existed, and those at the end.
+
+use crate::apiserver::{ApiServer, bootstrap};
+use crate::manifest::tree::Spot;
+
+use super::super::compare::{self, FinalState};
+use super::super::model::Scenario;
+use super::super::problem::Problem;
+use super::super::timeline::{Event, Subject, Timeline};
+
+/// Applies the objects of `given`.
+///
+/// # Errors
+/// If the server refuses one: its position in the scenario and the reason.
+pub async fn apply_given(api: &ApiServer, scenario: &Scenario) -> Result<(), (Spot, Problem)> {
+    let objects = scenario.given.iter().map(|given| given.object.clone()).collect();
+    match bootstrap::apply(api, objects).await {
+        Ok(_) => Ok(()),
+        Err(refused) => {
+            let given = &scenario.given[refused.position];
+            let file = given.file.as_ref().map(|file| format!(" of {}", file.display())).unwrap_or_default();
+            let problem = Problem::of_refusal(&refused, &file, &api.registry());
+            Err((given.spot, problem))
+        }
+    }
+}
+
+/// Returns all objects of the server without the fields that differ between runs.
+pub fn final_state(api: &ApiServer, ignored: &[String]) -> FinalState {
+    let objects: Vec<_> = api.resources().into_iter().map(|resource| (api.list(&resource, None), resource)).collect();
+    let named = objects.into_iter().flat_map(|(objects, resource)| {
+        let dot = if resource.group.is_empty() { "" } else { "." };
+        let resource = format!("{}{dot}{}", resource.plural, resource.group);
+        objects.into_iter().map(move |((namespace, name), stored)| ((resource.clone(), namespace, name), stored))
+    });
+    named.map(|(key, stored)| (key, compare::normalized(&stored.value, ignored))).collect()
+}
+
+/// Returns the objects of a kind that exist, that the scenario applies, or that appear in the timeline.
+pub fn subjects(api: &ApiServer, scenario: &Scenario, timeline: &Timeline, like: &Subject) -> impl Iterator<Item = Subject> + use<> {
+    let mut all: Vec<Subject> = scenario.applied_objects().into_iter().map(Subject::of).collect();
+    timeline.with(|entries| {
+        all.extend(entries.iter().filter_map(|(_, event)| {
+            match event {
+                Event::ObjectSeen { subject, .. } | Event::Called { subject, .. } => Some(subject.clone()),
+                Event::Request(request) => {
+                    Some(Subject { name: request.name.clone(), namespace: request.namespace.clone(), ..like.clone() })
+                        .filter(|subject| !request.name.is_empty() && request.is_about(subject))
+                }
+                _ => None,
+            }
+        }));
+    });
+    let stored = api.resources().into_iter().flat_map(|resource| api.list(&resource, None));
+    all.extend(stored.map(|(_, stored)| Subject::of(&stored.value)));
+    all.retain(|subject| subject.group == like.group && subject.kind == like.kind);
+    for subject in &mut all {
+        // Objects written without a namespace are created in the default one.
+        if subject.namespace.is_empty() && !like.namespace.is_empty() {
+            "default".clone_into(&mut subject.namespace);
+        }
+    }
+    all.into_iter()
+}

@@ -1,0 +1,180 @@
+//! Executes the steps of a scenario in its environment.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::apiserver::{admin_client, bootstrap};
+use crate::manifest::tree::Spot;
+
+use super::environment::{Environment, UnknownResource};
+use super::model::{Downtime, Step, StepAction};
+use super::problem::Problem;
+use super::steps::format_duration;
+use super::timeline::Event;
+use super::verify::{Difference, verify};
+
+/// Time limit for settling in a disturbed run: longer than all back-offs together.
+const DISTURBED_TIMEOUT: Duration = Duration::from_hours(24);
+
+/// How expectations are treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The first failed step ends the scenario.
+    Check,
+    /// All steps are executed and checked.
+    CheckAll,
+    /// Expectations are skipped because of the disturbances: only the invariants count.
+    Disturb,
+}
+
+/// A failed step, or a failure of the whole run.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// Position of the step; `None` if the failure concerns no single step.
+    pub spot: Option<Spot>,
+    /// What went wrong, if it is not an expectation.
+    pub problem: Option<Problem>,
+    /// Differences from the expectation.
+    pub differences: Vec<Difference>,
+}
+
+impl Failure {
+    /// Creates a failure that concerns neither an expectation nor a step.
+    pub fn of(problem: impl Into<Problem>) -> Self {
+        Self { spot: None, problem: Some(problem.into()), differences: Vec::new() }
+    }
+
+    /// Creates a failure at a position.
+    pub fn at(spot: Spot, problem: impl Into<Problem>) -> Self {
+        Self { spot: Some(spot), ..Self::of(problem) }
+    }
+}
+
+/// Executes all steps. Returns the failures.
+pub async fn execute(environment: &Environment, steps: &[Step], mode: Mode) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    if let Err((spot, problem)) = environment.apply_given().await {
+        return vec![Failure::at(spot, problem)];
+    }
+    if let Err(problem) = environment.start_first().await {
+        return vec![Failure::of(problem)];
+    }
+    for step in steps {
+        if mode == Mode::Disturb && matches!(step.action, StepAction::Expect(_)) {
+            continue;
+        }
+        environment.timeline.add(Event::Step { spot: step.spot, title: step.title.clone() });
+        if let Err(failure) = perform(environment, step, mode).await {
+            let is_fatal = failure.problem.is_some();
+            failures.push(failure);
+            if is_fatal || mode == Mode::Check {
+                // A fault that cannot fire may be the cause.
+                failures.extend(unfired_faults(environment).filter(|(_, is_possible)| !is_possible).map(|(failure, _)| failure));
+                return failures;
+            }
+        }
+    }
+    if mode != Mode::Disturb {
+        failures.extend(unfired_faults(environment).map(|(failure, _)| failure));
+    }
+    if let Some(chaos) = &environment.chaos {
+        chaos.end();
+        if let Err(pending) = environment.settle_all(DISTURBED_TIMEOUT).await {
+            failures.push(Failure::of(format!("not settled at the end, within {}: {pending}", format_duration(DISTURBED_TIMEOUT))));
+        }
+    }
+    failures
+}
+
+/// Returns the deterministic faults that never fired, and whether they could have.
+fn unfired_faults(environment: &Environment) -> impl Iterator<Item = (Failure, bool)> + use<> {
+    let idle = environment.faults.unfired().into_iter().map(|(spot, resource)| match resource {
+        None => {
+            let hint = "fix what it matches, or remove it: it has no effect on the scenario";
+            (Failure::at(spot, Problem::from("this fault never fired: no request matched".to_owned()).with_hint(hint)), true)
+        }
+        Some(UnknownResource { resource, meant }) => {
+            let problem = Problem::from(format!("this fault cannot fire: the server has no resource `{resource}`"));
+            let hint = meant.map_or_else(
+                || "write the plural name, such as `jobs` or `jobs.batch`".to_owned(),
+                |meant| format!("did you mean `{meant}`?"),
+            );
+            (Failure::at(spot, problem.with_hint(hint)), false)
+        }
+    });
+    idle.collect::<Vec<_>>().into_iter()
+}
+
+async fn perform(environment: &Environment, step: &Step, mode: Mode) -> Result<(), Failure> {
+    let fail = |problem: Problem| Failure::at(step.spot, problem);
+    match &step.action {
+        StepAction::Restart(downtime) => stop_and_restart(environment, downtime, false).await.map_err(fail),
+        StepAction::Kill(downtime) => stop_and_restart(environment, downtime, true).await.map_err(fail),
+        StepAction::Settle { within, despite_errors } => settle(environment, *within, *despite_errors, mode).await.map_err(fail),
+        StepAction::Expect(expectation) => match verify(environment, step.spot, expectation).await {
+            differences if differences.is_empty() => Ok(()),
+            differences => Err(Failure { spot: Some(step.spot), problem: None, differences }),
+        },
+        _ => apply_step(environment, step).await.map_err(fail),
+    }
+}
+
+/// Waits until nothing is pending. In a disturbed run the scenario's time limit does not apply, and failed cycles are
+/// expected.
+async fn settle(environment: &Environment, within: Duration, despite_errors: bool, mode: Mode) -> Result<(), Problem> {
+    let unsettled = |within| move |pending| format!("not settled within {}: {pending}", format_duration(within));
+    if mode == Mode::Disturb {
+        return Ok(environment.settle_all(DISTURBED_TIMEOUT).await.map_err(unsettled(DISTURBED_TIMEOUT))?);
+    }
+    environment.settle(within).await.map_err(unsettled(within))?;
+    if despite_errors {
+        return Ok(());
+    }
+    let Some(broken) = environment.broken().await.into_iter().next() else { return Ok(()) };
+    let problem = Problem::from(format!("settled, but {broken}"));
+    Err(problem.with_hint("the object is processed again only when it changes; if this is intended, write `settle: {despiteErrors: true}`"))
+}
+
+/// Executes a step that is allowed while the operators are stopped, too.
+async fn apply_step(environment: &Environment, step: &Step) -> Result<(), Problem> {
+    match &step.action {
+        StepAction::Apply(objects) => {
+            bootstrap::apply(&environment.api, objects.clone())
+                .await
+                .map_err(|refused| Problem::of_refusal(&refused, "", &environment.api.registry()))?;
+        }
+        StepAction::Patch(change) => {
+            let meant = environment.find(&change.target)?;
+            let sent = admin_client::patch(&environment.api, &meant, change.subresource.as_deref(), change.media, &change.patch).await;
+            sent.map_err(|refused| format!("{}: {refused}", change.target))?;
+        }
+        StepAction::Delete(target, propagation) => {
+            let meant = environment.find(target)?;
+            admin_client::delete(&environment.api, &meant, propagation.as_deref())
+                .await
+                .map_err(|refused| format!("{target}: {refused}"))?;
+        }
+        StepAction::Fault(fault) => environment.faults.add(step.spot, fault.rule.clone()),
+        StepAction::ClearFaults => environment.faults.clear(),
+        StepAction::Advance(duration) => tokio::time::sleep(*duration).await,
+        _ => {}
+    }
+    Ok(())
+}
+
+async fn stop_and_restart(environment: &Environment, downtime: &Downtime, is_killed: bool) -> Result<(), Problem> {
+    let _turn = environment.lock_transition().await;
+    if is_killed {
+        environment.kill().await;
+    } else {
+        environment.stop().await;
+    }
+    let back_at = Instant::now() + downtime.duration;
+    for step in &downtime.meanwhile {
+        environment.timeline.add(Event::Step { spot: step.spot, title: format!("meanwhile, {}", step.title) });
+        apply_step(environment, step).await?;
+    }
+    tokio::time::sleep_until(back_at).await;
+    Ok(environment.start().await?)
+}

@@ -1,0 +1,276 @@
+//! A scenario as it was read: initial objects, steps and expectations.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::apiserver::faults::Rule;
+use crate::manifest::Operator;
+use crate::manifest::source::Source;
+use crate::manifest::tree::{Node, Spot};
+use crate::object::namespace;
+use crate::script::Expression;
+
+use super::count::Count;
+use super::pattern::Pattern;
+
+/// User name of the operators on the API server.
+pub const OPERATOR_USER: &str = "kopfd-operator";
+
+/// One scenario.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// Unique within its file.
+    pub name: String,
+    /// The file that contains it.
+    pub source: Source,
+    /// Line of its document in the file.
+    pub line: usize,
+    /// The operators under test.
+    pub operators: Arc<Vec<Operator>>,
+    /// Definitions and objects that exist before the operators start.
+    pub given: Vec<InitialObject>,
+    /// Namespaces that the operators serve; all if empty.
+    pub namespaces: Vec<namespace::Pattern>,
+    /// Virtual time at which it starts.
+    pub start: Timestamp,
+    /// How it is run with `--seeds`.
+    pub seeds: Seeds,
+    /// Expressions of its matchers; predicates are indices.
+    pub expressions: Vec<Expression>,
+    /// In the order of execution.
+    pub steps: Vec<Step>,
+}
+
+impl Scenario {
+    /// Returns the file as the user named it.
+    pub fn file(&self) -> &PathBuf {
+        &self.source.name
+    }
+
+    /// Returns all objects that the scenario applies, initially or in a step, including the items of lists.
+    pub fn applied_objects(&self) -> Vec<&Value> {
+        let mut all: Vec<&Value> = self.given.iter().map(|given| &given.object).collect();
+        for step in &self.steps {
+            let inner = match &step.action {
+                StepAction::Restart(downtime) | StepAction::Kill(downtime) => downtime.meanwhile.as_slice(),
+                _ => std::slice::from_ref(step),
+            };
+            all.extend(inner.iter().flat_map(|step| match &step.action {
+                StepAction::Apply(objects) => objects.as_slice(),
+                _ => &[],
+            }));
+        }
+        let listed: Vec<&Value> = all.iter().filter_map(|object| object["items"].as_array()).flatten().collect();
+        all.into_iter().chain(listed).collect()
+    }
+}
+
+/// An object that exists before the operators start.
+#[derive(Debug, Clone)]
+pub struct InitialObject {
+    /// The whole object.
+    pub object: Value,
+    /// Position of the item of `given`.
+    pub spot: Spot,
+    /// The file that contains it, unless it is written inline.
+    pub file: Option<PathBuf>,
+}
+
+/// How a scenario is run with disturbances.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seeds {
+    /// Why the scenario is skipped, if it is.
+    pub skip: Option<String>,
+    /// Fields of objects that may differ from the undisturbed run.
+    pub ignore: Vec<String>,
+}
+
+/// One step.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Position in the file.
+    pub spot: Spot,
+    /// Summary for the timeline.
+    pub title: String,
+    /// What it does.
+    pub action: StepAction,
+}
+
+/// The action of a step.
+#[derive(Debug, Clone)]
+pub enum StepAction {
+    /// Applies objects.
+    Apply(Vec<Value>),
+    /// Patches an object.
+    Patch(ManualPatch),
+    /// Deletes an object, with a propagation policy if one is given.
+    Delete(Target, Option<String>),
+    /// Injects a fault from now on.
+    Fault(Box<Fault>),
+    /// Removes all faults.
+    ClearFaults,
+    /// Advances the time.
+    Advance(Duration),
+    /// Stops the operators gracefully and starts them again.
+    Restart(Downtime),
+    /// Kills the operators and starts them again.
+    Kill(Downtime),
+    /// Waits until nothing is pending.
+    Settle {
+        /// Time limit.
+        within: Duration,
+        /// Whether objects with failed cycles are accepted.
+        despite_errors: bool,
+    },
+    /// Checks expectations.
+    Expect(Box<Expectation>),
+}
+
+/// The time between a stop of the operators and their next start.
+#[derive(Debug, Clone, Default)]
+pub struct Downtime {
+    /// Minimum duration.
+    pub duration: Duration,
+    /// Steps that are executed meanwhile.
+    pub meanwhile: Vec<Step>,
+}
+
+/// Names an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The resource as written.
+    pub resource: String,
+    /// Unique within its file.
+    pub name: String,
+    /// `None` if the scenario does not say.
+    pub namespace: Option<String>,
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/{}", self.resource, self.name)?;
+        self.namespace.as_ref().map_or(Ok(()), |namespace| write!(formatter, " in {namespace}"))
+    }
+}
+
+/// An injected fault.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    pub rule: Rule,
+    /// The fault as written in the file.
+    pub title: String,
+}
+
+/// A patch by the scenario itself.
+#[derive(Debug, Clone)]
+pub struct ManualPatch {
+    /// The patched object.
+    pub target: Target,
+    /// Media type of the patch.
+    pub media: &'static str,
+    /// Content of the patch.
+    pub patch: Value,
+    /// `None` for the object itself.
+    pub subresource: Option<String>,
+}
+
+/// What is expected.
+#[derive(Debug, Clone, Default)]
+pub struct Expectation {
+    /// The state of an object.
+    pub object: Option<ObjectExpectation>,
+    /// Calls of handlers.
+    pub calls: Option<Calls>,
+    /// Kubernetes events.
+    pub events: Vec<Events>,
+    /// Log lines.
+    pub logs: Option<Logs>,
+    /// Requests of the operators.
+    pub requests: Vec<Requests>,
+}
+
+/// The expected state of an object.
+#[derive(Debug, Clone)]
+pub struct ObjectExpectation {
+    pub target: Target,
+    pub spot: Spot,
+    /// Whether the object must not exist.
+    pub is_absent: bool,
+    /// Pattern of its content.
+    pub matches: Option<Pattern>,
+}
+
+/// Expected calls.
+#[derive(Debug, Clone)]
+pub struct Calls {
+    /// The list as written, for `--update`.
+    pub node: Node,
+    /// Whether other calls are an error.
+    pub is_exact: bool,
+    /// The calls, in order.
+    pub wanted: Vec<Call>,
+    /// If set, only calls about this object count. With the position of its name.
+    pub target: Option<(Target, Spot)>,
+    /// If not empty, only calls of these handlers count.
+    pub handlers: Vec<String>,
+}
+
+/// One call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// Id of the handler.
+    pub handler: String,
+    /// Number of earlier attempts; `None` matches any.
+    pub retry: Option<u64>,
+}
+
+impl std::fmt::Display for Call {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.retry {
+            Some(retry) => write!(formatter, "{}#{retry}", self.handler),
+            None => formatter.write_str(&self.handler),
+        }
+    }
+}
+
+/// Expected Kubernetes events.
+#[derive(Debug, Clone)]
+pub struct Events {
+    pub spot: Spot,
+    /// Patterns of the event's fields.
+    pub like: Vec<(String, Pattern)>,
+    /// The involved object, if it matters.
+    pub target: Option<Target>,
+    /// Expected number.
+    pub count: Count,
+}
+
+/// Expected log lines.
+#[derive(Debug, Clone, Default)]
+pub struct Logs {
+    /// Lines that must occur, in this order.
+    pub includes: Vec<LogPattern>,
+    /// Lines that must not occur.
+    pub excludes: Vec<LogPattern>,
+}
+
+/// A log line, by its message.
+#[derive(Debug, Clone)]
+pub struct LogPattern {
+    pub spot: Spot,
+    /// Pattern of the message.
+    pub like: Pattern,
+}
+
+/// Expected requests about an object.
+#[derive(Debug, Clone)]
+pub struct Requests {
+    pub target: Target,
+    pub spot: Spot,
+    /// Expected number for each verb.
+    pub counts: Vec<(&'static str, Count)>,
+}

@@ -1,0 +1,83 @@
+//! One run of the operators: from a start until they stop, are killed, or exit.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+
+use crate::kit::Stop;
+use crate::reactor::Account;
+use crate::reactor::account::Broken;
+use crate::reactor::operator::ServeError;
+
+use super::pending::PendingCalls;
+use super::transport::ScenarioTransport;
+
+/// One run of the operators.
+pub struct OperatorRun {
+    /// Their connection to the server.
+    pub transport: ScenarioTransport,
+    /// The activity of each operator.
+    pub accounts: Vec<Arc<Account>>,
+    /// Running and scheduled calls, for messages.
+    pub pending_calls: Arc<Mutex<PendingCalls>>,
+    pub stop: Stop,
+    pub tasks: Vec<JoinHandle<Result<(), ServeError>>>,
+}
+
+impl OperatorRun {
+    /// Returns the objects whose last cycles failed.
+    pub fn broken(&self) -> Vec<Broken> {
+        self.accounts.iter().flat_map(|account| account.broken()).collect()
+    }
+
+    /// Tells whether all operators watch, and have listed everything once.
+    pub fn is_ready(&self) -> bool {
+        self.accounts.iter().all(|account| account.is_ready(1))
+    }
+
+    /// Tells whether no operator is working or waiting for something.
+    pub fn is_calm(&self) -> bool {
+        self.accounts.iter().all(|account| account.is_calm())
+    }
+
+    /// Describes the operators' pending work.
+    pub fn pending(&self) -> String {
+        let lines: Vec<String> = self.broken().iter().map(ToString::to_string).chain(self.pending_calls.lock().describe()).collect();
+        if lines.is_empty() { "the operator is working".to_owned() } else { lines.join("; ") }
+    }
+
+    /// Returns the exit of an operator that has ended by itself, which none should do.
+    pub async fn problem(&mut self) -> Option<Exit> {
+        let index = self.tasks.iter().position(JoinHandle::is_finished)?;
+        Some(match self.tasks.swap_remove(index).await {
+            Ok(Ok(())) => Exit::Broken("the operator has exited by itself".to_owned()),
+            Ok(Err(ServeError::Scripts { operator, problems })) => {
+                let lines = problems.iter().map(|problem| format!("{}:{}: {}", problem.file.display(), problem.line, problem.message));
+                let lines: Vec<String> = lines.collect();
+                Exit::Broken(format!("the scripts of operator {operator} cannot be installed: {}", lines.join("; ")))
+            }
+            Ok(Err(ServeError::Discovery(error))) => {
+                Exit::Unreachable(format!("the operator cannot discover the kinds of the cluster: {}", error.chain()))
+            }
+            Ok(Err(error)) => Exit::Broken(format!("the operator cannot run: {error}")),
+            Err(error) => Exit::Broken(format!("the operator has failed because of an internal error: {error}")),
+        })
+    }
+}
+
+/// Why an operator has ended by itself.
+pub enum Exit {
+    /// It could not reach the server.
+    Unreachable(String),
+    /// It cannot run at all.
+    Broken(String),
+}
+
+/// Waits until the activity of any operator changes.
+pub async fn changed(accounts: &[Arc<Account>]) {
+    if accounts.is_empty() {
+        return std::future::pending().await;
+    }
+    futures::future::select_all(accounts.iter().map(|account| Box::pin(account.changed()))).await;
+}

@@ -1,0 +1,116 @@
+//! Records the events of the reactor in the timeline, and passes them to the invariants.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::handling::telling::seconds;
+use crate::handling::{Handler, Outcome, Reason, Verdict};
+use crate::object::Sighting;
+use crate::reactor::account::shown;
+use crate::reactor::{EngineEvent, EventSink};
+
+use super::invariants::{Invariants, Process};
+use super::model::Call;
+use super::pending::PendingCalls;
+use super::timeline::{Event, Subject, Timeline};
+
+/// Records the events of one operator during one run of it.
+pub struct TimelineRecorder {
+    pub timeline: Arc<Timeline>,
+    pub invariants: Arc<Invariants>,
+    pub process: Process,
+    /// Running and scheduled calls of this run.
+    pub pending_calls: Arc<Mutex<PendingCalls>>,
+}
+
+impl EventSink for TimelineRecorder {
+    fn accept(&self, event: &EngineEvent<'_>) {
+        match *event {
+            EngineEvent::ObjectSeen { body, sighting, .. } => {
+                let subject = Subject::of(body);
+                self.invariants.object_seen(self.process, body);
+                if sighting == Sighting::Deleted {
+                    self.pending_calls.lock().object_deleted(&subject);
+                }
+                let version = body.resource_version().unwrap_or("unknown").to_owned();
+                self.timeline.add(Event::ObjectSeen { subject, arrival: arrival(sighting), version });
+            }
+            EngineEvent::HandlerCalled { body, handler, reason, retry } => {
+                let subject = Subject::of(body);
+                self.invariants.called(self.process, body, handler, reason, retry);
+                self.pending_calls.lock().called(&subject, &handler.id, retry, self.timeline.elapsed());
+                let reason = reason.map_or("a raw event", Reason::as_str);
+                self.timeline.add(Event::Called { subject, call: call(handler, retry), reason });
+            }
+            EngineEvent::HandlerReturned { body, handler, reason, retry, returned } => {
+                let subject = Subject::of(body);
+                self.invariants.returned(self.process, body, returned);
+                self.pending_calls.lock().ended(&subject, &handler.id);
+                for attempt in &returned.attempts {
+                    let call = Call { handler: attempt.id.clone(), retry: Some(attempt.retry) };
+                    self.timeline.add(Event::Called { subject: subject.clone(), call: call.clone(), reason: "a sub-handler" });
+                    self.timeline.add(Event::Ended { subject: subject.clone(), call, outcome: describe_outcome(&attempt.outcome) });
+                }
+                // Attempts of change handlers are judged later; the verdict of any other call is final.
+                let outcome = match (&returned.verdict, returned.is_cancelled) {
+                    (_, true) => "cancelled".to_owned(),
+                    _ if reason.is_some() => return,
+                    (verdict, false) => describe_verdict(verdict),
+                };
+                self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome });
+            }
+            EngineEvent::AttemptJudged { body, handler, retry, outcome } => {
+                let subject = Subject::of(body);
+                self.invariants.attempt_judged(self.process, body, handler, retry, outcome);
+                if !outcome.is_final {
+                    let at = self.timeline.elapsed().saturating_add(outcome.delay.unwrap_or_default());
+                    self.pending_calls.lock().scheduled(&subject, &handler.id, at, outcome.error.clone());
+                }
+                self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome: describe_outcome(outcome) });
+            }
+            EngineEvent::CycleEnded { body, error, .. } => self.invariants.cycle_ended(self.process, body, error),
+            _ => {}
+        }
+    }
+
+    fn wants_states(&self) -> bool {
+        true
+    }
+}
+
+fn call(handler: &Handler, retry: u64) -> Call {
+    Call { handler: handler.id.clone(), retry: Some(retry) }
+}
+
+fn arrival(sighting: Sighting) -> &'static str {
+    match sighting {
+        Sighting::Listed => "listed",
+        Sighting::Added => "added",
+        Sighting::Modified => "modified",
+        Sighting::Deleted => "deleted",
+    }
+}
+
+fn describe_outcome(outcome: &Outcome) -> String {
+    match (&outcome.error, outcome.is_final, outcome.delay) {
+        (Some(error), true, _) => format!("failed permanently: {error}"),
+        (Some(error), false, Some(delay)) => format!("failed, retried in {}s: {error}", seconds(delay)),
+        (Some(error), false, None) => format!("failed, retried at once: {error}"),
+        (None, true, _) => match &outcome.result {
+            Some(result) if !result.is_null() => format!("succeeded with {}", shown(result)),
+            _ => "succeeded".to_owned(),
+        },
+        (None, false, _) => "unfinished".to_owned(),
+    }
+}
+
+fn describe_verdict(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Returned(Some(result)) if !result.is_null() => format!("succeeded with {}", shown(result)),
+        Verdict::Returned(_) => "succeeded".to_owned(),
+        Verdict::Temporary { text, .. } => format!("failed: {}", text.as_deref().unwrap_or("a temporary error")),
+        Verdict::Permanent { text } | Verdict::Rejected { text, .. } | Verdict::Failed { text, .. } => format!("failed: {text}"),
+        Verdict::Unfinished { .. } => "unfinished".to_owned(),
+    }
+}

@@ -1,0 +1,235 @@
+//! The watches of one operator run: which are open, and how far each has delivered.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{self, StreamExt as _};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::apiserver::ApiServer;
+use crate::apiserver::http::request::Place;
+use crate::apiserver::storage::resource::Resource;
+use crate::cluster::transport::ByteStream;
+
+use super::super::chaos::{Chaos, OnChunk};
+
+/// The event of an expired watch.
+const GONE: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}"#;
+
+/// How many events are remembered for each path.
+const MAX_EVENTS: usize = 8;
+
+/// A watcher repeats a failed list sooner than this. A script may give up on it.
+const LIST_PAUSE: Duration = Duration::from_mins(1);
+
+/// The watches of one operator run. Cheap to clone.
+#[derive(Clone)]
+pub struct Watches {
+    known: Arc<Mutex<BTreeMap<String, Watch>>>,
+    /// When a list failed because of a disturbance, by path, until it is repeated.
+    failed_lists: Arc<Mutex<BTreeMap<String, Instant>>>,
+    changed: Arc<Notify>,
+}
+
+/// A watch that is open, or that will be reopened.
+struct Watch {
+    /// How often the path was opened before.
+    number: usize,
+    is_open: bool,
+    resource: Resource,
+    namespace: Option<String>,
+    /// Everything up to this revision was delivered.
+    delivered: u64,
+    /// Revisions of the last delivered events, kept when the path is reopened.
+    events: VecDeque<u64>,
+}
+
+impl Watches {
+    /// Creates an empty set of watches that notifies of changes.
+    pub fn new(changed: Arc<Notify>) -> Self {
+        Self { known: Arc::default(), failed_lists: Arc::default(), changed }
+    }
+
+    /// Describes what is not delivered; `None` if everything is.
+    pub fn pending(&self, api: &ApiServer) -> Option<String> {
+        let failed_lists = self.failed_lists.lock();
+        if let Some((path, _)) = failed_lists.iter().find(|(_, failed_at)| failed_at.elapsed() < LIST_PAUSE) {
+            return Some(format!("the list of {path} has failed and is not repeated yet"));
+        }
+        drop(failed_lists);
+        let known = self.known.lock();
+        let registry = api.registry();
+        let is_served = |watch: &Watch| registry.stored(&watch.resource).is_some();
+        if let Some((path, _)) = known.iter().find(|(_, watch)| !watch.is_open && is_served(watch)) {
+            return Some(format!("the watch of {path} has ended and is not reopened yet"));
+        }
+        let late = known.iter().find(|(_, watch)| watch.is_behind(api));
+        late.map(|(path, _)| format!("the watch of {path} has not delivered everything"))
+    }
+
+    /// Notes that a list has failed or was answered.
+    pub fn note_list(&self, path: &str, has_failed: bool) {
+        let mut failed = self.failed_lists.lock();
+        if has_failed {
+            failed.insert(path.to_owned(), Instant::now());
+        } else {
+            failed.remove(path);
+        }
+    }
+
+    /// Returns the revision before the last `count` events of a path.
+    pub fn before_last(&self, path: &str, count: usize) -> Option<u64> {
+        let known = self.known.lock();
+        let events = &known.get(path)?.events;
+        Some(events.get(events.len().checked_sub(count)?)? - 1)
+    }
+
+    /// Notes an opened watch.
+    pub fn open(&self, path: String, place: &Place, delivered: u64) -> Open {
+        let number = self.insert(&path, place, true, delivered);
+        Open { watches: self.clone(), path, number, has_ended: false }
+    }
+
+    /// Notes a watch that failed to open and will be retried.
+    pub fn note_closed(&self, path: &str, place: &Place) {
+        self.insert(path, place, false, 0);
+    }
+
+    /// Notes a watch that will not be retried.
+    pub fn forget(&self, path: &str) {
+        self.known.lock().remove(path);
+    }
+
+    fn insert(&self, path: &str, place: &Place, is_open: bool, delivered: u64) -> usize {
+        let mut known = self.known.lock();
+        let (number, events) = known.remove(path).map_or((0, VecDeque::new()), |watch| (watch.number + 1, watch.events));
+        let resource = Resource { group: place.group.clone(), plural: place.plural.clone() };
+        known.insert(path.to_owned(), Watch { number, is_open, resource, namespace: place.namespace.clone(), delivered, events });
+        number
+    }
+}
+
+impl Watch {
+    fn remember(&mut self, revision: u64) {
+        if self.events.back().is_none_or(|last| *last < revision) {
+            self.events.push_back(revision);
+        }
+        if self.events.len() > MAX_EVENTS {
+            self.events.pop_front();
+        }
+    }
+
+    fn is_behind(&self, api: &ApiServer) -> bool {
+        let changes = api.changes_after(&self.resource, self.delivered);
+        let is_meant = |value: &Value| self.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str());
+        changes.is_ok_and(|changes| {
+            changes.iter().any(|change| change.after().or_else(|| change.before()).is_some_and(|stored| is_meant(&stored.value)))
+        })
+    }
+}
+
+/// An open watch. Dropping it before its end means that the operator has closed it.
+pub struct Open {
+    watches: Watches,
+    path: String,
+    number: usize,
+    has_ended: bool,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut known = self.watches.known.lock();
+        if !self.has_ended && known.get(&self.path).is_some_and(|watch| watch.number == self.number) {
+            known.remove(&self.path);
+        }
+        drop(known);
+        self.watches.changed.notify_waiters();
+    }
+}
+
+impl Open {
+    /// Returns the stream that the operator receives, with disturbances.
+    pub fn deliver(self, body: ByteStream, chaos: Option<Arc<Chaos>>) -> ByteStream {
+        stream::unfold((self, body), move |(mut open, mut body)| {
+            let chaos = chaos.clone();
+            async move {
+                if open.has_ended {
+                    return None;
+                }
+                let chunk = match body.next().await {
+                    Some(Ok(chunk)) => chunk,
+                    ended => {
+                        open.end();
+                        return ended.map(|broken| (broken, (open, body)));
+                    }
+                };
+                let disturbance = match &chaos {
+                    Some(chaos) => chaos.on_chunk(&open.path).await,
+                    None => OnChunk::Nothing,
+                };
+                let chunk = open.apply_disturbance(disturbance, chunk)?;
+                Some((Ok(chunk), (open, body)))
+            }
+        })
+        .boxed()
+    }
+
+    /// Applies a disturbance to a chunk. Returns `None` if the watch ends before it.
+    fn apply_disturbance(&mut self, disturbance: OnChunk, chunk: Bytes) -> Option<Bytes> {
+        if disturbance == OnChunk::Nothing {
+            let reached = last_revision(&chunk).unwrap_or_default();
+            self.note(|watch| {
+                watch.delivered = watch.delivered.max(reached);
+                watch.remember(reached);
+            });
+            return Some(chunk);
+        }
+        self.end();
+        match disturbance {
+            OnChunk::Break => Some(chunk.slice(..chunk.len() / 2)),
+            OnChunk::Expire => Some(Bytes::from(format!("{GONE}\n"))),
+            OnChunk::Nothing | OnChunk::End => None,
+        }
+    }
+
+    fn end(&mut self) {
+        self.has_ended = true;
+        self.note(|watch| watch.is_open = false);
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Watch)) {
+        if let Some(watch) = self.watches.known.lock().get_mut(&self.path).filter(|watch| watch.number == self.number) {
+            change(watch);
+        }
+        self.watches.changed.notify_waiters();
+    }
+}
+
+/// Returns the greatest resource version in the lines of a watch.
+fn last_revision(bytes: &[u8]) -> Option<u64> {
+    const KEY: &[u8] = br#""resourceVersion":""#;
+    let number = |at: usize| -> Option<u64> {
+        let rest = &bytes[at + KEY.len()..];
+        let length = rest.iter().position(|byte| *byte == b'"')?;
+        std::str::from_utf8(&rest[..length]).ok()?.parse().ok()
+    };
+    memchr::memmem::find_iter(bytes, KEY).filter_map(number).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_version_of_several_lines_is_found() {
+        let lines = br#"{"object":{"metadata":{"resourceVersion":"12"}}}
+{"object":{"metadata":{"resourceVersion":"9","annotations":{"x":"{\"resourceVersion\":\"77\"}"}}}}"#;
+        assert_eq!(last_revision(lines), Some(12));
+        assert_eq!(last_revision(b"{}"), None);
+    }
+}

@@ -1,0 +1,9 @@
+//! The engine in this process and in virtual time: its layers, its manifests, its scripts, and whole lives of objects.
+
+mod closed_loop;
+mod in_process;
+mod layering;
+mod manifests;
+mod script;
+#[allow(dead_code, reason = "the golden cases use other parts of the world")]
+mod world;

@@ -1,0 +1,13 @@
+//! The built binary as its users run it, real connections, and the documents that show what it says.
+
+mod apiserver_hostile;
+mod check;
+#[allow(dead_code, reason = "the suites on a real API server give processes an input")]
+mod child;
+mod connection;
+mod dev;
+mod documents;
+mod init;
+mod mistakes;
+mod run;
+mod scenarios;
