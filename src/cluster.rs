@@ -4,25 +4,25 @@
 
 pub mod address;
 pub mod apply;
-pub mod calls;
 pub mod client;
 pub mod config;
 pub mod discovery;
 pub mod error;
 mod excerpt;
-pub mod head;
 pub mod in_process;
-pub mod kinds;
 pub mod line;
+pub mod object_client;
+pub mod partial_metadata;
 mod plugin;
+pub mod resource_resolver;
 pub mod transport;
 pub mod watch;
 
 pub use apply::{Applied, Requests, transformed};
-pub use calls::Calls;
 pub use client::{Client, Repeat, Request, Response};
 pub use config::{Networking, Options, Watching};
 pub use error::{Error, LoginError};
-pub use head::Head;
-pub use kinds::Kinds;
+pub use object_client::ObjectClient;
+pub use partial_metadata::PartialMetadata;
+pub use resource_resolver::ResourceResolver;
 pub use watch::{Seen, Sink, Watcher};

@@ -3,12 +3,11 @@
 //! All mistakes are found at once, each with its place and a way out. Nothing here talks to a cluster or runs a handler.
 
 mod activities;
-mod background;
 mod binding;
 mod budgets;
+mod builder;
 mod crds;
 mod document;
-mod draft;
 mod filters;
 mod handlers;
 mod reconcile;
@@ -16,6 +15,7 @@ mod scripts;
 mod selectors;
 mod settings_reader;
 mod storages;
+mod timers_and_daemons;
 mod values;
 mod webhooks;
 

@@ -9,6 +9,7 @@ mod unreadable;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use kopfd::handling::On;
 use kopfd::object::Body;
 use kopfd::persistence::essence;
 use proptest::prelude::*;
@@ -194,7 +195,7 @@ fn check_rest(scene: &Scene, is_deleted: bool) -> Result<(), TestCaseError> {
     let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
     let left: Vec<&String> = annotations.map(|(key, _)| key).filter(|key| *key != LAST_HANDLED).collect();
     prop_assert!(left.is_empty(), "left over: {:?}", left);
-    let is_held = served.handlers.iter().any(|handler| handler.on.requires_finalizer());
+    let is_held = served.handlers.iter().any(|handler| matches!(handler.on, On::Delete { optional: false } | On::Daemon | On::Timer));
     prop_assert_eq!(body.has_finalizer(&served.storages.finalizer), is_held);
     Ok(())
 }

@@ -1,9 +1,10 @@
-//! Clock, tasks, stop signals, back-off and durations: what would be as true in a chat server.
+//! Clock, tasks, stop signals, back-off, durations, positions in files: nothing of Kubernetes.
 
 pub mod backoff;
 pub mod clock;
 pub mod duration;
 pub mod errors;
+pub mod source;
 pub mod stop;
 pub mod suggest;
 pub mod surplus;

@@ -101,14 +101,6 @@ pub enum AddressError {
 /// What can go wrong when a kind is looked up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KindError {
-    /// The text is no selector.
-    #[error("{text:?} names no kind: {problem}")]
-    Syntax {
-        /// The text.
-        text: String,
-        /// What is wrong.
-        problem: String,
-    },
     /// The cluster has no such kind.
     #[error("the cluster has no resource {0:?}")]
     Unknown(String),

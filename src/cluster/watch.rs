@@ -19,8 +19,8 @@ use crate::object::{Body, Resource, Sighting};
 use super::address;
 use super::client::{Client, Repeat, Request, in_time};
 use super::error::Error;
-use super::head::{Head, Text};
 use super::line::Lines;
+use super::partial_metadata::{PartialMetadata, Text};
 use super::transport::ByteStream;
 
 #[path = "watch/known.rs"]
@@ -62,7 +62,7 @@ pub struct Seen<'a> {
     /// How it was seen.
     pub sighting: Sighting,
     /// Its metadata.
-    pub head: &'a Head<'a>,
+    pub head: &'a PartialMetadata<'a>,
     /// The whole object as JSON. Of a vanished object nothing is left but its identity.
     pub text: &'a str,
     /// Its resource.
@@ -329,7 +329,7 @@ impl Watcher {
             "MODIFIED" => Sighting::Modified,
             "DELETED" => Sighting::Deleted,
             "BOOKMARK" => {
-                let head = Head::of(object.get()).map_err(failed)?;
+                let head = PartialMetadata::of(object.get()).map_err(failed)?;
                 let marked = head.resource_version().unwrap_or_default();
                 return self.move_to(marked, version);
             }
@@ -364,7 +364,7 @@ impl Watcher {
 
     /// Hands an object over and returns its version. An object that cannot be read is told of and left out: it must not hide the others.
     async fn deliver<'a>(&mut self, sighting: Sighting, text: &'a str, sink: &mut impl Sink) -> Option<Text<'a>> {
-        let mut head = match Head::of(text) {
+        let mut head = match PartialMetadata::of(text) {
             Ok(head) => head,
             Err(error) => {
                 error!(resource = %self.resource, path = self.path, %error, "Ignoring an object whose metadata cannot be read.");

@@ -101,11 +101,6 @@ impl On {
     pub fn needs_change(self) -> bool {
         matches!(self, Self::Update | Self::Field | Self::Sub { needs_change: true })
     }
-
-    /// Tells whether an object that it concerns must not vanish without it.
-    pub fn requires_finalizer(self) -> bool {
-        matches!(self, Self::Delete { optional: false } | Self::Daemon | Self::Timer)
-    }
 }
 
 /// Which objects a handler concerns.

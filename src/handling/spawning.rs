@@ -1,5 +1,5 @@
-//! The part that daemons and timers play in a cycle: which are started and stopped, whether they hold the object,
-//! and how long the cycle waits for them.
+//! Daemons and timers in a cycle: which are started and stopped, whether they demand the finalizer, and how long the cycle waits
+//! for them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use super::lists::SpawningHandlers;
 use super::select;
 use super::telling::{Telling, seconds};
 
-/// What the side business of daemons and timers has to say to a cycle.
+/// What the daemons and timers of an object demand of a cycle.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Companions {
+pub struct BackgroundDemand {
     /// Whether any of them demands the finalizer.
     pub demand_finalizer: bool,
     /// The times until each of the stopping tasks is checked again.
@@ -30,12 +30,12 @@ pub enum StopReason {
     Pausing,
 }
 
-/// The tasks of one object as an event finds them.
+/// The tasks of one object at an event.
 #[derive(Debug, Clone, Copy)]
-pub struct Company<'a> {
-    /// The ids of those that run, those among them that are asked to stop included.
+pub struct RunningTasks<'a> {
+    /// The ids of the running tasks, including those that were asked to stop.
     pub running: &'a BTreeSet<String>,
-    /// The ids of those that ended on their own; they are not started again.
+    /// The ids of the tasks that ended on their own; they are not started again.
     pub ended: &'a BTreeSet<String>,
     /// Whether the operator is paused.
     pub is_paused: bool,
@@ -43,41 +43,41 @@ pub struct Company<'a> {
     pub is_gone: bool,
 }
 
-/// What is to be started and stopped.
+/// The tasks to start and to stop.
 #[derive(Debug, Default)]
-pub struct Arrangement<'a> {
+pub struct BackgroundPlan<'a> {
     /// The handlers to start a task for.
     pub spawn: Vec<&'a Handler>,
     /// The ids of the tasks to stop, with the reasons.
     pub stop: Vec<(String, StopReason)>,
-    /// Whether any handler demands the finalizer: also one whose task is on its way out.
+    /// Whether any handler demands the finalizer, including handlers whose tasks are stopping.
     pub demand_finalizer: bool,
 }
 
-/// Returns what is to be started and stopped at an event.
+/// Returns the tasks to start and to stop at an event.
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
-pub fn arrange<'a>(
+pub fn plan<'a>(
     handlers: &'a SpawningHandlers,
-    company: Company<'_>,
+    tasks: RunningTasks<'_>,
     view: View<'_>,
     predicates: &dyn Predicates,
-) -> Result<Arrangement<'a>, Unsettled> {
-    let matching = select::spawning(handlers, company.ended, view, predicates)?;
-    let all_for = |reason| company.running.iter().map(|id| (id.clone(), reason)).collect();
+) -> Result<BackgroundPlan<'a>, Unsettled> {
+    let matching = select::spawning(handlers, tasks.ended, view, predicates)?;
+    let all_for = |reason| tasks.running.iter().map(|id| (id.clone(), reason)).collect();
     let demand_finalizer = !matching.is_empty();
-    if view.body.is_deleting() || company.is_gone {
-        return Ok(Arrangement { spawn: Vec::new(), stop: all_for(StopReason::Deleted), demand_finalizer });
+    if view.body.is_deleting() || tasks.is_gone {
+        return Ok(BackgroundPlan { spawn: Vec::new(), stop: all_for(StopReason::Deleted), demand_finalizer });
     }
-    if company.is_paused {
-        return Ok(Arrangement { spawn: Vec::new(), stop: all_for(StopReason::Pausing), demand_finalizer });
+    if tasks.is_paused {
+        return Ok(BackgroundPlan { spawn: Vec::new(), stop: all_for(StopReason::Pausing), demand_finalizer });
     }
     let is_matching = |id: &String| matching.iter().any(|handler| handler.id == *id);
-    let mismatching = company.running.iter().filter(|id| !is_matching(id));
+    let mismatching = tasks.running.iter().filter(|id| !is_matching(id));
     let stop = mismatching.map(|id| (id.clone(), StopReason::Mismatch)).collect();
-    let spawn = matching.into_iter().filter(|handler| !company.running.contains(&handler.id)).collect();
-    Ok(Arrangement { spawn, stop, demand_finalizer })
+    let spawn = matching.into_iter().filter(|handler| !tasks.running.contains(&handler.id)).collect();
+    Ok(BackgroundPlan { spawn, stop, demand_finalizer })
 }
 
 /// How a task is brought to its end.
@@ -168,31 +168,31 @@ mod tests {
     }
 
     /// The ids to start, those to stop, and whether the finalizer is demanded.
-    fn arranged(metadata: Value, running: &[&str], ended: &[&str]) -> (Vec<String>, Vec<(String, StopReason)>, bool) {
+    fn planned(metadata: Value, running: &[&str], ended: &[&str]) -> (Vec<String>, Vec<(String, StopReason)>, bool) {
         let handlers = SpawningHandlers::of([labelled("a"), labelled("b")].map(Arc::new));
         let body = Body::from(json!({"metadata": metadata}));
-        let company = Company { running: &ids(running), ended: &ids(ended), is_paused: false, is_gone: false };
-        let arrangement = arrange(&handlers, company, View { body: &body, change: None }, &Answers::default()).unwrap();
-        let spawn = arrangement.spawn.iter().map(|handler| handler.id.clone()).collect();
-        (spawn, arrangement.stop, arrangement.demand_finalizer)
+        let tasks = RunningTasks { running: &ids(running), ended: &ids(ended), is_paused: false, is_gone: false };
+        let plan = plan(&handlers, tasks, View { body: &body, change: None }, &Answers::default()).unwrap();
+        let spawn = plan.spawn.iter().map(|handler| handler.id.clone()).collect();
+        (spawn, plan.stop, plan.demand_finalizer)
     }
 
     #[test]
     fn what_matches_and_does_not_run_is_started_unless_it_ended_on_its_own() {
-        assert_eq!(arranged(json!({"labels": {"on": "1"}}), &["a"], &[]), (vec!["b".into()], vec![], true));
-        assert_eq!(arranged(json!({"labels": {"on": "1"}}), &["a"], &["b"]), (vec![], vec![], true));
-        assert_eq!(arranged(json!({"labels": {"on": "1"}}), &[], &["a", "b"]), (vec![], vec![], false));
+        assert_eq!(planned(json!({"labels": {"on": "1"}}), &["a"], &[]), (vec!["b".into()], vec![], true));
+        assert_eq!(planned(json!({"labels": {"on": "1"}}), &["a"], &["b"]), (vec![], vec![], true));
+        assert_eq!(planned(json!({"labels": {"on": "1"}}), &[], &["a", "b"]), (vec![], vec![], false));
     }
 
     #[test]
     fn what_does_not_match_is_stopped_and_holds_nothing() {
-        assert_eq!(arranged(json!({}), &["a"], &[]), (vec![], vec![("a".into(), StopReason::Mismatch)], false));
+        assert_eq!(planned(json!({}), &["a"], &[]), (vec![], vec![("a".into(), StopReason::Mismatch)], false));
     }
 
     #[test]
     fn a_deleted_object_stops_everything_and_is_held_meanwhile() {
         let metadata = json!({"labels": {"on": "1"}, "deletionTimestamp": "2020-01-01T00:00:00Z"});
-        assert_eq!(arranged(metadata, &["a"], &[]), (vec![], vec![("a".into(), StopReason::Deleted)], true));
+        assert_eq!(planned(metadata, &["a"], &[]), (vec![], vec![("a".into(), StopReason::Deleted)], true));
     }
 
     /// What happens at each of these ages, as `stage/delay`.

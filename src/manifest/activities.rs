@@ -6,8 +6,8 @@ use crate::handling::{On, Policy};
 use crate::script::BindingKind;
 
 use super::binding::{BINDING, Concern, Ids, Request, misplaced};
+use super::builder::{OperatorBuilder, POLICY, Script};
 use super::diagnostic::Severity;
-use super::draft::{Draft, POLICY, Script};
 use super::operator::{Activity, Moment, Schedule};
 use super::reader::Item;
 
@@ -18,7 +18,7 @@ const MOMENTS: [(&str, Moment, BindingKind, &str); 4] = [
     ("probe", Moment::Probe, BindingKind::Activity, "a probe"),
 ];
 
-impl Draft<'_> {
+impl OperatorBuilder<'_> {
     /// Reads `spec.activities`.
     pub fn activities(&mut self, item: &Item<'_>) {
         let reader = self.reader;

@@ -11,7 +11,7 @@ use crate::handling::{Filters, Handler, On, Policy};
 use crate::object::{FieldPath, Selector};
 use crate::script::{Binding, BindingKind, Code, Limits};
 
-use super::draft::{Draft, Script};
+use super::builder::{OperatorBuilder, Script};
 use super::reader::{Fields, Item};
 use super::tree::Spot;
 
@@ -120,7 +120,7 @@ pub struct Request<'s> {
 #[derive(Debug, Default)]
 pub struct Ids(HashMap<String, (String, &'static str, usize)>);
 
-impl Draft<'_> {
+impl OperatorBuilder<'_> {
     /// Reads which code a binding calls, and under which id.
     pub fn bind(&mut self, fields: &Fields<'_>, request: &Request<'_>) -> Option<Bound> {
         let found = self.code(fields, request.script);

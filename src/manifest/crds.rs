@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::draft::plain;
+use super::builder::plain;
 use super::reader::{Item, Reader};
 use super::source::{Source, directory_of};
 use super::tree::{self, Node};

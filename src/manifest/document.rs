@@ -7,8 +7,8 @@ use crate::object::Selector;
 use crate::script::Allow;
 
 use super::binding::Ids;
+use super::builder::{Block, OperatorBuilder, POLICY, Script, plain};
 use super::diagnostic::{Diagnostic, Severity};
-use super::draft::{Block, Draft, POLICY, Script, plain};
 use super::reader::{Fields, Item, Reader};
 use super::source::{directory_of, reason};
 use super::tree::Node;
@@ -26,19 +26,19 @@ pub fn is_operator(root: &Node) -> bool {
 }
 
 /// Reads a document; what is wrong with it goes to the reader.
-pub fn read<'r>(reader: &'r Reader, root: &Node) -> Draft<'r> {
-    let mut draft = Draft::new(reader);
-    draft.operator.declaration.root = directory_of(&reader.source.name);
+pub fn read<'r>(reader: &'r Reader, root: &Node) -> OperatorBuilder<'r> {
+    let mut builder = OperatorBuilder::new(reader);
+    builder.operator.declaration.root = directory_of(&reader.source.name);
     let top = Item { node: root, path: String::new(), key: root.spot };
-    let Some(fields) = reader.fields(&top, "a manifest", &["apiVersion", "kind", "metadata", "spec"]) else { return draft };
+    let Some(fields) = reader.fields(&top, "a manifest", &["apiVersion", "kind", "metadata", "spec"]) else { return builder };
     check_head(reader, &fields);
     if let Some(metadata) = reader.required(&fields, "metadata", "add `metadata: {name: my-operator}`") {
-        draft.metadata(&metadata);
+        builder.metadata(&metadata);
     }
     if let Some(spec) = reader.required(&fields, "spec", "add `spec:` with at least `resources:`") {
-        draft.spec(&spec);
+        builder.spec(&spec);
     }
-    draft
+    builder
 }
 
 fn check_head(reader: &Reader, fields: &Fields<'_>) {
@@ -53,7 +53,7 @@ fn check_head(reader: &Reader, fields: &Fields<'_>) {
     }
 }
 
-impl Draft<'_> {
+impl OperatorBuilder<'_> {
     fn metadata(&mut self, item: &Item<'_>) {
         let reader = self.reader;
         let Some(fields) = reader.fields(item, "the metadata", &["name"]) else { return };

@@ -6,7 +6,7 @@ use crate::handling::{Filters, Matcher, Predicate};
 use crate::object::FieldPath;
 use crate::script::{BindingKind, Expression};
 
-use super::draft::{Block, Draft, Script};
+use super::builder::{Block, OperatorBuilder, Script};
 use super::reader::{Fields, Item};
 use super::storages;
 use super::suggest::nearest;
@@ -37,7 +37,7 @@ enum Compared {
     Nodes,
 }
 
-impl Draft<'_> {
+impl OperatorBuilder<'_> {
     /// Reads `field`.
     pub fn field(&self, fields: &Fields<'_>) -> Option<FieldPath> {
         let item = fields.get("field")?;

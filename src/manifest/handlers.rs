@@ -4,7 +4,7 @@ use crate::handling::{Handler, On, Policy};
 use crate::script::BindingKind;
 
 use super::binding::{BINDING, Ids, Request, misplaced};
-use super::draft::{Block, Draft, POLICY};
+use super::builder::{Block, OperatorBuilder, POLICY};
 use super::filters::{Asking, FILTERS};
 use super::reader::{Fields, Item};
 use super::suggest::{nearest, one_of};
@@ -13,7 +13,7 @@ use super::tree::Kind;
 const ON: [&str; 6] = ["create", "update", "delete", "resume", "field", "event"];
 const LISTED: [&str; 4] = ["create", "update", "delete", "resume"];
 
-impl Draft<'_> {
+impl OperatorBuilder<'_> {
     /// Reads one item of `handlers`.
     pub fn handler(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
         let reader = self.reader;

@@ -126,9 +126,9 @@ fn read_source(source: Source, found: Found, loaded: &mut Loaded) {
                     continue;
                 }
                 document.mistakes.into_iter().for_each(|mistake| reader.take(mistake));
-                let draft = document::read(&reader, &document.root);
-                in_scripts.extend(scripts::check(&draft, &document.root));
-                loaded.operators.push(draft.operator);
+                let builder = document::read(&reader, &document.root);
+                in_scripts.extend(scripts::check(&builder, &document.root));
+                loaded.operators.push(builder.operator);
             }
         }
     }

@@ -8,9 +8,9 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use crate::handling::{Handler, Policy, Predicate};
+use crate::kit::source::SourcePosition;
 use crate::object::Selector;
 use crate::script::Declaration;
-use crate::script::declaration::Place;
 
 use super::diagnostic::{Diagnostic, Severity, Snippet};
 use super::settings::Settings;
@@ -23,7 +23,7 @@ pub struct Operator {
     /// The file of its manifest.
     pub file: PathBuf,
     /// Where its name stands.
-    pub place: Place,
+    pub place: SourcePosition,
     /// Handlers of changes and of raw events, in the order of declaration.
     pub handlers: Vec<Handler>,
     /// Timers.

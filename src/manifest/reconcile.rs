@@ -5,13 +5,13 @@ use crate::object::Selector;
 use crate::script::{BindingKind, Limits};
 
 use super::binding::{BINDING, Concern, Ids, Request, misplaced};
-use super::draft::{Block, Draft, POLICY, Script};
+use super::builder::{Block, OperatorBuilder, POLICY, Script};
 use super::filters::{Asking, FILTERS};
 use super::operator::Reconcile;
 use super::reader::Item;
 use super::selectors;
 
-impl Draft<'_> {
+impl OperatorBuilder<'_> {
     /// Reads `reconcile` of a block.
     pub fn reconcile(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
         let reader = self.reader;

@@ -4,29 +4,29 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::script::check::{self, Problem};
-use crate::script::program;
+use crate::script::load;
+use crate::script::problem::{self, Problem};
 
+use super::builder::{OperatorBuilder, plain};
 use super::diagnostic::{Diagnostic, Severity};
-use super::draft::{Draft, plain};
 use super::source::Source;
 use super::tree::{Kind, Node};
 
 /// Checks the code of an operator. What stands in the manifest goes to its reader; what stands in scripts comes back.
-pub fn check(draft: &Draft<'_>, root: &Node) -> Vec<Diagnostic> {
-    if draft.is_unready {
+pub fn check(builder: &OperatorBuilder<'_>, root: &Node) -> Vec<Diagnostic> {
+    if builder.is_unready {
         return Vec::new();
     }
-    let declaration = draft.checkable();
-    let manifest = &draft.reader.source.name;
+    let declaration = builder.checkable();
+    let manifest = &builder.reader.source.name;
     let mut texts = Texts::default();
     let mut found = Vec::new();
-    for problem in program::check(&declaration) {
+    for problem in load::check(&declaration) {
         let severity = severity_of(problem.severity);
         if problem.file == *manifest {
             let spot = super::tree::Spot { line: problem.line, column: problem.column, length: problem.length };
             let path = path_at(root, problem.line, problem.column);
-            draft.reader.tell(severity, spot, &path, problem.message, problem.hint);
+            builder.reader.tell(severity, spot, &path, problem.message, problem.hint);
         } else {
             found.push(texts.diagnostic(problem, severity));
         }
@@ -34,11 +34,11 @@ pub fn check(draft: &Draft<'_>, root: &Node) -> Vec<Diagnostic> {
     found
 }
 
-fn severity_of(severity: check::Severity) -> Severity {
+fn severity_of(severity: problem::Severity) -> Severity {
     match severity {
-        check::Severity::Error => Severity::Error,
-        check::Severity::Warning => Severity::Warning,
-        check::Severity::Hint => Severity::Hint,
+        problem::Severity::Error => Severity::Error,
+        problem::Severity::Warning => Severity::Warning,
+        problem::Severity::Hint => Severity::Hint,
     }
 }
 

@@ -8,6 +8,8 @@ use std::sync::LazyLock;
 use serde_json::{Number, Value};
 use serde_saphyr::granit_parser::{Event, Marker, Parser, ScalarStyle, Span, options as parser_options};
 
+pub use crate::kit::source::Spot;
+
 use super::source::Source;
 
 /// The deepest nesting of lists and mappings. Kubernetes' own objects stay below 30.
@@ -63,17 +65,6 @@ pub struct Entry {
     pub spot: Spot,
     /// The value.
     pub value: Node,
-}
-
-/// A place in a file: line and column from 1, columns and lengths in characters.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Spot {
-    /// The line.
-    pub line: usize,
-    /// The column.
-    pub column: usize,
-    /// The length, up to the end of the line at most.
-    pub length: usize,
 }
 
 /// One document of a file.

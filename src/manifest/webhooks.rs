@@ -8,7 +8,7 @@ use crate::handling::{On, Policy};
 use crate::script::BindingKind;
 
 use super::binding::{BINDING, Concern, Request, misplaced};
-use super::draft::{Block, Draft};
+use super::builder::{Block, OperatorBuilder};
 use super::filters::{Asking, FILTERS};
 use super::operator::{SideEffects, Webhook};
 use super::reader::{Fields, Item};
@@ -22,7 +22,7 @@ const OPERATIONS: [&str; 4] = ["create", "update", "delete", "connect"];
 const ON: [&str; 3] = ["validate", "mutate", "convert"];
 const OWN: [&str; 8] = ["on", "operations", "subresource", "persistent", "sideEffects", "ignoreFailures", "matchConditions", "timeout"];
 
-impl Draft<'_> {
+impl OperatorBuilder<'_> {
     /// Reads one item of `webhooks`; tells whether it is a conversion, of which a block has one.
     pub fn webhook(&mut self, item: &Item<'_>, block: &Block<'_>) -> bool {
         let reader = self.reader;

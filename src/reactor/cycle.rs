@@ -214,7 +214,7 @@ impl<W: Effects> Cycle<'_, W> {
             Step::Index => self.world.index(&self.object(), self.sighting).await.map(|()| state),
             Step::Detect => self.detect(state),
             Step::Watch => Ok(State { patch: self.watch(state.patch).await?, ..state }),
-            Step::Background => self.accompany(state).await,
+            Step::Background => self.update_background(state).await,
             Step::Concern => self.drop_unless_concerned(state).await,
             Step::Finalizer => self.adjust_finalizer(state).await,
             Step::Consistency => Ok(State { own_patch: self.await_own_patch().await, ..state }),
@@ -303,10 +303,10 @@ impl<W: Effects> Cycle<'_, W> {
         Ok(patch)
     }
 
-    async fn accompany(&self, state: State) -> Result<State, Error> {
+    async fn update_background(&self, state: State) -> Result<State, Error> {
         let is_reset = !state.change.diff.is_empty();
-        let companions = self.world.accompany(&self.object(), self.sighting, is_reset).await?;
-        Ok(State { is_finalizer_demanded: companions.demand_finalizer, delays: companions.delays, ..state })
+        let demand = self.world.update_background(&self.object(), self.sighting, is_reset).await?;
+        Ok(State { is_finalizer_demanded: demand.demand_finalizer, delays: demand.delays, ..state })
     }
 
     /// Drops the cause if no handler of changes concerns the object at all.

@@ -6,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::cluster::head::Text;
+use crate::cluster::partial_metadata::Text;
 use crate::object::{Body, Patch};
 use crate::persistence::essence;
 

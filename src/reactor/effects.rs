@@ -6,7 +6,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 
 use crate::cluster::Applied;
 use crate::handling::Handler;
-use crate::handling::spawning::Companions;
+use crate::handling::spawning::BackgroundDemand;
 use crate::kit::Clock;
 use crate::object::{Body, Patch, Resource, Sighting};
 use crate::script::{Call, Evaluation, Object, Returned, Subject};
@@ -35,8 +35,13 @@ pub trait Patcher: Send + Sync {
 /// Runs daemons and timers. By default there are none.
 pub trait Background: Send + Sync {
     /// Starts and stops what runs along with the object, and says what the cycle has to wait for.
-    fn accompany<'a>(&'a self, _object: &'a Object, _sighting: Sighting, _is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
-        std::future::ready(Ok(Companions::default())).boxed()
+    fn update_background<'a>(
+        &'a self,
+        _object: &'a Object,
+        _sighting: Sighting,
+        _is_reset: bool,
+    ) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
+        std::future::ready(Ok(BackgroundDemand::default())).boxed()
     }
 }
 

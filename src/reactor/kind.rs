@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{Instrument as _, Span, warn};
 
-use crate::cluster::{self, Head, Seen, Sink};
+use crate::cluster::{self, PartialMetadata, Seen, Sink};
 use crate::handling::Handler;
 use crate::kit::{Stop, TaskGroup};
 use crate::object::{ObjectKey, Sighting};
@@ -104,7 +104,7 @@ impl<W: Effects + 'static> Kind<W> {
     /// Puts an event of an object into its queue, and starts a worker if it has none. Waits while too many are being taken up.
     ///
     /// *Cancel safety*: the event is either with a worker or nowhere; no queue is left without one.
-    async fn put(self: &Arc<Self>, uid: &str, head: &Head<'_>, event: Event) {
+    async fn put(self: &Arc<Self>, uid: &str, head: &PartialMetadata<'_>, event: Event) {
         let room = if self.queues.has(uid) { None } else { Arc::clone(&self.room).acquire_owned().await.ok() };
         if let Queued::First(uid, mailbox) = self.queues.put(uid, event) {
             let span = span(&self.served, head, &uid);
@@ -190,7 +190,7 @@ async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut room: Optio
     }
 }
 
-fn span(served: &Served, head: &Head<'_>, uid: &str) -> Span {
+fn span(served: &Served, head: &PartialMetadata<'_>, uid: &str) -> Span {
     object_span(&served.resource, head.namespace(), head.name(), uid)
 }
 
@@ -258,13 +258,13 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
 }
 
 /// Tells for sure, from the metadata alone, that no handler concerns the object and that it does not carry our finalizer.
-pub fn is_uninteresting(served: &Served, head: &Head<'_>) -> bool {
+pub fn is_uninteresting(served: &Served, head: &PartialMetadata<'_>) -> bool {
     !served.handlers.is_empty()
         && served.handlers.iter().all(|handler| is_refused(handler, head))
         && !head.has_finalizer(&served.storages.finalizer)
 }
 
-fn is_refused(handler: &Handler, head: &Head<'_>) -> bool {
+fn is_refused(handler: &Handler, head: &PartialMetadata<'_>) -> bool {
     let filters = &handler.filters;
     filters.labels.iter().any(|(key, matcher)| matcher.surely_refuses(head.label(key).as_deref()))
         || filters.annotations.iter().any(|(key, matcher)| matcher.surely_refuses(head.annotation(key).as_deref()))

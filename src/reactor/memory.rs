@@ -19,12 +19,12 @@ pub struct Memories {
 #[derive(Debug, Default)]
 struct Entry {
     flags: cause::Memory,
-    rare: Option<Box<Rare>>,
+    retry_state: Option<Box<RetryState>>,
 }
 
-/// What few objects have.
+/// What remains of failed cycles of an object; most objects have none.
 #[derive(Debug, Default, Clone)]
-pub struct Rare {
+pub struct RetryState {
     /// Functions that could not be applied yet.
     pub remaining: Vec<Transform>,
     /// The throttling after errors.
@@ -33,7 +33,7 @@ pub struct Rare {
     pub is_unreadable: bool,
 }
 
-impl Rare {
+impl RetryState {
     fn is_needed(&self) -> bool {
         !self.remaining.is_empty() || !self.throttle.is_idle() || self.is_unreadable
     }
@@ -45,7 +45,7 @@ impl Memories {
         let mut entries = self.entries.lock();
         if !entries.contains_key(uid) {
             let flags = cause::Memory { noticed_by_listing: by_listing, fully_handled_once: false };
-            entries.insert(uid.into(), Entry { flags, rare: None });
+            entries.insert(uid.into(), Entry { flags, retry_state: None });
         }
     }
 
@@ -65,15 +65,15 @@ impl Memories {
         }
     }
 
-    /// Returns what few objects have. It stays remembered in case the worker fails.
-    pub fn rare(&self, uid: &str) -> Rare {
-        self.entries.lock().get(uid).and_then(|entry| entry.rare.as_deref().cloned()).unwrap_or_default()
+    /// Returns what remains of failed cycles. It stays remembered in case the worker fails.
+    pub fn retry_state(&self, uid: &str) -> RetryState {
+        self.entries.lock().get(uid).and_then(|entry| entry.retry_state.as_deref().cloned()).unwrap_or_default()
     }
 
     /// Replaces it after a cycle.
-    pub fn keep_rare(&self, uid: &str, rare: Rare) {
+    pub fn keep_retry_state(&self, uid: &str, retry_state: RetryState) {
         if let Some(entry) = self.entries.lock().get_mut(uid) {
-            entry.rare = rare.is_needed().then(|| Box::new(rare));
+            entry.retry_state = retry_state.is_needed().then(|| Box::new(retry_state));
         }
     }
 

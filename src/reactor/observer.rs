@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use crate::cluster::discovery::{self, Scan};
-use crate::cluster::{self, Client, Kinds, Seen, Sink, Watcher};
+use crate::cluster::{self, Client, ResourceResolver, Seen, Sink, Watcher};
 use crate::handling::{Handler, Lifecycle, Policy};
 use crate::kit::{Backoff, Stop, Tasks, tasks};
 use crate::manifest::cross_operator;
@@ -86,7 +86,7 @@ pub struct Observer<W: Effects> {
     declared: Declared,
     world: Arc<W>,
     client: Client,
-    kinds: Arc<Kinds>,
+    kinds: Arc<ResourceResolver>,
     purposes: Purposes,
     /// What the operator would serve alone.
     found: Insights,
@@ -128,7 +128,7 @@ enum Observed {
 
 impl<W: Effects + 'static> Observer<W> {
     /// Returns an observer that has seen nothing yet.
-    pub fn new(declared: Declared, world: Arc<W>, client: Client, kinds: Arc<Kinds>) -> Self {
+    pub fn new(declared: Declared, world: Arc<W>, client: Client, kinds: Arc<ResourceResolver>) -> Self {
         let purposes = Purposes::of_handlers(declared.handlers.iter().map(AsRef::as_ref));
         Self {
             declared,

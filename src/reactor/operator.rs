@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::cluster::{self, Calls, Client, Kinds};
+use crate::cluster::{self, Client, ObjectClient, ResourceResolver};
 use crate::handling::{Handler, Policy};
 use crate::kit::{Clock, Stop};
 use crate::manifest::{Operator, settings};
@@ -61,9 +61,9 @@ pub enum ServeError {
 /// # Errors
 /// If its scripts cannot be installed, or the cluster does not tell its kinds at the start.
 pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Stop) -> Result<(), ServeError> {
-    let kinds = Arc::new(Kinds::new(client.clone()));
+    let kinds = Arc::new(ResourceResolver::new(client.clone()));
     let log = shared.has_change_log.then(|| Arc::new(ChangeLog::new(operator.settings.persistence.storages.prefix())));
-    let api = ScriptApi::new(Calls::new(client.clone(), &operator.name), Arc::clone(&kinds)).logged_by(log.clone());
+    let api = ScriptApi::new(ObjectClient::new(client.clone(), &operator.name), Arc::clone(&kinds)).logged_by(log.clone());
     let Operator { name, handlers, declaration, settings, defaults, .. } = operator;
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
     let program = Program::load(declaration).map_err(failed)?;

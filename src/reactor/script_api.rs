@@ -6,8 +6,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use crate::cluster::calls::{Calls, Deletion, Place, Selection};
-use crate::cluster::{self, Kinds};
+use crate::cluster::object_client::{Deletion, ObjectAddress, ObjectClient, Selection};
+use crate::cluster::{self, ResourceResolver};
 use crate::object::{Resource, Selector};
 use crate::script::api::{Api, ApiError, ApiRequest, Operation};
 
@@ -15,15 +15,15 @@ use super::change_log::{ChangeLog, Write};
 
 /// The cluster as the scripts of one operator see it.
 pub struct ScriptApi {
-    calls: Calls,
-    kinds: Arc<Kinds>,
+    objects: ObjectClient,
+    kinds: Arc<ResourceResolver>,
     log: Option<Arc<ChangeLog>>,
 }
 
 impl ScriptApi {
     /// Returns the bridge; the operator's name is in the calls.
-    pub fn new(calls: Calls, kinds: Arc<Kinds>) -> Self {
-        Self { calls, kinds, log: None }
+    pub fn new(objects: ObjectClient, kinds: Arc<ResourceResolver>) -> Self {
+        Self { objects, kinds, log: None }
     }
 
     /// Returns the bridge with a log of what is written.
@@ -37,9 +37,9 @@ impl ScriptApi {
         let (resource, namespace) = (Arc::clone(&request.resource), request.namespace.clone().filter(|_| request.resource.namespaced));
         let is_whole = !matches!(&request.operation, Operation::Patch { subresource: Some(name), .. } if name != "status");
         let find = async |name: &str| {
-            let place = Place { resource: &resource, namespace: namespace.as_deref(), name };
+            let place = ObjectAddress { resource: &resource, namespace: namespace.as_deref(), name };
             // What cannot be read can hardly be written, and that is told.
-            self.calls.get(place).await.unwrap_or_default()
+            self.objects.get(place).await.unwrap_or_default()
         };
         let before = match (&request.operation, &name) {
             (Operation::Create { .. }, _) | (_, None) => None,
@@ -65,21 +65,21 @@ impl ScriptApi {
 
     async fn answer(&self, request: ApiRequest) -> Result<Value, cluster::Error> {
         let ApiRequest { resource, namespace, operation } = request;
-        let place = |name| Place { resource: &resource, namespace: namespace.as_deref().filter(|_| resource.namespaced), name };
+        let place = |name| ObjectAddress { resource: &resource, namespace: namespace.as_deref().filter(|_| resource.namespaced), name };
         match operation {
-            Operation::Get { name } => Ok(self.calls.get(place(&name)).await?.unwrap_or(Value::Null)),
+            Operation::Get { name } => Ok(self.objects.get(place(&name)).await?.unwrap_or(Value::Null)),
             Operation::List { labels, fields } => {
                 let selection = Selection { labels, fields };
-                let objects = self.calls.list(&resource, namespace.as_deref(), &selection).await?;
+                let objects = self.objects.list(&resource, namespace.as_deref(), &selection).await?;
                 Ok(Value::Array(objects))
             }
-            Operation::Create { object } => self.calls.create(&resource, &object).await,
-            Operation::Update { object, .. } => self.calls.update(&resource, &object).await,
-            Operation::Apply { object, force, .. } => self.calls.apply(&resource, &object, force).await,
-            Operation::Patch { name, subresource, patch } => self.calls.patch(place(&name), subresource.as_deref(), &patch).await,
+            Operation::Create { object } => self.objects.create(&resource, &object).await,
+            Operation::Update { object, .. } => self.objects.update(&resource, &object).await,
+            Operation::Apply { object, force, .. } => self.objects.apply(&resource, &object, force).await,
+            Operation::Patch { name, subresource, patch } => self.objects.patch(place(&name), subresource.as_deref(), &patch).await,
             Operation::Delete { name, propagation, grace } => {
                 let deletion = Deletion { propagation, grace: grace.and_then(|grace| u64::try_from(grace).ok()) };
-                Ok(Value::Bool(self.calls.delete(place(&name), &deletion).await?))
+                Ok(Value::Bool(self.objects.delete(place(&name), &deletion).await?))
             }
         }
     }

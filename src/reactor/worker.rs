@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use jiff::Timestamp;
 
-use crate::cluster::Head;
+use crate::cluster::PartialMetadata;
 use crate::handling::progress::time_between;
 use crate::handling::telling::seconds;
 use crate::handling::{Moment, Telling};
@@ -21,7 +21,7 @@ use super::effects::Effects;
 use super::error::Error;
 use super::events::EngineEvent;
 use super::mailbox::{Event, Mailbox};
-use super::memory::{Memories, Rare};
+use super::memory::{Memories, RetryState};
 
 /// The least time that an object is left alone after a panic, also where the settings have no delays after errors.
 const LEAST_REST: Duration = Duration::from_secs(1);
@@ -180,7 +180,7 @@ impl<W: Effects> Worker<W> {
 
     /// Takes note of an event that shows nothing but the own patch at the end of a cause: a cycle would do nothing.
     fn skip(&mut self, event: &Event) {
-        let is_last = Head::of(&event.raw).is_ok_and(|head| head.resource_version() == self.expected.version.as_deref());
+        let is_last = PartialMetadata::of(&event.raw).is_ok_and(|metadata| metadata.resource_version() == self.expected.version.as_deref());
         if is_last {
             self.expected = Expected::default();
         }
@@ -201,7 +201,7 @@ impl<W: Effects> Worker<W> {
 
     /// Leaves an object alone that cannot be read, but does not hold back its deletion: for that, its metadata are enough.
     async fn pass_over(&mut self, event: &Event, error: &serde_json::Error) {
-        let head = Head::of(&event.raw).unwrap_or_default();
+        let head = PartialMetadata::of(&event.raw).unwrap_or_default();
         let body = head.to_body(&self.served.resource);
         if event.sighting == Sighting::Deleted {
             self.memories.forget(&self.uid);
@@ -209,8 +209,8 @@ impl<W: Effects> Worker<W> {
             return self.world.forget(&self.memo);
         }
         self.memories.notice(&self.uid, event.sighting == Sighting::Listed);
-        let mut rare = self.memories.rare(&self.uid);
-        if !std::mem::replace(&mut rare.is_unreadable, true) {
+        let mut retry_state = self.memories.retry_state(&self.uid);
+        if !std::mem::replace(&mut retry_state.is_unreadable, true) {
             let told = Telling::error(format!("The object cannot be read and is not handled: {error}"));
             self.tell(&told.followed_by("Its next changes are not reported while that lasts. Its deletion will not be held back."));
         }
@@ -220,25 +220,25 @@ impl<W: Effects> Worker<W> {
             self.tell(&Telling::warning("Removing the finalizer without calling any handlers, since the object cannot be read."));
             let patch = Patch { transforms: vec![Transform::RemoveFinalizer(finalizer.clone())], ..Patch::default() };
             if let Err(error) = self.world.apply(&self.served.resource, &body, &patch).await {
-                self.throttle(&mut rare, &body, &chain(&error)).await;
+                self.throttle(&mut retry_state, &body, &chain(&error)).await;
             }
         }
-        self.memories.keep_rare(&self.uid, rare);
+        self.memories.keep_retry_state(&self.uid, retry_state);
     }
 
     /// Runs one cycle, unless the object is left alone after errors. Returns the version to wait for, and what needs no cycle until then.
     async fn process(&mut self, sighting: Sighting, body: Body) -> (Option<String>, Option<Echo>) {
         self.memories.notice(&self.uid, sighting == Sighting::Listed);
         let memory = self.memories.flags(&self.uid);
-        let mut rare = self.memories.rare(&self.uid);
-        rare.is_unreadable = false;
+        let mut retry_state = self.memories.retry_state(&self.uid);
+        retry_state.is_unreadable = false;
         if sighting == Sighting::Deleted {
             self.memories.forget(&self.uid);
         }
-        self.await_throttling(&mut rare).await;
+        self.await_throttling(&mut retry_state).await;
         let seen = body.clone();
         let (mut version, mut echo) = (None, None);
-        if rare.throttle.active_until().is_none() {
+        if retry_state.throttle.active_until().is_none() {
             let cycle = Cycle {
                 world: &*self.world,
                 served: &self.served,
@@ -251,7 +251,7 @@ impl<W: Effects> Worker<W> {
                 memo: Arc::clone(&self.memo),
                 span: self.span.clone(),
             };
-            let mut ended = AssertUnwindSafe(cycle.run(rare.remaining.clone())).catch_unwind().await;
+            let mut ended = AssertUnwindSafe(cycle.run(retry_state.remaining.clone())).catch_unwind().await;
             if let Ok(ended) = &mut ended {
                 if ended.handled {
                     self.memories.mark_handled(&self.uid);
@@ -260,15 +260,15 @@ impl<W: Effects> Worker<W> {
             }
             match ended.map(|ended| ended.result) {
                 Ok(Ok(sent)) => {
-                    rare.throttle.succeed();
+                    retry_state.throttle.succeed();
                     self.tell_cycle(&seen, None);
-                    rare.remaining = sent.remaining;
+                    retry_state.remaining = sent.remaining;
                     version = sent.version;
                 }
                 Ok(Err(Error::Cancelled)) if self.stop.is_requested() => {}
                 // A script thread has failed, and the event would be lost with it.
                 Ok(Err(Error::Cancelled)) => panic!("a call was cancelled, though the operator does not stop"),
-                Ok(Err(error)) => self.throttle(&mut rare, &seen, &chain(&error)).await,
+                Ok(Err(error)) => self.throttle(&mut retry_state, &seen, &chain(&error)).await,
                 Err(panic) => {
                     let error = format!("a defect of the engine: {}", tasks::panic_text(&*panic));
                     self.tell_cycle(&seen, Some(&error));
@@ -281,7 +281,7 @@ impl<W: Effects> Worker<W> {
             self.tell_cycle(&seen, None);
             self.world.forget(&self.memo);
         } else {
-            self.memories.keep_rare(&self.uid, rare);
+            self.memories.keep_retry_state(&self.uid, retry_state);
         }
         (version, echo)
     }
@@ -294,25 +294,25 @@ impl<W: Effects> Worker<W> {
         self.world.events().emit(&EngineEvent::CycleEnded { uid: &self.uid, body, error });
     }
 
-    async fn await_throttling(&self, rare: &mut Rare) {
-        if let Some(until) = rare.throttle.active_until() {
+    async fn await_throttling(&self, retry_state: &mut RetryState) {
+        if let Some(until) = retry_state.throttle.active_until() {
             let left = time_between(self.world.clock().now(), until);
-            self.sleep_off(rare, left).await;
+            self.sleep_off(retry_state, left).await;
         }
     }
 
-    async fn throttle(&self, rare: &mut Rare, body: &Body, error: &str) {
+    async fn throttle(&self, retry_state: &mut RetryState, body: &Body, error: &str) {
         self.tell_cycle(body, Some(error));
         let now = self.world.clock().now();
-        if let Some(delay) = rare.throttle.fail(&self.pace.error_delays, now) {
+        if let Some(delay) = retry_state.throttle.fail(&self.pace.error_delays, now) {
             self.tell(&Telling::error(format!("Throttling for {} seconds due to an unexpected error: {error}", seconds(delay))));
-            self.sleep_off(rare, delay).await;
+            self.sleep_off(retry_state, delay).await;
         }
     }
 
-    async fn sleep_off(&self, rare: &mut Rare, left: Duration) {
+    async fn sleep_off(&self, retry_state: &mut RetryState, left: Duration) {
         if self.mailbox.sleep(left).await {
-            rare.throttle.lift();
+            retry_state.throttle.lift();
             self.tell(&Telling::info("Throttling is over. Switching back to normal operations."));
         }
     }

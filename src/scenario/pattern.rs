@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::handling::matcher::Subject;
 use crate::handling::{Matcher, Predicate};
+use crate::kit::source::SourcePosition;
 use crate::manifest::reader::{Item, Reader};
 use crate::manifest::tree::{Kind, Spot};
 use crate::object::equality::equal;
-use crate::script::declaration::Place;
 use crate::script::{BindingKind, Expression};
 
 /// The matchers of filters.
@@ -157,7 +157,7 @@ fn matcher(reader: &Reader, expressions: &RefCell<Vec<Expression>>, item: &Item<
             "matches" => Matcher::Matches(reader.regex(&item)?),
             "when" => {
                 let text = reader.text(&item)?;
-                let place = Place { file: reader.source.name.clone(), line: text.start.line, column: text.start.column };
+                let place = SourcePosition { file: reader.source.name.clone(), line: text.start.line, column: text.start.column };
                 let mut expressions = expressions.borrow_mut();
                 let (text, kind) = (text.value.clone(), BindingKind::Change);
                 expressions.push(Expression { text, place, kind, has_value: true, file: None, is_delay: false });

@@ -8,7 +8,6 @@ use rhai::{Dynamic, EvalAltResult, Position};
 use tokio::time::Instant;
 
 use super::declaration::Limits;
-use super::fiber;
 use crate::handling::telling::seconds;
 use crate::kit::Stop;
 
@@ -88,6 +87,11 @@ impl Budget {
     /// Sets the address below which no script function may reach.
     pub fn set_stack_floor(&self, address: usize) {
         self.stack_floor.set(address);
+    }
+
+    /// Notes whether the call is suspended so that other scripts go first.
+    pub fn set_preempted(&self, is_preempted: bool) {
+        self.is_preempted.set(is_preempted);
     }
 
     /// Tells that nobody waits for the call any more: it is to end as soon as it can.
@@ -209,7 +213,7 @@ impl Budget {
     }
 
     /// Counts one operation.
-    fn tick(&self) -> Tick {
+    pub fn tick(&self) -> Tick {
         let is_allowed = self.operations.count();
         let operations = self.operations.used.get();
         let here = 0u8;
@@ -231,9 +235,13 @@ impl Budget {
     }
 }
 
-enum Tick {
+/// What an operation leads to.
+pub enum Tick {
+    /// The script goes on.
     GoOn,
+    /// Other scripts of the thread go first.
     GiveWay,
+    /// The call ends.
     End(Ending),
 }
 
@@ -244,23 +252,5 @@ fn overrun_text(limit: &str, what: &str) -> String {
 impl Ending {
     fn into_error(self) -> Box<EvalAltResult> {
         EvalAltResult::ErrorTerminated(Dynamic::from(self), Position::NONE).into()
-    }
-}
-
-/// Counts an operation of the script that runs on this thread; returns why it must end, if it must.
-///
-/// Lets others go first from time to time.
-pub fn on_progress(_: u64) -> Option<Dynamic> {
-    match fiber::with_budget(Budget::tick)? {
-        Tick::GoOn => None,
-        Tick::End(ending) => Some(Dynamic::from(ending)),
-        Tick::GiveWay => {
-            if fiber::is_fiber() {
-                fiber::with_budget(|budget| budget.is_preempted.set(true));
-                fiber::wait(fiber::yield_now());
-                fiber::with_budget(|budget| budget.is_preempted.set(false));
-            }
-            None
-        }
     }
 }

@@ -3,14 +3,14 @@
 //! Everything wrong is reported at once, but one mistake gives one error: what follows from a broken script or import is not told.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use rhai::Engine;
 
 use super::arguments;
-use super::declaration::{Binding, Code as Declared, Declaration, Expression, Limits, Place};
+use super::declaration::{Binding, Code as Declared, Declaration, Expression, Limits};
 use super::engine::{self, Sizes};
+use super::problem::{Problem, Severity};
 use super::program::name_of;
 
 mod advice;
@@ -20,6 +20,7 @@ mod flow;
 mod literals;
 mod names;
 mod program;
+mod report;
 pub mod settings;
 mod source;
 mod suggest;
@@ -31,55 +32,13 @@ use facts::{Unit, What};
 use flow::{Ground, Walk};
 use names::Names;
 use program::{Code, Program};
+use report::Report;
 use source::Source;
 use suggest::did_you_mean;
 
-/// Something in a script, or in what names it, that is wrong or hardly meant.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
-    /// The file.
-    pub file: PathBuf,
-    /// The line, from 1.
-    pub line: usize,
-    /// The column, from 1, in characters.
-    pub column: usize,
-    /// How bad it is.
-    pub severity: Severity,
-    /// The characters that it is about.
-    pub length: usize,
-    /// What is wrong: a fragment of a sentence.
-    pub message: String,
-    /// A way out.
-    pub hint: Option<String>,
-    /// The binding that it was found for, if it concerns one.
-    pub binding: Option<usize>,
-}
-
-impl Problem {
-    /// Returns an error at a place.
-    pub fn error(place: Place, message: impl Into<String>) -> Self {
-        Self::at(Severity::Error, place, message.into())
-    }
-
-    fn at(severity: Severity, place: Place, message: String) -> Self {
-        Self { severity, file: place.file, line: place.line, column: place.column, length: 1, message, hint: None, binding: None }
-    }
-}
-
-/// How bad a problem is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// It cannot be run.
-    Error,
-    /// It can be run, but hardly does what was meant.
-    Warning,
-    /// There is a better way.
-    Hint,
-}
-
 /// Returns everything that is wrong with the scripts of a declaration, in the order of files and lines.
 ///
-/// It reads the files, and runs nothing; `program::check` also runs the top level of files.
+/// It reads the files, and runs nothing; `load::check` also runs the top level of files.
 pub fn check(declaration: &Declaration) -> Vec<Problem> {
     read(declaration).0
 }
@@ -95,27 +54,6 @@ pub fn read(declaration: &Declaration) -> (Vec<Problem>, BTreeMap<String, Arc<st
     Checker { declaration, program: &program, catalogue: &catalogue }.run(&inlines, &expressions, &mut report);
     let sources = program.files().map(|code| (code.name.clone(), code.source.text.as_str().into())).collect();
     (report.finish(), sources)
-}
-
-/// What is found: each thing once, and one error for each place. So what knows more about a place must look at it first.
-#[derive(Debug, Default)]
-pub struct Report {
-    problems: Vec<Problem>,
-    seen: BTreeSet<(PathBuf, usize, usize, Option<String>)>,
-}
-
-impl Report {
-    fn add(&mut self, problem: Problem) {
-        let told = (problem.severity != Severity::Error).then(|| problem.message.clone());
-        if self.seen.insert((problem.file.clone(), problem.line, problem.column, told)) {
-            self.problems.push(problem);
-        }
-    }
-
-    fn finish(mut self) -> Vec<Problem> {
-        self.problems.sort();
-        self.problems
-    }
 }
 
 /// Compiled code of the manifest; nothing where it does not compile.

@@ -1,23 +1,21 @@
 //! What a host function knows of the call that it serves: it travels with the call as the interpreter's tag.
 
-use std::cell::RefCell;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rhai::{Dynamic, EvalAltResult, NativeCallContext};
+use rhai::{Dynamic, EvalAltResult, FnPtr, Map, NativeCallContext};
 
 use super::api::Api;
 use super::budget::Budget;
-use super::chance::Chance;
 use super::declaration::Allow;
 use super::fiber;
 use super::memo::Memos;
 use super::modules::Modules;
-use super::subhandlers::Registry;
+use super::rng::Rng;
+use super::script_error::Failure;
 use super::subject::Subject;
-use super::throwing::Failure;
 use super::transforms::Transforms;
 use crate::kit::Clock;
 use crate::object::Body;
@@ -32,15 +30,30 @@ struct Inner {
     mode: Mode,
     span: tracing::Span,
     subject: Option<Subject>,
-    registry: Option<Rc<RefCell<Registry>>>,
+    subhandlers: Option<Rc<dyn Subhandlers>>,
+}
+
+/// The sub-handlers of one call, as host functions reach them.
+pub trait Subhandlers {
+    /// Registers a sub-handler.
+    ///
+    /// # Errors
+    /// If its id, its options or its function cannot be used.
+    fn register(&self, native: &NativeCallContext<'_>, id: &str, options: Map, function: &FnPtr) -> Result<(), Box<EvalAltResult>>;
+
+    /// Runs all that were registered. Returns only if all of them are finished.
+    ///
+    /// # Errors
+    /// The end of the call if one of them is not finished, and failures of filters.
+    fn execute(&self, context: &Context) -> Result<(), Box<EvalAltResult>>;
 }
 
 /// What all calls of one operator on one thread share.
 pub struct Environment {
     /// The clock.
     pub clock: Clock,
-    /// The source of chance.
-    pub chance: Chance,
+    /// The random number generator.
+    pub rng: Rng,
     /// The cluster; none where there is none.
     pub api: Option<Arc<dyn Api>>,
     /// The root of scripts, imports and templates.
@@ -86,18 +99,18 @@ impl Context {
     /// Returns the context of a call.
     pub fn new(environment: Rc<Environment>, budget: Rc<Budget>, mode: Mode) -> Self {
         let span = tracing::Span::none();
-        Self(Rc::new(Inner { environment, budget, mode, span, subject: None, registry: None }))
+        Self(Rc::new(Inner { environment, budget, mode, span, subject: None, subhandlers: None }))
     }
 
     /// Returns the context of a call for a subject.
     pub fn about(self, subject: Subject, span: tracing::Span) -> Self {
         let Inner { environment, budget, mode, .. } = &*self.0;
         let (environment, budget) = (Rc::clone(environment), Rc::clone(budget));
-        Self(Rc::new(Inner { environment, budget, mode: *mode, span, subject: Some(subject), registry: None }))
+        Self(Rc::new(Inner { environment, budget, mode: *mode, span, subject: Some(subject), subhandlers: None }))
     }
 
     /// Returns the context of a call that may have sub-handlers.
-    pub fn with_registry(self, registry: Rc<RefCell<Registry>>) -> Self {
+    pub fn with_subhandlers(self, subhandlers: Rc<dyn Subhandlers>) -> Self {
         let Inner { environment, budget, mode, span, subject, .. } = &*self.0;
         Self(Rc::new(Inner {
             environment: Rc::clone(environment),
@@ -105,7 +118,7 @@ impl Context {
             mode: *mode,
             span: span.clone(),
             subject: subject.clone(),
-            registry: Some(registry),
+            subhandlers: Some(subhandlers),
         }))
     }
 
@@ -143,9 +156,9 @@ impl Context {
         &self.0.span
     }
 
-    /// Returns the sub-handlers that the call has registered; none where there cannot be any.
-    pub fn registry(&self) -> Option<&Rc<RefCell<Registry>>> {
-        self.0.registry.as_ref()
+    /// Returns the sub-handlers of the call; none where there cannot be any.
+    pub fn subhandlers(&self) -> Option<&Rc<dyn Subhandlers>> {
+        self.0.subhandlers.as_ref()
     }
 
     /// Returns what the call is for; nothing for the top level of a file.
@@ -265,25 +278,25 @@ pub mod testing {
     use super::{Context, Environment, Mode};
     use crate::kit::{Clock, Stop};
     use crate::script::budget::Budget;
-    use crate::script::chance::Chance;
     use crate::script::declaration::{Allow, Limits};
     use crate::script::engine::{Sizes, build};
     use crate::script::fiber::Fiber;
     use crate::script::memo::Memos;
     use crate::script::modules::Modules;
+    use crate::script::rng::Rng;
     use crate::script::transforms::Transforms;
 
     /// Returns an environment without a cluster, at the beginning of 2020.
     pub fn environment() -> Environment {
         Environment {
             clock: Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap()),
-            chance: Chance::seeded(1),
+            rng: Rng::seeded(1),
             api: None,
             root: "tests".into(),
             allow: Allow::default(),
             modules: Modules::default(),
             memos: Rc::new(Memos::new(Arc::default())),
-            transforms: Rc::new(Transforms::new(tokio::sync::mpsc::unbounded_channel().0.downgrade())),
+            transforms: Rc::new(Transforms::new(Arc::new(drop))),
         }
     }
 

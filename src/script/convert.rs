@@ -1,97 +1,23 @@
-//! JSON to the interpreter's values and back, strictly: what has no JSON form is an error, not a text.
+//! JSON to the interpreter's values and back, with the views and handles of scripts.
 
-use rhai::{Array, Dynamic, FnPtr, ImmutableString, Map};
-use serde_json::{Number, Value};
+use rhai::{Dynamic, ImmutableString};
+use serde_json::Value;
 
+pub use super::json::to_dynamic;
+use super::json::{self, NotJson};
 use super::memo::Memo;
 use super::patch_handle::PatchHandle;
+use super::script_error::Failure;
 use super::settings_handle::SettingsHandle;
-use super::throwing::Failure;
 use super::time::Time;
 use super::view::View;
-
-/// The levels of nesting that are converted. Each takes native stack, also when the value is dropped or compared.
-const MAX_NESTING: usize = 200;
-
-/// Returns the plain value of JSON. Numbers beyond 64-bit integers become floats.
-pub fn to_dynamic(value: &Value) -> Dynamic {
-    match value {
-        Value::Null => Dynamic::UNIT,
-        Value::Bool(flag) => (*flag).into(),
-        Value::Number(number) => number.as_i64().map_or_else(|| number.as_f64().unwrap_or(f64::NAN).into(), Into::into),
-        Value::String(text) => text.as_str().into(),
-        Value::Array(items) => items.iter().map(to_dynamic).collect::<Array>().into(),
-        Value::Object(entries) => entries.iter().map(|(key, value)| (key.as_str().into(), to_dynamic(value))).collect::<Map>().into(),
-    }
-}
-
-/// Something in a value has no JSON form.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} has no JSON form{}", at(.path))]
-pub struct NotJson {
-    /// What it is.
-    pub what: String,
-    /// Where it is, from the outside to the inside.
-    pub path: Vec<String>,
-}
-
-fn at(path: &[String]) -> String {
-    if path.is_empty() { String::new() } else { format!(" (at {})", path.join(".")) }
-}
-
-impl NotJson {
-    fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), path: Vec::new() }
-    }
-
-    fn below(mut self, key: impl Into<String>) -> Self {
-        self.path.insert(0, key.into());
-        self
-    }
-}
 
 /// Returns the JSON form of a value.
 ///
 /// # Errors
 /// If it contains a function, a float that is no number, or another thing without a JSON form.
 pub fn to_json(value: &Dynamic) -> Result<Value, NotJson> {
-    nested(value, 0)
-}
-
-fn nested(value: &Dynamic, level: usize) -> Result<Value, NotJson> {
-    if level > MAX_NESTING {
-        return Err(NotJson::new(format!("a value of more than {MAX_NESTING} levels")));
-    }
-    if value.is_unit() {
-        return Ok(Value::Null);
-    }
-    if let Ok(flag) = value.as_bool() {
-        return Ok(Value::Bool(flag));
-    }
-    if let Ok(integer) = value.as_int() {
-        return Ok(Value::Number(integer.into()));
-    }
-    if let Ok(float) = value.as_float() {
-        return Number::from_f64(float).map(Value::Number).ok_or_else(|| NotJson::new(format!("the float {float}")));
-    }
-    if let Ok(text) = value.as_immutable_string_ref() {
-        return Ok(Value::String(text.to_string()));
-    }
-    if let Ok(c) = value.as_char() {
-        return Ok(Value::String(c.to_string()));
-    }
-    if let Ok(items) = value.as_array_ref() {
-        let items = items.iter().enumerate().map(|(index, item)| nested(item, level + 1).map_err(|error| error.below(index.to_string())));
-        return items.collect::<Result<_, _>>().map(Value::Array);
-    }
-    if let Ok(entries) = value.as_map_ref() {
-        let entries = entries.iter().map(|(key, item)| match nested(item, level + 1) {
-            Ok(item) => Ok((key.to_string(), item)),
-            Err(error) => Err(error.below(key.as_str())),
-        });
-        return entries.collect::<Result<_, _>>().map(Value::Object);
-    }
-    host_value(value).ok_or_else(|| NotJson::new(title_of(value)))
+    json::to_json(value, host_value)
 }
 
 /// Returns the JSON form of the host's own types.
@@ -115,13 +41,6 @@ fn host_value(value: &Dynamic) -> Option<Value> {
     Some(serde_json::json!({ "kind": failure.kind(), "message": failure.message, "status": failure.status, "reason": failure.reason }))
 }
 
-fn title_of(value: &Dynamic) -> String {
-    match value.type_name() {
-        name if value.is::<FnPtr>() || name.starts_with("Fn") => "a function".to_owned(),
-        name => format!("a value of the type {}", name.rsplit("::").next().unwrap_or(name)),
-    }
-}
-
 /// Returns the plain form of a value: views and handles are copied, so that nothing in it refers to anything outside.
 ///
 /// # Errors
@@ -130,7 +49,7 @@ pub fn to_plain(value: &Dynamic) -> Result<Dynamic, NotJson> {
     if value.is_shared() || value.is_array() || value.is_map() || value.is_variant_of_host() {
         return to_json(value).map(|value| to_dynamic(&value));
     }
-    nested(value, 0)?;
+    to_json(value)?;
     Ok(value.clone())
 }
 

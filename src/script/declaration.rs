@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::kit::source::SourcePosition;
 use serde_json::Value;
 
 /// All the code of one operator.
@@ -34,20 +35,9 @@ pub struct Binding {
     /// The budgets of one call.
     pub limits: Limits,
     /// Where the manifest names it, for messages: file, line, column.
-    pub place: Place,
+    pub place: SourcePosition,
     /// What is passed to it as is.
     pub param: Value,
-}
-
-/// A place in a file that a user wrote; lines and columns count from 1, columns in characters.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    /// The file, as the user knows it.
-    pub file: PathBuf,
-    /// The line.
-    pub line: usize,
-    /// The column.
-    pub column: usize,
 }
 
 /// Where code comes from.
@@ -65,7 +55,7 @@ pub enum Code {
         /// The text.
         text: String,
         /// Where the text begins.
-        place: Place,
+        place: SourcePosition,
         /// The file whose functions, constants and imports it sees.
         file: Option<PathBuf>,
     },
@@ -130,7 +120,7 @@ pub struct Expression {
     /// The text.
     pub text: String,
     /// Where the text begins.
-    pub place: Place,
+    pub place: SourcePosition,
     /// What the binding that it filters is called for.
     pub kind: BindingKind,
     /// Whether it is inside of a matcher, so that it sees the `value`.

@@ -12,18 +12,17 @@ use super::arguments::{EVERYTHING, VIEWS};
 use super::declaration::Limits;
 use super::logger::Logger;
 use super::memo::Memo;
-use super::modules::Resolver;
 use super::patch_handle::PatchHandle;
 use super::receivers::Receiver;
+use super::resolver::Resolver;
+use super::script_error::Failure;
 use super::settings_handle::SettingsHandle;
 use super::stopped::Stopped;
-use super::throwing::Failure;
 use super::time::Time;
 use super::view::View;
 use super::warnings::Warnings;
 use super::{
-    arguments, budget, functions, logger, memo, patch_handle, receivers, settings_handle, stopped, subhandlers, throwing, time, transforms,
-    view, warnings,
+    arguments, functions, logger, memo, patch_handle, progress_hook, receivers, settings_handle, stopped, time, transforms, view, warnings,
 };
 
 /// The words that Rhai reserves and that stay reserved: they are its own functions.
@@ -115,7 +114,7 @@ fn set_language(engine: &mut Engine) {
     engine.disable_symbol("eval");
     engine.on_parse_token(|token, _, _| freed(token));
     engine.on_var(variable);
-    engine.on_progress(budget::on_progress);
+    engine.on_progress(progress_hook::on_progress);
 }
 
 /// Returns an interpreter that parses like another one, and gives some variables other names.
@@ -238,16 +237,14 @@ fn register_host(engine: &mut Engine) {
     engine.register_fn("exit", no_exit);
     engine.register_fn("exit", move |_: Dynamic| no_exit());
     time::register(engine);
-    throwing::register(engine);
-    view::register(engine);
-    patch_handle::register(engine);
-    transforms::register(engine);
-    memo::register(engine);
+    view::methods::register(engine);
+    patch_handle::methods::register(engine);
+    transforms::methods::register(engine);
+    memo::methods::register(engine);
     logger::register(engine);
-    stopped::register(engine);
+    stopped::methods::register(engine);
     warnings::register(engine);
-    settings_handle::register(engine);
-    subhandlers::register(engine);
+    settings_handle::methods::register(engine);
     functions::register(engine);
     receivers::register(engine);
 }

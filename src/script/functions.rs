@@ -3,13 +3,15 @@
 //! They return errors and never panic, take each number as integer or float, and wait through `context::wait_in` only.
 
 mod adopting;
-mod chances;
 mod environment;
+mod errors;
 mod k8s;
 pub mod moments;
 mod options;
+mod random;
 pub mod regexp;
 pub mod sleep;
+mod subhandling;
 mod targets;
 pub mod templates;
 mod text;
@@ -23,9 +25,11 @@ use rhai::Engine;
 pub fn register(engine: &mut Engine) {
     for register in [
         sleep::register,
+        subhandling::register,
         adopting::register,
-        chances::register,
+        random::register,
         environment::register,
+        errors::register,
         k8s::register,
         moments::register,
         regexp::register,

@@ -10,13 +10,14 @@ use tokio::task::{LocalSet, spawn_local};
 
 use super::api::Api;
 use super::call::{Call, Evaluation, Returned};
-use super::check::Problem;
+use super::problem::Problem;
 use super::program::Program;
 use super::subject::Subject;
 pub use super::thread::Kept;
 use super::thread::{CallJob, EvaluateJob, Ingredients, Job, Thread};
 use super::verdict::failed;
 use crate::kit::Clock;
+use crate::kit::source::SourcePosition;
 use crate::object::Patch;
 
 /// The fibers of all threads. Each takes two of the 65,530 mappings that Linux grants a process, and running out of them is fatal.
@@ -31,7 +32,7 @@ pub struct Options {
     pub threads: Threads,
     /// The clock.
     pub clock: Clock,
-    /// What chance begins with, where it must repeat itself: in simulations.
+    /// The seed of random numbers, where they must be reproducible: in simulations.
     pub seed: Option<u64>,
     /// The cluster; none where there is none.
     pub api: Option<Arc<dyn Api>>,
@@ -194,7 +195,7 @@ impl Host {
 }
 
 fn gone() -> Vec<Problem> {
-    vec![Problem::error(super::declaration::Place::default(), "the script thread has ended")]
+    vec![Problem::error(SourcePosition::default(), "the script thread has ended")]
 }
 
 fn here(ingredients: Ingredients) -> Worker {

@@ -4,9 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use rhai::{AST, Engine, EvalAltResult, GlobalRuntimeState, Module, Position, Scope, Shared};
-
-use super::context::Context;
+use rhai::{AST, Dynamic, Engine, Module, Scope, Shared};
 
 /// The extension of scripts, which imports may leave out.
 const EXTENSION: &str = ".rhai";
@@ -77,7 +75,11 @@ impl Modules {
         self.loading.borrow_mut().pop();
     }
 
-    fn import(&self, engine: &Engine, context: &Context, request: &Request<'_>) -> Result<Shared<Module>, String> {
+    /// Returns a module, which is run when it is imported first.
+    ///
+    /// # Errors
+    /// If there is no such file, it imports itself, or it fails.
+    pub fn import(&self, engine: &Engine, tag: Dynamic, request: &Request<'_>) -> Result<Shared<Module>, String> {
         let name = target(request.importer, request.path)?;
         if let Some(module) = self.loaded.borrow().get(&name) {
             return Ok(Shared::clone(module));
@@ -90,7 +92,7 @@ impl Modules {
         let file = self.files.get(&name).ok_or_else(|| format!("cannot import \"{}\": there is no {name}", request.path))?;
         self.begin(&name);
         let mut global = engine.new_global_runtime_state();
-        global.tag = context.tag();
+        global.tag = tag;
         global.level = request.level;
         let module = Module::eval_ast_as_new_raw(engine, &mut Scope::new(), &mut global, file);
         self.end();
@@ -103,38 +105,14 @@ impl Modules {
     }
 }
 
-struct Request<'a> {
-    importer: &'a str,
-    path: &'a str,
-    level: usize,
-}
-
-/// The interpreter's door to the modules of the call that imports.
-pub struct Resolver;
-
-impl rhai::ModuleResolver for Resolver {
-    fn resolve(&self, _: &Engine, _: Option<&str>, path: &str, position: Position) -> Result<Shared<Module>, Box<EvalAltResult>> {
-        Err(EvalAltResult::ErrorModuleNotFound(path.to_owned(), position).into())
-    }
-
-    fn resolve_raw(
-        &self,
-        engine: &Engine,
-        global: &mut GlobalRuntimeState,
-        _: &mut Scope<'_>,
-        path: &str,
-        position: Position,
-    ) -> Result<Shared<Module>, Box<EvalAltResult>> {
-        let context = global.tag.read_lock::<Context>().map(|context| context.clone());
-        let Some(context) = context else {
-            return Err(EvalAltResult::ErrorModuleNotFound(path.to_owned(), position).into());
-        };
-        let request = Request { importer: global.source().unwrap_or_default(), path, level: global.level };
-        let imported = context.environment().modules.import(engine, &context, &request);
-        // The call may have come to its end meanwhile, which is no fault of the module.
-        context.budget().check()?;
-        imported.map_err(|text| EvalAltResult::ErrorRuntime(text.into(), position).into())
-    }
+/// An import of a script.
+pub struct Request<'a> {
+    /// The file that imports.
+    pub importer: &'a str,
+    /// What it imports.
+    pub path: &'a str,
+    /// The nesting of calls.
+    pub level: usize,
 }
 
 #[cfg(test)]

@@ -8,23 +8,23 @@ use std::time::Duration;
 
 use rhai::{AST, Engine, EvalAltResult, EvalContext, Expr, Expression as Tree, FnAccess, GlobalRuntimeState, ImmutableString, Position};
 use rhai::{Caches, Dynamic, Scope, StmtBlock};
-use tokio::sync::mpsc;
 
 use super::arguments;
 use super::budget::Budget;
-use super::chance::Chance;
-use super::check::Problem;
+use super::compile;
 use super::context::{Context, Environment, Mode};
-use super::declaration::{Binding, BindingKind, Code, Expression, Limits, Place};
+use super::declaration::{Binding, BindingKind, Code, Expression, Limits};
 use super::engine::{self, Sizes};
 use super::fiber::Fiber;
 use super::function::Function;
 use super::memo::Memos;
 use super::modules::Modules;
+use super::problem::Problem;
 use super::program::{Program, name_of};
-use super::receivers;
+use super::rng::Rng;
 use super::trace::{self, Origin};
 use super::transforms::Transforms;
+use crate::kit::source::SourcePosition;
 use crate::kit::tasks::panic_text;
 use crate::kit::{Clock, Stop};
 
@@ -111,7 +111,7 @@ impl Scripts {
             return Ok(Rc::clone(function));
         }
         let params = mentioned(text, arguments::known_in_expression(BindingKind::Change, has_value));
-        let ast = receivers::compile_expression(engine, &scope_of(&params), text).map_err(|error| error.err_type().to_string())?;
+        let ast = compile::compile_expression(engine, &scope_of(&params), text).map_err(|error| error.err_type().to_string())?;
         let mut global = global.clone();
         global.tag = Dynamic::UNIT;
         global.lib.push(ast.shared_lib().clone());
@@ -132,7 +132,7 @@ impl Scripts {
 
 /// Runs the top level of all files on a thread of its own, and returns what fails.
 pub fn run_top_levels(program: Program) -> Vec<Problem> {
-    let place = Place { file: program.declaration.root.clone(), line: 1, column: 1 };
+    let place = SourcePosition { file: program.declaration.root.clone(), line: 1, column: 1 };
     let failed = |text: String| vec![Problem::error(place.clone(), format!("the top level of the scripts cannot be run: {text}"))];
     let run = move || -> Result<Vec<Problem>, std::io::Error> {
         // Scripts look at the clock of a runtime for the end of their time.
@@ -141,13 +141,13 @@ pub fn run_top_levels(program: Program) -> Vec<Problem> {
         let (root, allow) = (program.declaration.root.clone(), program.declaration.allow.clone());
         let environment = move |modules| Environment {
             clock: Clock::system(),
-            chance: Chance::default(),
+            rng: Rng::default(),
             api: None,
             root,
             allow,
             modules,
             memos: Rc::new(Memos::new(Arc::default())),
-            transforms: Rc::new(Transforms::new(mpsc::unbounded_channel().0.downgrade())),
+            transforms: Rc::new(Transforms::new(Arc::new(drop))),
         };
         Ok(runtime.block_on(Scripts::compile(Arc::new(program), &engine, environment)).err().unwrap_or_default())
     };
@@ -167,13 +167,13 @@ fn compile_files(program: &Program, engine: &Engine) -> Result<BTreeMap<String, 
     let mut files = BTreeMap::new();
     let mut problems = Vec::new();
     for (name, text) in &program.sources {
-        match receivers::compile(engine, &Scope::new(), text) {
+        match compile::compile(engine, &Scope::new(), text) {
             Ok(mut ast) => {
                 ast.set_source(name.as_str());
                 files.insert(name.clone(), ast);
             }
             Err(error) => {
-                let place = Place { file: program.declaration.root.join(name), ..place_of(error.position()) };
+                let place = SourcePosition { file: program.declaration.root.join(name), ..place_of(error.position()) };
                 problems.push(Problem::error(place, error.err_type().to_string()));
             }
         }
@@ -181,8 +181,8 @@ fn compile_files(program: &Program, engine: &Engine) -> Result<BTreeMap<String, 
     if problems.is_empty() { Ok(files) } else { Err(problems) }
 }
 
-fn place_of(position: Position) -> Place {
-    Place { line: position.line().unwrap_or(1), column: position.position().unwrap_or(1), ..Place::default() }
+fn place_of(position: Position) -> SourcePosition {
+    SourcePosition { line: position.line().unwrap_or(1), column: position.position().unwrap_or(1), ..SourcePosition::default() }
 }
 
 struct Compiling {
@@ -227,7 +227,7 @@ impl Compiling {
             environment.modules.end();
             ran
         };
-        let whole = Place { file: self.program.declaration.root.join(name), line: 1, column: 1 };
+        let whole = SourcePosition { file: self.program.declaration.root.join(name), line: 1, column: 1 };
         let problem = |text: String| Problem::error(whole.clone(), text);
         let fiber = Fiber::new(budget, run).map_err(|error| problem(format!("no memory for running {name}: {error}")))?;
         match fiber.await {
@@ -240,8 +240,8 @@ impl Compiling {
 
     fn problem_of(&self, name: &str, error: Box<EvalAltResult>) -> Problem {
         let told = trace::tell(error, "the top level", name, &self.origins);
-        let place = told.place.unwrap_or_else(|| Place { file: name.into(), line: 1, column: 1 });
-        Problem::error(Place { file: self.program.declaration.root.join(place.file), ..place }, told.text)
+        let place = told.place.unwrap_or_else(|| SourcePosition { file: name.into(), line: 1, column: 1 });
+        Problem::error(SourcePosition { file: self.program.declaration.root.join(place.file), ..place }, told.text)
     }
 
     fn global(&self, file: Option<&std::path::Path>) -> Option<Rc<GlobalRuntimeState>> {
@@ -257,7 +257,7 @@ impl Compiling {
             Code::Inline { text, place, file } => {
                 let indexes = self.program.declaration.indexes.clone();
                 let params = mentioned(text, arguments::known(binding.kind).into_iter().chain(indexes.iter().map(String::as_str)));
-                let ast = receivers::compile(&self.engine, &scope_of(&params), text);
+                let ast = compile::compile(&self.engine, &scope_of(&params), text);
                 self.inline(&binding.id, ast, Inline { text, place, file: file.as_deref(), params })
             }
         };
@@ -268,7 +268,7 @@ impl Compiling {
         let known = arguments::known_in_expression(expression.kind, expression.has_value);
         let indexes = self.program.declaration.indexes.clone();
         let params = mentioned(&expression.text, known.into_iter().chain(indexes.iter().map(String::as_str)));
-        let ast = receivers::compile_expression(&self.engine, &scope_of(&params), &expression.text);
+        let ast = compile::compile_expression(&self.engine, &scope_of(&params), &expression.text);
         let Expression { text, place, file, .. } = expression;
         let inline = Inline { text, place, file: file.as_deref(), params };
         self.inline("when", ast, inline).unwrap_or_else(|| Rc::new(self.nothing()))
@@ -303,7 +303,7 @@ impl Compiling {
         {
             wrong.push(format!("unknown parameter `{param}` of the function `{name}`; there are {}", known.join(", ")));
         }
-        let place = Place { file: self.program.declaration.root.join(file), ..place_of(position) };
+        let place = SourcePosition { file: self.program.declaration.root.join(file), ..place_of(position) };
         self.problems.extend(wrong.into_iter().map(|text| Problem::error(place.clone(), text)));
         Some(Rc::new(Function::of_script(definition, global)))
     }
@@ -339,7 +339,7 @@ impl Compiling {
 
 struct Inline<'a> {
     text: &'a str,
-    place: &'a Place,
+    place: &'a SourcePosition,
     file: Option<&'a std::path::Path>,
     params: Vec<ImmutableString>,
 }

@@ -1,15 +1,12 @@
 //! `stopped`: asks a timer, a daemon or a reconciliation to stop, and says why.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString, NativeCallContext};
 
-use super::context::{Context, wait_in};
-use super::throwing::Failure;
-use super::time;
 use crate::kit::Stop;
+
+pub mod methods;
 
 /// Why a function is to stop, or how far its stop has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -88,39 +85,4 @@ impl Stopped {
     pub async fn raised(&self) {
         self.0.stop.requested().await;
     }
-
-    fn get(&mut self, key: ImmutableString) -> Result<Dynamic, Box<EvalAltResult>> {
-        match key.as_str() {
-            "reason" => Ok(self.flags().into_iter().map(|flag| flag.as_str().into()).collect::<Array>().into()),
-            other => Err(Failure::argument(format!("`stopped` has no `{other}`; it has is_set(), wait(), reason")).into()),
-        }
-    }
-}
-
-/// Registers what scripts can do with it.
-pub fn register(engine: &mut Engine) {
-    engine.register_type_with_name::<Stopped>("Stopped");
-    pure!(get engine, Stopped::get);
-    pure!(engine, "is_set", |stopped: &mut Stopped| stopped.is_set());
-    pure!(engine, "wait", |native: NativeCallContext<'_>, stopped: &mut Stopped| wait(&native, stopped, None));
-    pure!(engine, "wait", |native: NativeCallContext<'_>, stopped: &mut Stopped, seconds: Dynamic| {
-        wait(&native, stopped, Some(time::duration(&seconds)?))
-    });
-}
-
-/// Waits for a flag, at most until the limit. Returns whether one is raised.
-fn wait(native: &NativeCallContext<'_>, stopped: &Stopped, limit: Option<Duration>) -> Result<bool, Box<EvalAltResult>> {
-    let context = Context::of(native)?;
-    context.acts("stopped.wait")?;
-    // What is too long for the timer is no limit.
-    let until = limit.and_then(|limit| tokio::time::Instant::now().checked_add(limit));
-    wait_in(&context, async {
-        match until {
-            // The time being over is no failure: what matters is whether a flag is raised.
-            Some(until) => drop(tokio::time::timeout_at(until, stopped.raised()).await),
-            None => stopped.raised().await,
-        }
-    })?;
-    context.budget().refill();
-    Ok(stopped.is_set())
 }

@@ -5,20 +5,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rhai::{Dynamic, Engine, EvalAltResult, FnPtr, GlobalRuntimeState, ImmutableString, Map, NativeCallContext};
+use rhai::{Dynamic, EvalAltResult, FnPtr, GlobalRuntimeState, ImmutableString, Map, NativeCallContext};
 use serde_json::Value;
 
 use super::arguments::{self, Offer};
 use super::budget::Ending;
 use super::call::Attempted;
-use super::context::{Context, Mode};
+use super::context::{Context, Mode, Subhandlers};
 use super::convert;
 use super::declaration::BindingKind;
-use super::function::{Closure, Function};
-use super::running::{Code, Stage, Task};
+use super::function::Closure;
+use super::script_error::Failure;
+use super::stage::{Code, Stage, Task};
 use super::subject::Subject;
-use super::suboptions::{Options, Written};
-use super::throwing::Failure;
+use super::suboptions::{Condition, Options, Written};
 use crate::handling::attempt;
 use crate::handling::filter::View;
 use crate::handling::subhandling::{self, Pass};
@@ -34,15 +34,6 @@ pub struct Registry {
     conditions: Vec<Condition>,
     is_executed: bool,
     subrefs: Vec<String>,
-}
-
-/// A filter that must be evaluated.
-#[derive(Clone)]
-pub enum Condition {
-    /// An expression, written as a text.
-    Expression(Rc<Function>),
-    /// A closure.
-    Closure(Closure),
 }
 
 impl Registry {
@@ -84,40 +75,31 @@ impl Registry {
     }
 }
 
+impl Subhandlers for RefCell<Registry> {
+    fn register(&self, native: &NativeCallContext<'_>, id: &str, options: Map, function: &FnPtr) -> Result<(), Box<EvalAltResult>> {
+        let global = native.global_runtime_state();
+        let closure = handed_over(function, global, arguments::known(BindingKind::Change), "the sub-handler")?;
+        let conditions = self.borrow().conditions.clone();
+        let stage = Rc::clone(&self.borrow().stage);
+        let written = Written { options, conditions, compile: &mut |value, has_value| condition(&stage, value, has_value, global) };
+        let options = written.read()?;
+        self.borrow_mut().register(id, options, Code::Closure(closure))?;
+        Ok(())
+    }
+
+    fn execute(&self, context: &Context) -> Result<(), Box<EvalAltResult>> {
+        self.borrow_mut().is_executed = true;
+        match run_pass(self)? {
+            Some(delay) => Err(context.budget().end(Ending::Unfinished(delay))),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Ids become names of annotations.
 fn is_id(id: &str) -> bool {
     let is_edge = |c: char| c.is_ascii_alphanumeric();
     id.starts_with(is_edge) && id.ends_with(is_edge) && id.chars().all(|c| is_edge(c) || "_./<>-".contains(c))
-}
-
-/// Registers `subhandler` and `execute`.
-pub fn register(engine: &mut Engine) {
-    engine.register_fn("subhandler", |native: NativeCallContext<'_>, id: ImmutableString, function: FnPtr| {
-        subhandler(&native, &id, Map::new(), &function)
-    });
-    engine.register_fn("subhandler", |native: NativeCallContext<'_>, id: ImmutableString, options: Map, function: FnPtr| {
-        subhandler(&native, &id, options, &function)
-    });
-    engine.register_fn("execute", |native: NativeCallContext<'_>| execute(&native));
-}
-
-fn registry_of(context: &Context, function: &str) -> Result<Rc<RefCell<Registry>>, Failure> {
-    let registry = context.registry().cloned();
-    registry
-        .ok_or_else(|| Failure::host("unavailable", format!("`{function}` is for handlers of changes only: only they have sub-handlers")))
-}
-
-fn subhandler(native: &NativeCallContext<'_>, id: &str, options: Map, pointer: &FnPtr) -> Result<(), Box<EvalAltResult>> {
-    let context = Context::of(native)?;
-    let registry = registry_of(&context, "subhandler")?;
-    let global = native.global_runtime_state();
-    let closure = handed_over(pointer, global, arguments::known(BindingKind::Change), "the sub-handler")?;
-    let conditions = registry.borrow().conditions.clone();
-    let stage = Rc::clone(&registry.borrow().stage);
-    let written = Written { options, conditions, compile: &mut |value, has_value| condition(&stage, value, has_value, global) };
-    let options = written.read()?;
-    registry.borrow_mut().register(id, options, Code::Closure(closure))?;
-    Ok(())
 }
 
 /// Returns a function that a script has handed over, if it has no other parameters than there are values for.
@@ -142,27 +124,16 @@ fn condition(stage: &Stage, value: &Dynamic, has_value: bool, global: &GlobalRun
     compiled.map(Condition::Expression).map_err(|error| Failure::argument(format!("`when` is no expression: {error}")))
 }
 
-/// Runs all that were registered. Returns only if all of them are finished.
-fn execute(native: &NativeCallContext<'_>) -> Result<(), Box<EvalAltResult>> {
-    let context = Context::of(native)?;
-    let registry = registry_of(&context, "execute")?;
-    registry.borrow_mut().is_executed = true;
-    match run_pass(&registry)? {
-        Some(delay) => Err(context.budget().end(Ending::Unfinished(delay))),
-        None => Ok(()),
-    }
-}
-
 /// Runs what was registered, unless the function has run it itself. Returns the time until it is to be called again, if it is.
 ///
 /// # Errors
 /// Failures of filters, of what is stored on the object, and the end of the call.
-pub fn run_remaining(registry: &Rc<RefCell<Registry>>) -> Result<Option<Duration>, Box<EvalAltResult>> {
+pub fn run_remaining(registry: &RefCell<Registry>) -> Result<Option<Duration>, Box<EvalAltResult>> {
     let is_done = registry.borrow().is_executed || registry.borrow().handlers.is_empty();
     if is_done { Ok(None) } else { run_pass(registry) }
 }
 
-fn run_pass(registry: &Rc<RefCell<Registry>>) -> Result<Option<Duration>, Box<EvalAltResult>> {
+fn run_pass(registry: &RefCell<Registry>) -> Result<Option<Duration>, Box<EvalAltResult>> {
     let running = Running::of(&registry.borrow());
     let (delay, subrefs) = running.run()?;
     registry.borrow_mut().subrefs.extend(subrefs);
@@ -194,7 +165,7 @@ impl Running {
         let subhandling = self.stage.subhandling.as_ref().expect("there is no registry without it");
         let clock = &self.stage.scripts.environment.clock;
         let selected = self.select()?;
-        let chance = &mut |count: usize| self.stage.scripts.environment.chance.between(0, count.max(1) as i64 - 1) as usize;
+        let chance = &mut |count: usize| self.stage.scripts.environment.rng.between(0, count.max(1) as i64 - 1) as usize;
         let pass =
             Pass::begin(&self.handlers, &selected, &*subhandling.records, subhandling.purpose, subhandling.lifecycle, clock.now(), chance);
         let pass = pass.map_err(|broken| Failure::host("records", broken.to_string()))?;

@@ -1,5 +1,6 @@
 //! The options of sub-handlers, as scripts write them: the same words and matchers as in manifests.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use rhai::{Dynamic, FnPtr, ImmutableString, Map};
 use serde_json::Value;
 
 use super::convert;
-use super::subhandlers::Condition;
-use super::throwing::Failure;
+use super::function::{Closure, Function};
+use super::script_error::Failure;
 use super::time;
 use crate::handling::{ErrorMode, Filters, Matcher, Policy, Predicate};
 use crate::object::FieldPath;
@@ -20,6 +21,15 @@ const WORDS: [&str; 12] =
 
 /// The words of a matcher.
 const MATCHERS: [&str; 6] = ["equals", "present", "in", "notIn", "matches", "when"];
+
+/// A filter that must be evaluated.
+#[derive(Clone)]
+pub enum Condition {
+    /// An expression, written as a text.
+    Expression(Rc<Function>),
+    /// A closure.
+    Closure(Closure),
+}
 
 /// What the options of one sub-handler came to.
 pub struct Options {

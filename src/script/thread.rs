@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use rhai::{Engine, ImmutableString};
-use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::task::spawn_local;
 
@@ -17,23 +16,23 @@ use super::api::Api;
 use super::arguments::{Offer, Outputs};
 use super::budget::{Budget, Ending};
 use super::call::{Call, Evaluation, Returned};
-use super::chance::Chance;
-use super::check::Problem;
 use super::context::{Environment, Mode};
 use super::declaration::{BindingKind, Limits};
 use super::engine::{Sizes, build};
 use super::fiber::Fiber;
 use super::memo::{self, Memos};
+use super::object_turns::ObjectTurns;
+use super::problem::Problem;
 use super::program::Program;
-use super::running::{Code, Notes, Stage, Task};
+use super::rng::Rng;
 use super::scripts::Scripts;
+use super::stage::{Code, Notes, Stage, Task};
 use super::subject::{Activity, Subject};
-use super::transforms::Transforms;
-use super::turns::Turns;
+use super::transforms::{TransformJob, Transforms};
 use super::{subhandlers, trace, verdict};
 use crate::kit::tasks::{panic_text, report_panic};
 use crate::kit::{Clock, Stop};
-use crate::object::{Patch, Reply};
+use crate::object::Patch;
 
 /// The time that an expression may take.
 const EXPRESSION_TIME: Duration = Duration::from_secs(1);
@@ -57,17 +56,8 @@ pub enum Job {
     Evaluate(Box<EvaluateJob>),
     /// Drop the memory of an object.
     Forget(Arc<str>),
-    /// Change a body.
-    Transform {
-        /// Which transformation.
-        number: u64,
-        /// The body.
-        body: Value,
-        /// Where the answer goes.
-        reply: Reply,
-    },
-    /// Drop a transformation.
-    ForgetTransform(u64),
+    /// Do something about a transformation of bodies.
+    Transform(TransformJob),
     /// Count what is kept.
     Count(oneshot::Sender<Kept>),
 }
@@ -125,7 +115,7 @@ pub struct EvaluateJob {
 pub struct Ingredients {
     /// The clock.
     pub clock: Clock,
-    /// What chance begins with, where it must repeat itself.
+    /// The seed of random numbers, where they must be reproducible.
     pub seed: Option<u64>,
     /// The cluster.
     pub api: Option<Arc<dyn Api>>,
@@ -140,7 +130,7 @@ pub struct Thread {
     generations: RefCell<HashMap<u64, Rc<Scripts>>>,
     memos: Rc<Memos>,
     transforms: Rc<Transforms>,
-    turns: Rc<Turns>,
+    turns: Rc<ObjectTurns>,
     calls: Cell<u64>,
 }
 
@@ -148,12 +138,14 @@ impl Thread {
     /// Returns a thread that gets jobs from elsewhere, also by this way.
     pub fn new(ingredients: Ingredients, jobs: mpsc::WeakUnboundedSender<Job>) -> Rc<Self> {
         let memos = Rc::new(Memos::new(Arc::clone(&ingredients.memory)));
+        // If the thread has ended, nobody can apply a transformation, and none is kept.
+        let send = Arc::new(move |job| drop(jobs.upgrade().map(|jobs| jobs.send(Job::Transform(job)))));
         Rc::new(Self {
             ingredients,
             engines: RefCell::default(),
             generations: RefCell::default(),
             memos,
-            transforms: Rc::new(Transforms::new(jobs)),
+            transforms: Rc::new(Transforms::new(send)),
             turns: Rc::default(),
             calls: Cell::new(0),
         })
@@ -179,13 +171,13 @@ impl Thread {
                 // Whoever has asked may be gone.
                 let _ = reply.send(installed);
             }),
-            Job::Transform { number, body, reply } => spawn("transformation of an object", async move {
+            Job::Transform(TransformJob::Apply { number, body, reply }) => spawn("transformation of an object", async move {
                 let engine = thread.engine(Sizes::of(&Limits::default()));
                 reply(thread.transforms.apply(number, engine, body).await);
             }),
             Job::Uninstall(generation) => drop(self.generations.borrow_mut().remove(&generation)),
             Job::Forget(name) => self.memos.forget(&name),
-            Job::ForgetTransform(number) => self.transforms.forget(number),
+            Job::Transform(TransformJob::Forget(number)) => self.transforms.forget(number),
             // Whoever has asked may be gone.
             Job::Count(reply) => drop(reply.send(self.kept())),
         }
@@ -210,9 +202,9 @@ impl Thread {
         let declaration = &program.declaration;
         let (root, allow) = (declaration.root.clone(), declaration.allow.clone());
         let Ingredients { clock, seed, api, .. } = self.ingredients.clone();
-        let chance = seed.map_or_else(Chance::default, Chance::seeded);
+        let rng = seed.map_or_else(Rng::default, Rng::seeded);
         let (memos, transforms) = (Rc::clone(&self.memos), Rc::clone(&self.transforms));
-        let environment = |modules| Environment { clock, chance, api, root, allow, modules, memos, transforms };
+        let environment = |modules| Environment { clock, rng, api, root, allow, modules, memos, transforms };
         let scripts = Scripts::compile(Arc::clone(&program), &engine, environment).await?;
         self.generations.borrow_mut().insert(generation, scripts);
         Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use rhai::{Dynamic, Engine, EvalAltResult};
 
-use super::throwing::Failure;
+use super::script_error::Failure;
 use crate::kit::duration::{self, ParseError};
 
 /// A moment.

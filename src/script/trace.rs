@@ -9,9 +9,9 @@ use rhai::{EvalAltResult, Position};
 
 use super::budget::Ending;
 use super::convert;
-use super::declaration::Place;
 use super::receivers;
-use super::throwing::Failure;
+use super::script_error::Failure;
+use crate::kit::source::SourcePosition;
 
 /// The calls of a stack that are shown; a runaway recursion has many more.
 const MAX_FRAMES: usize = 12;
@@ -33,16 +33,16 @@ impl Origin {
     }
 
     /// Returns the origin of a text within another file, all of whose lines are indented like the first one.
-    pub fn inline(place: &Place, text: &str) -> Self {
+    pub fn inline(place: &SourcePosition, text: &str) -> Self {
         let (lines, columns) = (place.line.saturating_sub(1), place.column.saturating_sub(1));
         Self { file: place.file.to_string_lossy().into_owned(), text: text.into(), lines, columns }
     }
 
     /// Returns the place of a position in the text.
-    pub fn place(&self, position: Position) -> Place {
+    pub fn place(&self, position: Position) -> SourcePosition {
         let line = self.lines + position.line().unwrap_or(1);
         let column = self.columns + position.position().unwrap_or(1);
-        Place { file: self.file.as_str().into(), line, column }
+        SourcePosition { file: self.file.as_str().into(), line, column }
     }
 
     fn line(&self, position: Position) -> Option<&str> {
@@ -60,7 +60,7 @@ pub struct Told {
     /// The text for records and for whoever looks at the object.
     pub text: String,
     /// Where it happened.
-    pub place: Option<Place>,
+    pub place: Option<SourcePosition>,
     /// Where it happened, with the line and the calls that led there, in several lines.
     pub trace: String,
 }

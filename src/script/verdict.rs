@@ -1,14 +1,15 @@
 //! What the end of a call means to its handler.
 
+use std::collections::BTreeMap;
+
 use rhai::{Dynamic, EvalAltResult};
 use serde_json::Value;
 
 use super::budget::{Budget, Ending};
 use super::convert;
 use super::function::Function;
-use super::scripts::Scripts;
-use super::throwing::{Meaning, REJECTED};
-use super::trace;
+use super::script_error::{Meaning, REJECTED};
+use super::trace::{self, Origin};
 use crate::handling::Verdict;
 
 /// Returns what a result means; `()` is none.
@@ -21,9 +22,9 @@ pub fn of_result(result: &Dynamic) -> Verdict {
 }
 
 /// Returns what an error means that came out of a function.
-pub fn of_error(error: Box<EvalAltResult>, function: &Function, scripts: &Scripts, budget: &Budget) -> Verdict {
+pub fn of_error(error: Box<EvalAltResult>, function: &Function, origins: &BTreeMap<String, Origin>, budget: &Budget) -> Verdict {
     let source = function.global.source().unwrap_or_default();
-    let told = trace::tell(error, &function.title, source, scripts.origins());
+    let told = trace::tell(error, &function.title, source, origins);
     // What the interpreter swallows, as where it sorts, has ended the call all the same.
     if let Some(ending) = budget.ending().or(told.ending) {
         return of_ending(ending, budget, Some(told.trace));

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use kopfd::cluster::{Applied, Head, Seen, Sink as _};
+use kopfd::cluster::{Applied, PartialMetadata, Seen, Sink as _};
 use kopfd::handling::Handler;
-use kopfd::handling::spawning::Companions;
+use kopfd::handling::spawning::BackgroundDemand;
 use kopfd::kit::Clock;
 use kopfd::object::{Body, Patch, Resource, Sighting};
 use kopfd::reactor::kind::{Kind, KindSink};
@@ -113,9 +113,14 @@ impl Patcher for Panicking {
 }
 
 impl Background for Panicking {
-    fn accompany<'a>(&'a self, object: &'a Object, sighting: Sighting, is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
-        point("accompany");
-        self.world.accompany(object, sighting, is_reset)
+    fn update_background<'a>(
+        &'a self,
+        object: &'a Object,
+        sighting: Sighting,
+        is_reset: bool,
+    ) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
+        point("update_background");
+        self.world.update_background(object, sighting, is_reset)
     }
 }
 
@@ -231,7 +236,7 @@ async fn run(panics: Panics, heals_after: Duration) -> Run {
         sink.listed().await;
         loop {
             let Event { sighting, raw } = server.next_event().await;
-            let head = Head::of(&raw).expect("the server sends objects");
+            let head = PartialMetadata::of(&raw).expect("the server sends objects");
             sink.seen(Seen { sighting, head: &head, text: &raw, resource: &scene.served.resource }).await;
         }
     };

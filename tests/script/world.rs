@@ -8,9 +8,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kopfd::handling::progress::BrokenRecord;
 use kopfd::handling::{Candidate, Change, Filters, Handler, Lifecycle, On, Policy, Predicate, Reason, Record, Records, Verdict};
+use kopfd::kit::source::SourcePosition;
 use kopfd::kit::{Clock, Stop};
 use kopfd::object::{Body, Patch, Resource};
-use kopfd::script::declaration::Place;
 use kopfd::script::{
     Binding, BindingKind, Call, Code, Declaration, Evaluation, Expression, Host, Installed, Limits, Object, Options, Problem, Program,
     Returned, Subhandling, Subject, Threads,
@@ -50,7 +50,7 @@ impl Operator {
 
     /// Binds a text of the manifest, which begins at line 10, column 8.
     pub fn runs(mut self, text: &str) -> Self {
-        let place = Place { file: "operator.yaml".into(), line: 10, column: 8 };
+        let place = SourcePosition { file: "operator.yaml".into(), line: 10, column: 8 };
         let code = Code::Inline { text: text.into(), place, file: Some("main.rhai".into()) };
         self.declaration.bindings.push(binding("inline", code, Limits::default()));
         self
@@ -66,7 +66,7 @@ impl Operator {
     }
 
     pub fn asks(mut self, text: &str, has_value: bool) -> Self {
-        let place = Place { file: "operator.yaml".into(), line: 20, column: 12 };
+        let place = SourcePosition { file: "operator.yaml".into(), line: 20, column: 12 };
         let (kind, file) = (BindingKind::Change, Some("main.rhai".into()));
         self.declaration.expressions.push(Expression { text: text.into(), place, kind, has_value, file, is_delay: false });
         self
@@ -86,7 +86,7 @@ impl Operator {
 }
 
 fn binding(id: &str, code: Code, limits: Limits) -> Binding {
-    Binding { id: id.into(), code, kind: BindingKind::Change, limits, place: Place::default(), param: Value::Null }
+    Binding { id: id.into(), code, kind: BindingKind::Change, limits, place: SourcePosition::default(), param: Value::Null }
 }
 
 /// The object that is handled.

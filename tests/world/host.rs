@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use kopfd::kit::Clock;
+use kopfd::kit::source::SourcePosition;
 use kopfd::object::{Resource, Selector};
 use kopfd::script::api::{Api, ApiError, ApiRequest, Operation};
-use kopfd::script::declaration::Place;
 use kopfd::script::{Binding, BindingKind, Call, Code, Declaration, Host, Installed, Limits, Options, Program, Returned, Threads};
 use serde_json::{Value, json};
 
@@ -60,10 +60,10 @@ fn declaration(scripts: &[Script]) -> Declaration {
         let text = if script.subs.is_empty() { String::new() } else { format!("{PRELUDE}{}", body(scripts, target)) };
         Binding {
             id: script.id.clone(),
-            code: Code::Inline { text, place: Place::default(), file: None },
+            code: Code::Inline { text, place: SourcePosition::default(), file: None },
             kind: BindingKind::Change,
             limits: Limits::default(),
-            place: Place::default(),
+            place: SourcePosition::default(),
             param: Value::Null,
         }
     });

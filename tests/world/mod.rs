@@ -2,7 +2,7 @@
 //! all in virtual time.
 
 pub mod callbacks;
-pub mod companions;
+pub mod daemons;
 pub mod declare;
 pub mod embedded;
 pub mod host;

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kopfd::cluster::{Applied, apply};
 use kopfd::handling::attempt::TEMPORARY_DELAY;
-use kopfd::handling::spawning::Companions;
+use kopfd::handling::spawning::BackgroundDemand;
 use kopfd::handling::{Handler, IndexingHandlers, Verdict, filter, select};
 use kopfd::kit::Clock;
 use kopfd::object::{Body, BodyFunction, Item, Patch, Reply, Resource, Sighting, Transform};
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use super::callbacks::{Callbacks, Facts, Oracle};
-use super::companions::Daemons;
+use super::daemons::Daemons;
 use super::declare::{self, Declared, Script};
 use super::host::ScriptHost;
 use super::server::Server;
@@ -150,8 +150,13 @@ impl Patcher for ScriptedWorld {
 }
 
 impl Background for ScriptedWorld {
-    fn accompany<'a>(&'a self, object: &'a Object, sighting: Sighting, _is_reset: bool) -> BoxFuture<'a, Result<Companions, Error>> {
-        Box::pin(async move { Ok(self.daemons.accompany(self, object, sighting).await) })
+    fn update_background<'a>(
+        &'a self,
+        object: &'a Object,
+        sighting: Sighting,
+        _is_reset: bool,
+    ) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
+        Box::pin(async move { Ok(self.daemons.update_background(self, object, sighting).await) })
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::super::head::Head;
+use super::super::partial_metadata::PartialMetadata;
 
 /// The identities of objects. One takes about 140 bytes with usual names.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Known {
         self.objects.keys().filter_map(|key| key.split('\0').next()).filter(|uid| !uid.is_empty())
     }
 
-    pub(super) fn remember(&mut self, head: &Head<'_>) {
+    pub(super) fn remember(&mut self, head: &PartialMetadata<'_>) {
         self.set_key(head);
         let version = head.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default();
         let sight = Sight { listing: self.listing, version };
@@ -50,14 +50,14 @@ impl Known {
     }
 
     /// Tells whether a newer state of an object was seen before.
-    pub(super) fn is_outdated(&mut self, head: &Head<'_>) -> bool {
+    pub(super) fn is_outdated(&mut self, head: &PartialMetadata<'_>) -> bool {
         self.set_key(head);
         let version: Option<u64> = head.resource_version().and_then(|version| version.parse().ok());
         let known = self.objects.get(self.key.as_str());
         version.zip(known).is_some_and(|(version, known)| version < known.version)
     }
 
-    pub(super) fn forget(&mut self, head: &Head<'_>) {
+    pub(super) fn forget(&mut self, head: &PartialMetadata<'_>) {
         self.set_key(head);
         self.objects.remove(self.key.as_str());
     }
@@ -75,7 +75,7 @@ impl Known {
         vanished
     }
 
-    fn set_key(&mut self, head: &Head<'_>) {
+    fn set_key(&mut self, head: &PartialMetadata<'_>) {
         self.key.clear();
         let created = head.metadata.creation_timestamp.as_deref().filter(|_| head.uid().is_none());
         let parts = [head.uid(), head.namespace(), Some(head.name()), created];
@@ -107,12 +107,12 @@ mod tests {
         let mut known = Known::default();
         known.begin_listing();
         for name in ["a", "b", "c"] {
-            known.remember(&Head::of(&object(name)).unwrap());
+            known.remember(&PartialMetadata::of(&object(name)).unwrap());
         }
         assert_eq!(known.end_listing(), []);
         known.begin_listing();
-        known.remember(&Head::of(&object("b")).unwrap());
-        known.forget(&Head::of(&object("c")).unwrap());
+        known.remember(&PartialMetadata::of(&object("b")).unwrap());
+        known.forget(&PartialMetadata::of(&object("c")).unwrap());
         let vanished = known.end_listing();
         assert_eq!(vanished.len(), 1);
         assert_eq!(vanished[0].metadata(), serde_json::json!({"name": "a", "namespace": "n", "uid": "u-a"}));
@@ -122,21 +122,21 @@ mod tests {
     fn a_state_before_the_last_one_is_outdated_until_the_next_listing() {
         let object = |version: u64| format!(r#"{{"metadata":{{"name":"a","uid":"u","resourceVersion":"{version}"}}}}"#);
         let mut known = Known::default();
-        assert!(!known.is_outdated(&Head::of(&object(7)).unwrap()));
-        known.remember(&Head::of(&object(7)).unwrap());
-        let judged = [6, 7, 8].map(|version| known.is_outdated(&Head::of(&object(version)).unwrap()));
+        assert!(!known.is_outdated(&PartialMetadata::of(&object(7)).unwrap()));
+        known.remember(&PartialMetadata::of(&object(7)).unwrap());
+        let judged = [6, 7, 8].map(|version| known.is_outdated(&PartialMetadata::of(&object(version)).unwrap()));
         assert_eq!(judged, [true, false, false]);
         known.begin_listing();
-        known.remember(&Head::of(&object(3)).unwrap());
-        assert!(!known.is_outdated(&Head::of(&object(4)).unwrap()));
+        known.remember(&PartialMetadata::of(&object(3)).unwrap());
+        assert!(!known.is_outdated(&PartialMetadata::of(&object(4)).unwrap()));
     }
 
     #[test]
     fn objects_without_a_uid_are_told_apart_by_their_creation() {
         let object = |created: &str| format!(r#"{{"metadata":{{"name":"a","creationTimestamp":"{created}"}}}}"#);
         let mut known = Known::default();
-        known.remember(&Head::of(&object("1")).unwrap());
-        known.remember(&Head::of(&object("2")).unwrap());
+        known.remember(&PartialMetadata::of(&object("1")).unwrap());
+        known.remember(&PartialMetadata::of(&object("2")).unwrap());
         assert_eq!(known.len(), 2);
     }
 }

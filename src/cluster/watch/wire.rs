@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::super::head::Text;
+use super::super::partial_metadata::Text;
 
 /// One line of a watch.
 #[derive(Deserialize)]

@@ -3,20 +3,22 @@
 use super::catalogue::Catalogue;
 use super::facts::{To, Unit, Value, What};
 use super::program::Code;
-use super::source::Spot;
-use super::{Problem, Report, Severity};
+use super::report::Report;
+use super::source::spot_of;
+use crate::kit::source::SourcePosition;
 use crate::script::arguments;
-use crate::script::declaration::{BindingKind, Place};
+use crate::script::declaration::BindingKind;
+use crate::script::problem::{Problem, Severity};
 
 /// Warns where a binding's function returns something that nobody wants, or nothing though it is called for its result.
-pub fn check_returns(code: &Code, unit: &Unit, kind: BindingKind, place: &Place, binding: usize, report: &mut Report) {
+pub fn check_returns(code: &Code, unit: &Unit, kind: BindingKind, place: &SourcePosition, binding: usize, report: &mut Report) {
     let returns = || {
         unit.uses.iter().filter_map(|usage| match usage.what {
             What::Return(value) => Some((usage.position, value)),
             _ => None,
         })
     };
-    let warn = |place: Place, message: &str, hint: &str| Problem {
+    let warn = |place: SourcePosition, message: &str, hint: &str| Problem {
         hint: Some(hint.to_owned()),
         binding: Some(binding),
         ..Problem::at(Severity::Warning, place, message.to_owned())
@@ -24,7 +26,7 @@ pub fn check_returns(code: &Code, unit: &Unit, kind: BindingKind, place: &Place,
     match kind {
         BindingKind::Validate | BindingKind::Mutate => {
             for (position, _) in returns().filter(|(_, value)| *value == Value::False) {
-                let spot = Spot::new(position, "return".len());
+                let spot = spot_of(position, "return".len());
                 let hint = "deny a request by `throw reject(\"why\", 403)`";
                 report.add(Problem {
                     length: spot.length,
@@ -55,7 +57,7 @@ pub fn check_paths(code: &Code, has_value: bool, report: &mut Report) {
                 To::Method(name, _) => (name, format!("?.{name}(…)")),
                 To::Item => continue,
             };
-            let spot = Spot::new(step.position, name.chars().count());
+            let spot = spot_of(step.position, name.chars().count());
             let message = format!("`{name}` fails where there is nothing before it");
             let hint = format!("write `{shown}`, which is `()` then");
             let problem = Problem::at(Severity::Warning, code.source.place(spot), message);
@@ -81,7 +83,7 @@ pub fn check_code(code: &Code, catalogue: &Catalogue, report: &mut Report) {
                 "subhandler" => format!("pass the item by `#{{param: {name}}}`, and take `|param|`"),
                 _ => format!("copy the item inside of the loop: `let item = {name};`"),
             };
-            let problem = Problem::at(Severity::Warning, code.source.place(Spot::new(usage.position, 1)), message);
+            let problem = Problem::at(Severity::Warning, code.source.place(spot_of(usage.position, 1)), message);
             report.add(Problem { hint: Some(hint), ..problem });
         }
     }

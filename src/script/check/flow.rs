@@ -8,12 +8,14 @@ use std::path::PathBuf;
 
 use super::facts::{Argument, Fate, Step, To, Unit, Use, What};
 use super::program::{Code, Module, Program};
+use super::report::Report;
 use super::settings;
-use super::source::Spot;
+use super::source::spot_of;
 use super::suggest::did_you_mean;
-use super::{Problem, Report, Severity};
+use crate::kit::source::Spot;
 use crate::script::arguments;
 use crate::script::declaration::BindingKind;
+use crate::script::problem::{Problem, Severity};
 
 /// What kind of code a walk starts from, which decides what it may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,7 +60,7 @@ impl Ground {
             (Self::Function(BindingKind::Change), _) => true,
             (Self::Function(BindingKind::Login), Deed::Cluster) | (Self::Expression | Self::TopLevel, _) => false,
             (Self::Function(_), deed) => deed != Deed::Subhandling,
-            (Self::Transform, deed) => matches!(deed, Deed::Log | Deed::Chance),
+            (Self::Transform, deed) => matches!(deed, Deed::Log | Deed::Rng),
         }
     }
 }
@@ -69,7 +71,7 @@ enum Deed {
     Cluster,
     Wait,
     Log,
-    Chance,
+    Rng,
     Subhandling,
 }
 
@@ -79,7 +81,7 @@ impl Deed {
             (Some("k8s" | "http"), _) => Some(Self::Cluster),
             (Some("metric"), _) | (None, "print" | "debug") => Some(Self::Log),
             (None, "sleep") => Some(Self::Wait),
-            (None, "now" | "random" | "uuid") => Some(Self::Chance),
+            (None, "now" | "random" | "uuid") => Some(Self::Rng),
             (None, "subhandler" | "execute") => Some(Self::Subhandling),
             _ => None,
         }
@@ -174,7 +176,7 @@ impl<'a> Walk<'a> {
             ),
             _ => (format!("`{shown}` is not available in {}", ground.title()), Some(ground.advice())),
         };
-        let spot = Spot::new(usage.position, shown.rsplit("::").next().unwrap_or(shown).chars().count());
+        let spot = spot_of(usage.position, shown.rsplit("::").next().unwrap_or(shown).chars().count());
         let problem = Problem::at(Severity::Error, code.source.place(spot), message);
         self.report.add(Problem { length: spot.length, hint: hint.map(str::to_owned), ..problem });
     }
@@ -241,14 +243,14 @@ impl<'a> Walk<'a> {
             _ => None,
         };
         if let Some((message, hint)) = found {
-            let spot = Spot::new(usage.position, root.chars().count());
+            let spot = spot_of(usage.position, root.chars().count());
             let problem = Problem::at(Severity::Error, code.source.place(spot), message);
             self.report.add(Problem { length: spot.length, hint: Some(hint), ..problem });
         }
     }
 
     fn error(&mut self, code: &Code, step: &Step, name: &str, message: String, hint: Option<String>) {
-        let spot = Spot::new(step.position, name.chars().count());
+        let spot = spot_of(step.position, name.chars().count());
         self.report.add(Problem { length: spot.length, hint, ..Problem::at(Severity::Error, code.source.place(spot), message) });
     }
 
@@ -287,7 +289,7 @@ impl<'a> Walk<'a> {
     /// The parameters of a sub-handler are arguments, like those of the handler.
     fn check_subhandler(&mut self, code: &Code, argument: &Argument, usage: &Use) {
         let spots = match argument {
-            Argument::Closure(_) => code.source.closure(Spot::new(usage.position, 1)),
+            Argument::Closure(_) => code.source.closure(spot_of(usage.position, 1)),
             Argument::Pointer(name) => {
                 let unit = code.functions(name).next();
                 let function = unit.and_then(|unit| code.source.function(name, unit.params.len()));
@@ -413,13 +415,13 @@ pub fn check_lost_results(code: &Code, is_handler: impl Fn(&Unit) -> bool, repor
             let is_lost = *fate == Fate::Lost || (*fate == Fate::Last && is_handler);
             let is_unthrown = is_lost || (*fate == Fate::Returned && is_handler);
             if namespace.is_empty() && is_unthrown && !is_own && ERRORS.contains(&name.as_str()) {
-                let spot = Spot::new(usage.position, name.chars().count());
+                let spot = spot_of(usage.position, name.chars().count());
                 let message = format!("`{name}` only makes an error, and nothing throws it");
                 let problem = Problem::at(Severity::Error, code.source.place(spot), message);
                 report.add(Problem { length: spot.length, hint: Some(format!("write `throw {name}(…);`")), ..problem });
             }
             if namespace.is_empty() && is_lost && !is_own && RETURNING.contains(&name.as_str()) {
-                let spot = Spot::new(usage.position, name.chars().count());
+                let spot = spot_of(usage.position, name.chars().count());
                 let message = format!("the result of `{name}` is not used: it returns the changed objects and changes nothing in place");
                 let problem = Problem::at(Severity::Error, code.source.place(spot), message);
                 report.add(Problem { length: spot.length, hint: Some(format!("write `let o = {name}(o);`")), ..problem });

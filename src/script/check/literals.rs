@@ -6,14 +6,15 @@ use rhai::Position;
 
 use super::facts::{Argument, Use, What};
 use super::program::Code;
-use super::source::Spot;
+use super::report::Report;
+use super::source::spot_of;
 use super::suggest::{closest, did_you_mean};
-use super::{Problem, Report, Severity};
 use crate::kit::duration;
 use crate::object::Selector;
 use crate::object::quantity::Quantity;
 use crate::script::declaration::Declaration;
 use crate::script::functions::{moments, regexp, templates};
+use crate::script::problem::{Problem, Severity};
 
 /// The files of a folder that are looked at for a suggestion.
 const MAX_NEIGHBOURS: usize = 1_000;
@@ -95,7 +96,7 @@ fn wrong_kind(text: &str) -> Option<Wrong> {
 
 fn tell(code: &Code, usage: &Use, position: Position, text: &str, (message, hint): Wrong, report: &mut Report) {
     let position = if position.is_none() { usage.position } else { position };
-    let spot = Spot::new(position, text.chars().count() + 2);
+    let spot = spot_of(position, text.chars().count() + 2);
     let problem = Problem::at(Severity::Error, code.source.place(spot), message);
     report.add(Problem { length: spot.length, hint, ..problem });
 }

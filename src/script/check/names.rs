@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use super::catalogue::{Catalogue, UNSUPPORTED_FUNCTIONS, UNSUPPORTED_MODULES};
 use super::facts::{Argument, Unit, Use, What};
 use super::program::{Code, Module, Program};
-use super::source::Spot;
+use super::report::Report;
+use super::source::spot_of;
 use super::suggest::{closest, did_you_mean};
-use super::{Problem, Report, Severity};
 use crate::script::arguments;
+use crate::script::problem::{Problem, Severity};
 
 /// What the names of one text are looked up in.
 pub struct Names<'a> {
@@ -50,7 +51,7 @@ impl Names<'_> {
             _ => None,
         };
         if let Some((name, message, hint)) = found {
-            let place = self.code.source.place(Spot::new(usage.position, 1));
+            let place = self.code.source.place(spot_of(usage.position, 1));
             report.add(Problem { length: name.chars().count(), hint, ..Problem::at(Severity::Error, place, message) });
         }
     }

@@ -6,11 +6,13 @@ use std::path::Path;
 use rhai::{AST, Engine, LexError, ParseError, ParseErrorType};
 
 use super::facts::{self, Unit, What};
-use super::source::{self, Source, Spot};
-use super::{Problem, Report, Severity};
-use crate::script::declaration::{Code as Declared, Declaration, Place};
+use super::report::Report;
+use super::source::{self, Source, spot_of};
+use crate::kit::source::{SourcePosition, Spot};
+use crate::script::declaration::{Code as Declared, Declaration};
 use crate::script::files::Unreadable;
 use crate::script::modules;
+use crate::script::problem::{Problem, Severity};
 use crate::script::program::name_of;
 
 /// One compiled text.
@@ -203,7 +205,7 @@ impl Program {
             let Ok(target) = code.target(path) else { continue };
             if let Some(start) = way.iter().position(|before| *before == target) {
                 let circle = [&way[start..], &[target]].concat().join(" -> ");
-                let place = code.source.place(Spot::new(usage.position, 1));
+                let place = code.source.place(spot_of(usage.position, 1));
                 report.add(Problem::at(Severity::Error, place, format!("the imports go round in a circle: {circle}")));
             } else {
                 self.follow(&target, way, done, report);
@@ -244,12 +246,12 @@ fn shown_file(root: &Path, file: &str) -> std::path::PathBuf {
 fn imports(code: &Code) -> impl Iterator<Item = (Option<&str>, &str, Spot)> {
     let units = std::iter::once(&code.top).chain(&code.units);
     units.flat_map(|unit| &unit.uses).filter_map(|usage| match &usage.what {
-        What::Import { path, alias } => Some((path.as_deref(), alias.as_str(), Spot::new(usage.position, "import".len()))),
+        What::Import { path, alias } => Some((path.as_deref(), alias.as_str(), spot_of(usage.position, "import".len()))),
         _ => None,
     })
 }
 
-fn named_files(declaration: &Declaration) -> Vec<(String, Place, Option<usize>)> {
+fn named_files(declaration: &Declaration) -> Vec<(String, SourcePosition, Option<usize>)> {
     let of_bindings = declaration.bindings.iter().enumerate().filter_map(|(index, binding)| {
         let file = match &binding.code {
             Declared::Function { file, .. } => Some(file),
@@ -265,7 +267,7 @@ fn named_files(declaration: &Declaration) -> Vec<(String, Place, Option<usize>)>
 }
 
 fn syntax(error: &ParseError, source: &Source) -> Problem {
-    let spot = Spot::new(error.position(), 1);
+    let spot = spot_of(error.position(), 1);
     let (message, hint) = explain(error.err_type());
     let word = source.word(spot);
     let hint = hint_for(word).or(hint);

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::script::declaration::Place;
+use crate::kit::source::{SourcePosition, Spot};
 use crate::script::files::{self, Unreadable};
 use crate::script::modules;
 
@@ -16,45 +16,32 @@ pub struct Source {
     /// The text of the code.
     pub text: String,
     /// Where the code begins in the file. Its lines are indented by the column of the first.
-    pub origin: Place,
+    pub origin: SourcePosition,
     functions: OnceCell<BTreeMap<String, Vec<FunctionSpots>>>,
 }
 
 /// Where the name of a function is, and where each of its parameters.
 pub type FunctionSpots = (Spot, Vec<(String, Spot)>);
 
-/// A place in a text: line and column from 1, and the number of characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Spot {
-    /// The line.
-    pub line: usize,
-    /// The column.
-    pub column: usize,
-    /// The characters.
-    pub length: usize,
-}
-
-impl Spot {
-    /// Returns the spot at a position of the interpreter.
-    pub fn new(position: rhai::Position, length: usize) -> Self {
-        Self { line: position.line().unwrap_or(1), column: position.position().unwrap_or(1).max(1), length: length.max(1) }
-    }
+/// Returns the spot at a position of the interpreter.
+pub fn spot_of(position: rhai::Position, length: usize) -> Spot {
+    Spot { line: position.line().unwrap_or(1), column: position.position().unwrap_or(1).max(1), length: length.max(1) }
 }
 
 impl Source {
     /// Returns the source of a whole file.
     pub fn of_file(file: PathBuf, text: String) -> Self {
-        Self { origin: Place { file: file.clone(), line: 1, column: 1 }, file, text, functions: OnceCell::new() }
+        Self { origin: SourcePosition { file: file.clone(), line: 1, column: 1 }, file, text, functions: OnceCell::new() }
     }
 
     /// Returns the source of code inside of another file.
-    pub fn of_inline(text: &str, place: &Place) -> Self {
+    pub fn of_inline(text: &str, place: &SourcePosition) -> Self {
         Self { file: place.file.clone(), text: text.to_owned(), origin: place.clone(), functions: OnceCell::new() }
     }
 
     /// Returns where a spot of the code is in the file.
-    pub fn place(&self, spot: Spot) -> Place {
-        Place {
+    pub fn place(&self, spot: Spot) -> SourcePosition {
+        SourcePosition {
             file: self.file.clone(),
             line: self.origin.line.max(1) + spot.line - 1,
             column: self.origin.column.max(1) + spot.column - 1,
@@ -261,7 +248,7 @@ mod tests {
 
     #[test]
     fn spots_in_a_manifest_are_shifted_by_its_indentation() {
-        let place = Place { file: "operator.yaml".into(), line: 10, column: 7 };
+        let place = SourcePosition { file: "operator.yaml".into(), line: 10, column: 7 };
         let inline = Source::of_inline("let x = 1;\nfoo(x);", &place);
         let found = inline.place(Spot { line: 2, column: 1, length: 3 });
         assert_eq!((found.line, found.column), (11, 7));

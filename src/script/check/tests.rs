@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::*;
+use crate::kit::source::SourcePosition;
 use crate::script::declaration::BindingKind;
 
 /// Scripts in a folder, and what a manifest declares about them.
@@ -14,8 +15,8 @@ struct Case {
     declaration: Declaration,
 }
 
-fn place(line: usize, column: usize) -> Place {
-    Place { file: "operator.yaml".into(), line, column }
+fn place(line: usize, column: usize) -> SourcePosition {
+    SourcePosition { file: "operator.yaml".into(), line, column }
 }
 
 impl Case {

@@ -10,7 +10,7 @@ use super::options::{Options, json};
 use crate::object::hierarchy::{self, Adoption, Error, Nested, Reference};
 use crate::script::context::Context;
 use crate::script::convert;
-use crate::script::throwing::Failure;
+use crate::script::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 type Function = fn(&Context, Value, &Options) -> Result<Value, Thrown>;

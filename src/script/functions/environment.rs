@@ -6,7 +6,7 @@ use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 
 use super::options::text;
 use crate::script::context::Context;
-use crate::script::throwing::Failure;
+use crate::script::script_error::Failure;
 
 /// Registers the function.
 pub fn register(engine: &mut Engine) {

@@ -15,7 +15,7 @@ use super::targets::{self, Target};
 use crate::script::api::{ApiError, ApiRequest, Operation};
 use crate::script::context::{Context, wait_in};
 use crate::script::convert;
-use crate::script::throwing::Failure;
+use crate::script::script_error::Failure;
 use crate::script::time;
 
 type Thrown = Box<EvalAltResult>;

@@ -5,7 +5,7 @@ use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 
 use super::options::text;
 use crate::script::context::Context;
-use crate::script::throwing::Failure;
+use crate::script::script_error::Failure;
 use crate::script::time::{self, Time};
 
 type Thrown = Box<EvalAltResult>;

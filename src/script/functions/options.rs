@@ -4,7 +4,7 @@ use rhai::{Dynamic, EvalAltResult, NativeCallContext};
 use serde_json::{Map, Value};
 
 use crate::script::convert;
-use crate::script::throwing::Failure;
+use crate::script::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 

@@ -8,7 +8,7 @@ use regex::{Regex, RegexBuilder};
 use rhai::{Array, Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
 
 use super::options::{placed, text};
-use crate::script::throwing::Failure;
+use crate::script::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 

@@ -11,7 +11,7 @@ use crate::object::selector::Criterion;
 use crate::object::{Resource, Selector};
 use crate::script::api::ApiError;
 use crate::script::context::{Context, wait_in};
-use crate::script::throwing::Failure;
+use crate::script::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 

@@ -12,7 +12,7 @@ use crate::object::yaml;
 use crate::script::context::Context;
 use crate::script::convert;
 use crate::script::files::{self, Unreadable};
-use crate::script::throwing::Failure;
+use crate::script::script_error::Failure;
 
 /// The steps of one rendering. A template that needs more is a loop that was not meant.
 const FUEL: u64 = 5_000_000;

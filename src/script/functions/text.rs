@@ -11,7 +11,7 @@ use super::options::{json, placed, text};
 use crate::object::quantity::Quantity;
 use crate::object::yaml;
 use crate::script::convert;
-use crate::script::throwing::Failure;
+use crate::script::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 

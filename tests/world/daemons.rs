@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kopfd::handling::progress::time_between;
-use kopfd::handling::spawning::{self, Arrangement, Companions, Company, Stage};
+use kopfd::handling::spawning::{self, BackgroundDemand, BackgroundPlan, RunningTasks, Stage};
 use kopfd::handling::{Handler, On, SpawningHandlers, Telling, attempt, filter};
 use kopfd::kit::{Stop, Tasks};
 use kopfd::object::Sighting;
@@ -40,22 +40,22 @@ struct Running {
 
 impl Daemons {
     /// Starts and stops what the rules say.
-    pub async fn accompany(&self, world: &ScriptedWorld, object: &Object, sighting: Sighting) -> Companions {
-        let mut companions = Companions::default();
+    pub async fn update_background(&self, world: &ScriptedWorld, object: &Object, sighting: Sighting) -> BackgroundDemand {
+        let mut demand = BackgroundDemand::default();
         self.running.lock().retain(|_, running| !*running.has_ended.lock());
         let oracle = Oracle { callbacks: &world.callbacks, facts: Facts::of_event(&object.body, sighting) };
         let running: BTreeSet<String> = self.running.lock().keys().cloned().collect();
-        let company = Company { running: &running, ended: &BTreeSet::new(), is_paused: false, is_gone: sighting == Sighting::Deleted };
+        let tasks = RunningTasks { running: &running, ended: &BTreeSet::new(), is_paused: false, is_gone: sighting == Sighting::Deleted };
         let view = filter::View { body: &object.body, change: None };
         let handlers = SpawningHandlers::of(world.handlers.iter().cloned());
-        let arrangement = spawning::arrange(&handlers, company, view, &oracle).expect("the world answers all questions");
-        let Arrangement { spawn, stop, demand_finalizer } = arrangement;
-        companions.demand_finalizer = demand_finalizer;
+        let plan = spawning::plan(&handlers, tasks, view, &oracle).expect("the world answers all questions");
+        let BackgroundPlan { spawn, stop, demand_finalizer } = plan;
+        demand.demand_finalizer = demand_finalizer;
         spawn.into_iter().filter(|handler| handler.on == On::Daemon).for_each(|handler| self.spawn(world, handler));
         for (id, _) in stop {
-            companions.delays.extend(self.stop(world, &id).await);
+            demand.delays.extend(self.stop(world, &id).await);
         }
-        companions
+        demand
     }
 
     fn spawn(&self, world: &ScriptedWorld, handler: &Handler) {

@@ -17,7 +17,7 @@ pub struct Text<'a>(pub Cow<'a, str>);
 /// What an object says of itself before it says anything else.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Head<'a> {
+pub struct PartialMetadata<'a> {
     /// The API group and version, which items of lists may lack.
     #[serde(borrow, default)]
     pub api_version: Option<Text<'a>>,
@@ -63,7 +63,7 @@ pub struct Metadata<'a> {
     annotations: Option<&'a RawValue>,
 }
 
-impl<'a> Head<'a> {
+impl<'a> PartialMetadata<'a> {
     /// Reads the head of an object.
     ///
     /// # Errors
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_head_borrows_from_the_text() {
-        let head = Head::of(OBJECT).unwrap();
+        let head = PartialMetadata::of(OBJECT).unwrap();
         assert!(matches!(head.metadata.name, Some(Text(Cow::Borrowed("a")))));
         assert_eq!((head.name(), head.namespace(), head.uid(), head.resource_version()), ("a", Some("ns"), Some("u"), Some("5")));
         assert!(head.has_finalizer("g") && !head.has_finalizer("h") && !head.is_deleting());
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn the_metadata_alone_are_an_object_too() {
         let resource = Resource { version: "v1".to_owned(), kind: "K".to_owned(), ..Resource::default() };
-        let body = Head::of(OBJECT).unwrap().to_body(&resource);
+        let body = PartialMetadata::of(OBJECT).unwrap().to_body(&resource);
         let expected = json!({"apiVersion": "v1", "kind": "K", "metadata": {
             "name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "5", "generation": 3, "finalizers": ["f", "g"],
             "labels": {"app": "x"}, "annotations": {"a/b": "say \"hi\""},
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn labels_and_annotations_are_found_one_by_one() {
-        let head = Head::of(OBJECT).unwrap();
+        let head = PartialMetadata::of(OBJECT).unwrap();
         assert_eq!(head.label("app").as_deref(), Some("x"));
         assert_eq!((head.label("odd"), head.label("none")), (None, None));
         assert_eq!(head.annotation("a/b").as_deref(), Some("say \"hi\""));
@@ -263,8 +263,8 @@ mod tests {
 
     #[test]
     fn an_empty_object_has_an_empty_head() {
-        let head = Head::of("{}").unwrap();
+        let head = PartialMetadata::of("{}").unwrap();
         assert_eq!((head.name(), head.uid()), ("", None));
-        assert!(Head::of("1").is_err() && Head::of("{\"metadata\":{\"name\":1}}").is_err());
+        assert!(PartialMetadata::of("1").is_err() && PartialMetadata::of("{\"metadata\":{\"name\":1}}").is_err());
     }
 }

@@ -1,9 +1,9 @@
-//! Chance: `random()`, `random(low, high)`, and `uuid()`. Not available in expressions; simulations can seed it.
+//! Rng: `random()`, `random(low, high)`, and `uuid()`. Not available in expressions; simulations can seed it.
 
 use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 
 use crate::script::context::Context;
-use crate::script::throwing::Failure;
+use crate::script::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 
@@ -18,7 +18,7 @@ pub fn register(engine: &mut Engine) {
 fn random(native: &NativeCallContext<'_>) -> Result<f64, Thrown> {
     let context = Context::of(native)?;
     context.varies("random")?;
-    Ok(context.environment().chance.fraction())
+    Ok(context.environment().rng.fraction())
 }
 
 /// `random(low, high)`: an integer between two integers, both included; a float between two numbers if one of them is a float,
@@ -26,14 +26,14 @@ fn random(native: &NativeCallContext<'_>) -> Result<f64, Thrown> {
 fn random_between(native: &NativeCallContext<'_>, low: &Dynamic, high: &Dynamic) -> Result<Dynamic, Thrown> {
     let context = Context::of(native)?;
     context.varies("random")?;
-    let chance = &context.environment().chance;
+    let rng = &context.environment().rng;
     if let (Ok(low), Ok(high)) = (low.as_int(), high.as_int()) {
-        return if low <= high { Ok(chance.between(low, high).into()) } else { Err(reversed(&low, &high)) };
+        return if low <= high { Ok(rng.between(low, high).into()) } else { Err(reversed(&low, &high)) };
     }
     let number =
         |value: &Dynamic| value.as_float().or_else(|_| value.as_int().map(|integer| integer as f64)).ok().filter(|n| n.is_finite());
     match (number(low), number(high)) {
-        (Some(low), Some(high)) if low <= high => Ok((low + chance.fraction() * (high - low)).into()),
+        (Some(low), Some(high)) if low <= high => Ok((low + rng.fraction() * (high - low)).into()),
         (Some(low), Some(high)) => Err(reversed(&low, &high)),
         _ => Err(Failure::argument("`random` takes two numbers").into()),
     }
@@ -47,5 +47,5 @@ fn reversed(low: &dyn std::fmt::Display, high: &dyn std::fmt::Display) -> Thrown
 fn uuid(native: &NativeCallContext<'_>) -> Result<String, Thrown> {
     let context = Context::of(native)?;
     context.varies("uuid")?;
-    Ok(uuid::Builder::from_random_bytes(context.environment().chance.bytes()).into_uuid().to_string())
+    Ok(uuid::Builder::from_random_bytes(context.environment().rng.bytes()).into_uuid().to_string())
 }

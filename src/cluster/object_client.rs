@@ -23,7 +23,7 @@ const MANAGER_LIMIT: usize = 128;
 
 /// Operations on objects by somebody with a name.
 #[derive(Clone)]
-pub struct Calls {
+pub struct ObjectClient {
     client: Client,
     manager: String,
 }
@@ -48,7 +48,7 @@ pub struct Deletion {
 
 /// An object's place.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct ObjectAddress<'a> {
     /// The resource.
     pub resource: &'a Resource,
     /// The namespace, for namespaced kinds.
@@ -57,7 +57,7 @@ pub struct Place<'a> {
     pub name: &'a str,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ObjectAddress<'a> {
     /// Returns the place of an object as its metadata have it.
     pub fn of(resource: &'a Resource, object: &'a Value) -> Self {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
@@ -70,7 +70,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Calls {
+impl ObjectClient {
     /// Returns the operations of a field manager.
     pub fn new(client: Client, manager: &str) -> Self {
         Self { client, manager: manager.chars().take(MANAGER_LIMIT).collect() }
@@ -80,7 +80,7 @@ impl Calls {
     ///
     /// # Errors
     /// If the request fails.
-    pub async fn get(&self, place: Place<'_>) -> Result<Option<Value>, Error> {
+    pub async fn get(&self, place: ObjectAddress<'_>) -> Result<Option<Value>, Error> {
         found(self.send(Request::get(place.path()?)).await)
     }
 
@@ -125,7 +125,7 @@ impl Calls {
     /// # Errors
     /// If the request fails; it is repeated only where the server surely did nothing.
     pub async fn create(&self, resource: &Resource, object: &Value) -> Result<Value, Error> {
-        let place = Place::of(resource, object);
+        let place = ObjectAddress::of(resource, object);
         if resource.namespaced && place.namespace.is_none() {
             return Err(AddressError::NoNamespace(resource.to_string()).into());
         }
@@ -138,7 +138,7 @@ impl Calls {
     /// # Errors
     /// If the request fails.
     pub async fn update(&self, resource: &Resource, object: &Value) -> Result<Value, Error> {
-        let path = Place::of(resource, object).path()? + &address::query(&[("fieldManager", &self.manager)]);
+        let path = ObjectAddress::of(resource, object).path()? + &address::query(&[("fieldManager", &self.manager)]);
         let has_version = object.pointer("/metadata/resourceVersion").is_some_and(Value::is_string);
         let repeat = if has_version { Repeat::Safe } else { Repeat::Unreached };
         self.send(Request::new(Method::PUT, path).with_json(JSON, object).repeated(repeat)).await
@@ -150,7 +150,7 @@ impl Calls {
     /// If the request fails; with status 409 if others own some of the fields and force is not allowed.
     pub async fn apply(&self, resource: &Resource, object: &Value, force: bool) -> Result<Value, Error> {
         let force = if force { "true" } else { "false" };
-        let path = Place::of(resource, object).path()? + &address::query(&[("fieldManager", &self.manager), ("force", force)]);
+        let path = ObjectAddress::of(resource, object).path()? + &address::query(&[("fieldManager", &self.manager), ("force", force)]);
         self.send(Request::new(Method::PATCH, path).with_json(APPLY_PATCH, object)).await
     }
 
@@ -158,7 +158,7 @@ impl Calls {
     ///
     /// # Errors
     /// If the request fails. JSON patches may add to lists, so they are repeated only where the server surely did nothing.
-    pub async fn patch(&self, place: Place<'_>, subresource: Option<&str>, patch: &Value) -> Result<Value, Error> {
+    pub async fn patch(&self, place: ObjectAddress<'_>, subresource: Option<&str>, patch: &Value) -> Result<Value, Error> {
         let mut path = place.path()?;
         if let Some(name) = subresource {
             path = address::subresource(path, name);
@@ -172,7 +172,7 @@ impl Calls {
     ///
     /// # Errors
     /// If the request fails.
-    pub async fn patch_status(&self, place: Place<'_>, patch: &Value) -> Result<Value, Error> {
+    pub async fn patch_status(&self, place: ObjectAddress<'_>, patch: &Value) -> Result<Value, Error> {
         let subresource = place.resource.has_subresource("status").then_some("status");
         self.patch(place, subresource, patch).await
     }
@@ -181,7 +181,7 @@ impl Calls {
     ///
     /// # Errors
     /// If the request fails.
-    pub async fn delete(&self, place: Place<'_>, deletion: &Deletion) -> Result<bool, Error> {
+    pub async fn delete(&self, place: ObjectAddress<'_>, deletion: &Deletion) -> Result<bool, Error> {
         let mut options = Map::from_iter([("apiVersion".to_owned(), json!("v1")), ("kind".to_owned(), json!("DeleteOptions"))]);
         if let Some(propagation) = &deletion.propagation {
             options.insert("propagationPolicy".to_owned(), json!(propagation));
@@ -197,7 +197,7 @@ impl Calls {
     ///
     /// # Errors
     /// If the request fails.
-    pub async fn scale(&self, place: Place<'_>, replicas: i64) -> Result<Value, Error> {
+    pub async fn scale(&self, place: ObjectAddress<'_>, replicas: i64) -> Result<Value, Error> {
         self.patch(place, Some("scale"), &json!({"spec": {"replicas": replicas}})).await
     }
 
@@ -249,25 +249,25 @@ mod tests {
         })
     }
 
-    async fn calls(script: &Script) -> Calls {
-        Calls::new(script.client().await, "me")
+    async fn connected(script: &Script) -> ObjectClient {
+        ObjectClient::new(script.client().await, "me")
     }
 
     #[tokio::test(start_paused = true)]
     async fn each_operation_has_its_request() {
         let script = answering(&[]);
-        let calls = calls(&script).await;
+        let client = connected(&script).await;
         let pods = pods();
-        let place = Place { resource: &pods, namespace: Some("n"), name: "a" };
+        let place = ObjectAddress { resource: &pods, namespace: Some("n"), name: "a" };
         let object = json!({"metadata": {"name": "a", "namespace": "n"}});
-        calls.get(place).await.unwrap();
-        calls.create(&pods, &object).await.unwrap();
-        calls.update(&pods, &object).await.unwrap();
-        calls.apply(&pods, &object, true).await.unwrap();
-        calls.patch(place, None, &json!({})).await.unwrap();
-        calls.patch_status(place, &json!({})).await.unwrap();
-        calls.scale(place, 3).await.unwrap();
-        assert!(calls.delete(place, &Deletion { propagation: Some("Orphan".into()), grace: Some(1) }).await.unwrap());
+        client.get(place).await.unwrap();
+        client.create(&pods, &object).await.unwrap();
+        client.update(&pods, &object).await.unwrap();
+        client.apply(&pods, &object, true).await.unwrap();
+        client.patch(place, None, &json!({})).await.unwrap();
+        client.patch_status(place, &json!({})).await.unwrap();
+        client.scale(place, 3).await.unwrap();
+        assert!(client.delete(place, &Deletion { propagation: Some("Orphan".into()), grace: Some(1) }).await.unwrap());
         let expected = [
             "GET /api/v1/namespaces/n/pods/a",
             "POST /api/v1/namespaces/n/pods?fieldManager=me",
@@ -289,7 +289,7 @@ mod tests {
             (200, r#"{"metadata":{},"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}"#),
         ]);
         let selection = Selection { labels: Some("app=x".into()), fields: None };
-        let found = calls(&script).await.list(&pods(), None, &selection).await.unwrap();
+        let found = connected(&script).await.list(&pods(), None, &selection).await.unwrap();
         assert_eq!(found[1], json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b"}}));
         let expected = [
             "GET /api/v1/pods?labelSelector=app%3Dx&limit=500",
@@ -302,26 +302,26 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_not_there_is_no_error_where_that_is_an_answer() {
         let script = answering(&[(404, ""), (404, ""), (404, "")]);
-        let calls = calls(&script).await;
+        let client = connected(&script).await;
         let pods = pods();
-        let place = Place { resource: &pods, namespace: Some("n"), name: "a" };
-        assert_eq!(calls.get(place).await.unwrap(), None);
-        assert!(!calls.delete(place, &Deletion::default()).await.unwrap());
-        assert!(calls.scale(place, 1).await.unwrap_err().is_not_found());
+        let place = ObjectAddress { resource: &pods, namespace: Some("n"), name: "a" };
+        assert_eq!(client.get(place).await.unwrap(), None);
+        assert!(!client.delete(place, &Deletion::default()).await.unwrap());
+        assert!(client.scale(place, 1).await.unwrap_err().is_not_found());
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_what_is_safe_is_repeated() {
         let pods = pods();
         let object = json!({"metadata": {"name": "a", "namespace": "n"}});
-        let place = Place::of(&pods, &object);
+        let place = ObjectAddress::of(&pods, &object);
         let script = answering(&[(0, ""), (1, "")]);
-        assert!(calls(&script).await.create(&pods, &object).await.is_err());
+        assert!(connected(&script).await.create(&pods, &object).await.is_err());
         assert_eq!(script.requests.lock().len(), 2);
         let script = answering(&[(1, "")]);
-        assert!(calls(&script).await.patch(place, None, &json!([])).await.is_err());
+        assert!(connected(&script).await.patch(place, None, &json!([])).await.is_err());
         let script = answering(&[(1, ""), (503, "")]);
-        calls(&script).await.apply(&pods, &object, false).await.unwrap();
+        connected(&script).await.apply(&pods, &object, false).await.unwrap();
         assert_eq!(script.requests.lock().len(), 3);
     }
 }

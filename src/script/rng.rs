@@ -1,4 +1,4 @@
-//! The one source of chance, so that simulations can repeat themselves.
+//! The random number generator of scripts, which has a seed in simulations.
 
 use std::cell::RefCell;
 
@@ -7,16 +7,16 @@ use rand::{RngExt, SeedableRng};
 
 /// Draws numbers, the same ones from the same seed.
 #[derive(Debug)]
-pub struct Chance(RefCell<StdRng>);
+pub struct Rng(RefCell<StdRng>);
 
 /// A source that nobody can predict.
-impl Default for Chance {
+impl Default for Rng {
     fn default() -> Self {
         Self(RefCell::new(rand::make_rng()))
     }
 }
 
-impl Chance {
+impl Rng {
     /// Returns a source that draws the same numbers each time.
     pub fn seeded(seed: u64) -> Self {
         Self(RefCell::new(StdRng::seed_from_u64(seed)))
@@ -43,13 +43,13 @@ impl Chance {
 
 #[cfg(test)]
 mod tests {
-    use super::Chance;
+    use super::Rng;
 
     #[test]
     fn the_same_seed_draws_the_same_numbers() {
         let draw = |seed| {
-            let chance = Chance::seeded(seed);
-            (chance.fraction().to_bits(), chance.between(1, 1000), chance.bytes())
+            let rng = Rng::seeded(seed);
+            (rng.fraction().to_bits(), rng.between(1, 1000), rng.bytes())
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));

@@ -1,4 +1,4 @@
-//! One call of a function, and of the sub-handlers it registers, on the fiber of the call.
+//! What a handler and its sub-handlers share in one call, and what each attempt of them is made of.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,18 +9,15 @@ use jiff::Timestamp;
 use rhai::{Dynamic, Engine, EvalAltResult, ImmutableString};
 use serde_json::Value;
 
-use super::arguments::{Attempt, Offer, Outputs};
+use super::arguments::Outputs;
 use super::budget::Budget;
 use super::call::{Attempted, Subhandling};
 use super::context::{Context, Mode};
 use super::function::{Closure, Ended, Function};
 use super::logger;
 use super::scripts::Scripts;
-use super::subhandlers::{self, Registry};
 use super::subject::Subject;
-use super::throwing::Failure;
-use super::verdict;
-use crate::handling::{Candidate, Handler, Record, Telling, Verdict};
+use crate::handling::{Handler, Record, Telling};
 
 /// What a handler and all its sub-handlers share in one call.
 pub struct Stage {
@@ -81,7 +78,8 @@ pub struct Task<'a> {
 }
 
 impl Code {
-    fn params(&self) -> &[ImmutableString] {
+    /// Returns the names of the parameters that get values.
+    pub fn params(&self) -> &[ImmutableString] {
         match self {
             Self::Binding(function) => &function.params,
             Self::Closure(closure) => closure.params(),
@@ -96,7 +94,11 @@ impl Code {
         }
     }
 
-    fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
+    /// Runs the code.
+    ///
+    /// # Errors
+    /// Whatever the script throws.
+    pub fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
         match self {
             Self::Binding(function) => function.run(engine, context, values),
             Self::Closure(closure) => closure.run(engine, context, values),
@@ -115,54 +117,5 @@ impl Stage {
     pub fn tell(&self, telling: Telling) {
         logger::tell(&self.span, telling.level, &telling.to_string());
         self.notes.borrow_mut().tellings.push(telling);
-    }
-
-    /// Makes one attempt, with the sub-handlers that it registers. Returns the verdict, and the ids of all below.
-    pub fn attempt(self: &Rc<Self>, task: Task<'_>) -> (Verdict, Vec<String>) {
-        let mut context = self.context(self.mode, &task.subject);
-        let registry = task
-            .handler
-            .clone()
-            .filter(|_| self.subhandling.is_some())
-            .map(|handler| Rc::new(RefCell::new(Registry::new(Rc::clone(self), handler, task.subject.clone()))));
-        if let Some(registry) = &registry {
-            context = context.with_registry(Rc::clone(registry));
-        }
-        let values = self.values(&task).map_err(Into::into);
-        let ended = values.and_then(|values| task.code.run(&self.engine, &context, values));
-        let verdict = match ended {
-            Ok(ended) => self.conclude(ended, registry.as_ref(), task.code),
-            Err(error) => verdict::of_error(error, task.code.function(), &self.scripts, &self.budget),
-        };
-        let subrefs = registry.map(|registry| registry.borrow_mut().take_subrefs()).unwrap_or_default();
-        (verdict, subrefs)
-    }
-
-    fn values(&self, task: &Task<'_>) -> Result<Vec<Dynamic>, Failure> {
-        let environment = &self.scripts.environment;
-        let now = environment.clock.now();
-        let offer = Offer {
-            subject: &task.subject,
-            outputs: &self.outputs,
-            memos: &environment.memos,
-            is_writable: true,
-            attempt: Some(Attempt { param: task.param, retry: task.retry, started: task.started, now }),
-            candidate: &Candidate::Whole,
-        };
-        offer.values(task.code.params().iter().map(ImmutableString::as_str))
-    }
-
-    /// The sub-handlers that were registered run after the function has returned, unless it has run them itself.
-    fn conclude(&self, ended: Ended, registry: Option<&Rc<RefCell<Registry>>>, code: &Code) -> Verdict {
-        if let Some(ending) = self.budget.ending() {
-            return verdict::of_ending(ending, &self.budget, None);
-        }
-        let verdict = verdict::of_result(&ended.result());
-        let Some(registry) = registry.filter(|_| matches!(verdict, Verdict::Returned(_))) else { return verdict };
-        match subhandlers::run_remaining(registry) {
-            Ok(None) => verdict,
-            Ok(Some(delay)) => Verdict::Unfinished { delay },
-            Err(error) => verdict::of_error(error, code.function(), &self.scripts, &self.budget),
-        }
     }
 }

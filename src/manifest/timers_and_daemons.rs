@@ -10,7 +10,7 @@ use crate::handling::{Handler, On, Policy};
 use crate::script::{BindingKind, arguments};
 
 use super::binding::{BINDING, Concern, Ids, Request, is_identifier, misplaced};
-use super::draft::{Block, Draft, POLICY, Script};
+use super::builder::{Block, OperatorBuilder, POLICY, Script};
 use super::filters::{Asking, FILTERS};
 use super::operator::{Daemon, Delay, Rhythm, Ticks, Timer};
 use super::reader::{Fields, Item};
@@ -22,7 +22,7 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(1);
 /// The least interval at which a daemon that does not stop is checked.
 const LEAST_POLLING: Duration = Duration::from_millis(100);
 
-impl Draft<'_> {
+impl OperatorBuilder<'_> {
     /// Reads one item of `timers`.
     pub fn timer(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
         let reader = self.reader;

@@ -1,4 +1,4 @@
-//! Turns: between two waits of a call, no other call of the same object runs, though the thread lets other objects go first.
+//! Turns of objects: between two waits of a call, no other call of the same object runs, though the thread lets other objects go first.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use super::fiber::Fiber;
 
 /// The objects that have calls, by the names of their memories.
 #[derive(Default)]
-pub struct Turns {
+pub struct ObjectTurns {
     table: RefCell<HashMap<Arc<str>, Weak<Turn>>>,
 }
 
@@ -31,7 +31,7 @@ impl Turn {
     }
 }
 
-impl Turns {
+impl ObjectTurns {
     /// Returns a fiber that takes turns with the others of an object.
     pub fn take_turns<T>(self: &Rc<Self>, name: &Arc<str>, budget: Rc<Budget>, fiber: Fiber<T>) -> TakingTurns<T> {
         let mut table = self.table.borrow_mut();
@@ -47,7 +47,7 @@ pub struct TakingTurns<T: 'static> {
     budget: Rc<Budget>,
     turn: Option<Rc<Turn>>,
     is_mine: bool,
-    turns: Rc<Turns>,
+    turns: Rc<ObjectTurns>,
     name: Arc<str>,
 }
 

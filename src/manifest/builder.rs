@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::handling::{ErrorMode, Policy};
+use crate::kit::source::SourcePosition;
 use crate::object::Selector;
-use crate::script::{BindingKind, Limits, declaration::Place};
+use crate::script::{BindingKind, Limits};
 
 use super::budgets::Budgets;
 use super::diagnostic::{Diagnostic, Severity};
@@ -16,7 +17,7 @@ use super::suggest::nearest;
 use super::tree::Spot;
 
 /// An operator while it is read.
-pub struct Draft<'r> {
+pub struct OperatorBuilder<'r> {
     /// Where the manifest comes from, and where mistakes go.
     pub reader: &'r Reader,
     /// What is known so far.
@@ -81,8 +82,8 @@ impl Script {
 /// The keys of policies.
 pub const POLICY: [&str; 4] = ["retries", "timeout", "backoff", "errors"];
 
-impl<'r> Draft<'r> {
-    /// Returns the draft of an operator of which nothing is known but its file.
+impl<'r> OperatorBuilder<'r> {
+    /// Returns the builder of an operator of which nothing is known but its file.
     pub fn new(reader: &'r Reader) -> Self {
         let operator = Operator { file: reader.source.name.clone(), ..Operator::default() };
         Self {
@@ -100,8 +101,8 @@ impl<'r> Draft<'r> {
     }
 
     /// Returns a place of the manifest for messages about scripts.
-    pub fn place(&self, spot: Spot) -> Place {
-        Place { file: self.reader.source.name.clone(), line: spot.line, column: spot.column }
+    pub fn place(&self, spot: Spot) -> SourcePosition {
+        SourcePosition { file: self.reader.source.name.clone(), line: spot.line, column: spot.column }
     }
 
     /// Keeps where a kind is named.

@@ -1,0 +1,66 @@
+//! One call of a function, and of the sub-handlers it registers, on the fiber of the call.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use rhai::{Dynamic, ImmutableString};
+
+use super::arguments::{Attempt, Offer};
+use super::context::Subhandlers;
+use super::function::Ended;
+use super::script_error::Failure;
+use super::stage::{Code, Stage, Task};
+use super::subhandlers::{self, Registry};
+use super::verdict;
+use crate::handling::{Candidate, Verdict};
+
+impl Stage {
+    /// Makes one attempt, with the sub-handlers that it registers. Returns the verdict, and the ids of all below.
+    pub fn attempt(self: &Rc<Self>, task: Task<'_>) -> (Verdict, Vec<String>) {
+        let mut context = self.context(self.mode, &task.subject);
+        let registry = task
+            .handler
+            .clone()
+            .filter(|_| self.subhandling.is_some())
+            .map(|handler| Rc::new(RefCell::new(Registry::new(Rc::clone(self), handler, task.subject.clone()))));
+        if let Some(registry) = &registry {
+            context = context.with_subhandlers(Rc::clone(registry) as Rc<dyn Subhandlers>);
+        }
+        let values = self.values(&task).map_err(Into::into);
+        let ended = values.and_then(|values| task.code.run(&self.engine, &context, values));
+        let verdict = match ended {
+            Ok(ended) => self.conclude(ended, registry.as_ref(), task.code),
+            Err(error) => verdict::of_error(error, task.code.function(), self.scripts.origins(), &self.budget),
+        };
+        let subrefs = registry.map(|registry| registry.borrow_mut().take_subrefs()).unwrap_or_default();
+        (verdict, subrefs)
+    }
+
+    fn values(&self, task: &Task<'_>) -> Result<Vec<Dynamic>, Failure> {
+        let environment = &self.scripts.environment;
+        let now = environment.clock.now();
+        let offer = Offer {
+            subject: &task.subject,
+            outputs: &self.outputs,
+            memos: &environment.memos,
+            is_writable: true,
+            attempt: Some(Attempt { param: task.param, retry: task.retry, started: task.started, now }),
+            candidate: &Candidate::Whole,
+        };
+        offer.values(task.code.params().iter().map(ImmutableString::as_str))
+    }
+
+    /// The sub-handlers that were registered run after the function has returned, unless it has run them itself.
+    fn conclude(&self, ended: Ended, registry: Option<&Rc<RefCell<Registry>>>, code: &Code) -> Verdict {
+        if let Some(ending) = self.budget.ending() {
+            return verdict::of_ending(ending, &self.budget, None);
+        }
+        let verdict = verdict::of_result(&ended.result());
+        let Some(registry) = registry.filter(|_| matches!(verdict, Verdict::Returned(_))) else { return verdict };
+        match subhandlers::run_remaining(registry) {
+            Ok(None) => verdict,
+            Ok(Some(delay)) => Verdict::Unfinished { delay },
+            Err(error) => verdict::of_error(error, code.function(), self.scripts.origins(), &self.budget),
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! What the interpreter asks at every operation: whether the script may go on.
+
+use rhai::Dynamic;
+
+use super::budget::{Budget, Tick};
+use super::fiber;
+
+/// Counts an operation of the script that runs on this thread; returns why it must end, if it must.
+///
+/// Lets others go first from time to time.
+pub fn on_progress(_: u64) -> Option<Dynamic> {
+    match fiber::with_budget(Budget::tick)? {
+        Tick::GoOn => None,
+        Tick::End(ending) => Some(Dynamic::from(ending)),
+        Tick::GiveWay => {
+            if fiber::is_fiber() {
+                fiber::with_budget(|budget| budget.set_preempted(true));
+                fiber::wait(fiber::yield_now());
+                fiber::with_budget(|budget| budget.set_preempted(false));
+            }
+            None
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Resolves the imports of scripts with the modules of the call that imports.
+
+use rhai::{Engine, EvalAltResult, GlobalRuntimeState, Module, Position, Scope, Shared};
+
+use super::context::Context;
+use super::modules::Request;
+
+/// Resolves imports with the modules of the call that imports.
+pub struct Resolver;
+
+impl rhai::ModuleResolver for Resolver {
+    fn resolve(&self, _: &Engine, _: Option<&str>, path: &str, position: Position) -> Result<Shared<Module>, Box<EvalAltResult>> {
+        Err(EvalAltResult::ErrorModuleNotFound(path.to_owned(), position).into())
+    }
+
+    fn resolve_raw(
+        &self,
+        engine: &Engine,
+        global: &mut GlobalRuntimeState,
+        _: &mut Scope<'_>,
+        path: &str,
+        position: Position,
+    ) -> Result<Shared<Module>, Box<EvalAltResult>> {
+        let context = global.tag.read_lock::<Context>().map(|context| context.clone());
+        let Some(context) = context else {
+            return Err(EvalAltResult::ErrorModuleNotFound(path.to_owned(), position).into());
+        };
+        let request = Request { importer: global.source().unwrap_or_default(), path, level: global.level };
+        let imported = context.environment().modules.import(engine, context.tag(), &request);
+        // The call may have come to its end meanwhile, which is no fault of the module.
+        context.budget().check()?;
+        imported.map_err(|text| EvalAltResult::ErrorRuntime(text.into(), position).into())
+    }
+}
