@@ -5,7 +5,7 @@
 use std::convert::Infallible;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -24,25 +24,19 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::child::Process;
+
 /// What the server may need in the worst of these tests, in MiB. An unoptimised binary takes about 40 to begin with.
 const MEMORY: u64 = 300;
 /// Where config maps are.
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A running server, killed in the end.
 struct Server {
-    child: Child,
+    child: Process,
     address: SocketAddr,
     token: String,
     authority: Vec<u8>,
     _folder: TempDir,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
 }
 
 impl Server {
@@ -54,14 +48,14 @@ impl Server {
     fn start_with(line: &str, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kubeconfig");
-        let mut child = Command::new("bash")
+        let mut command = Command::new("bash");
+        command
             .args(["-c", line, "bash", env!("CARGO_BIN_EXE_kopfd"), "apiserver", "--kubeconfig-out"])
             .arg(&path)
             .args(arguments)
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::null());
+        let mut child = Process::start(&mut command);
         let said = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
         let address = said.trim_start_matches("The API server listens on https://").trim_end_matches('.').parse().unwrap();
         let config = kopfd::object::yaml::parse(&std::fs::read_to_string(path).unwrap()).unwrap().remove(0);

@@ -16,6 +16,11 @@ use regex::Regex;
 
 use super::child::output;
 
+#[path = "clients/excuse.rs"]
+mod excuse;
+#[path = "clients/excuse_tests.rs"]
+mod excuse_tests;
+
 /// A fenced block.
 struct Block {
     line: usize,

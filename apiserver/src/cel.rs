@@ -6,7 +6,9 @@ mod ast;
 mod checker;
 mod cost;
 mod environment;
+mod error;
 mod evaluate;
+mod function;
 mod functions;
 mod literals;
 mod macros;
@@ -17,10 +19,10 @@ mod value;
 
 pub(crate) use cost::{Size, Sizes};
 pub(crate) use environment::{Environment, Mistake, Program};
-pub(crate) use evaluate::Error;
-pub(crate) use functions::authorizer::{Authorizer, Check, Decide};
+pub(crate) use error::Error;
 pub(crate) use functions::time::{date, duration, moment};
 pub(crate) use types::{Object, Type};
+pub(crate) use value::access::{Authorizer, Check, Decide};
 pub(crate) use value::{Items, Key, List, Map, Value};
 
 #[cfg(test)]

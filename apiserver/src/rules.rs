@@ -74,8 +74,11 @@ impl Writer<'_> {
         let kind = &self.served.kind;
         let is_stored = !matches!(value["metadata"]["resourceVersion"].as_str().unwrap_or_default(), "" | "0");
         if let Some(metadata) = value["metadata"].as_object_mut() {
-            for field in ["resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
+            for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
                 metadata.remove(field);
+            }
+            if !is_stored {
+                metadata.remove("resourceVersion");
             }
             metadata.insert("uid".into(), json!(uid));
             metadata.insert("creationTimestamp".into(), json!(time(self.now)));
@@ -88,7 +91,8 @@ impl Writer<'_> {
         }
         let sent = builtin::decides(kind).then(|| value.clone());
         let (mut value, warnings) = self.validate(value, None)?;
-        if is_stored {
+        // Without storing anything, nobody notices.
+        if is_stored && !self.options.is_dry_run {
             return Err(Failure::new(500, "", "resourceVersion should not be set on objects to be created").after(&warnings));
         }
         // What was applied has its owners already.
@@ -218,14 +222,16 @@ impl Writer<'_> {
             }
         } else if found.is_empty() {
             warnings = builtin::prepare(kind, self.subresource, &mut new, old)?;
-            if kind.kind == "CustomResourceDefinition" {
-                let (accepted, unenforced) = definition::accept(&new, old)?;
-                let name = accepted["metadata"]["name"].as_str().unwrap_or_default();
-                for rule in &unenforced {
+            // Of the status of a definition, only the accepted names are checked, and those are the server's.
+            if kind.kind == "CustomResourceDefinition" && self.subresource != "status" {
+                let accepted = definition::accept(&new, old)?;
+                new = accepted.definition;
+                let name = new["metadata"]["name"].as_str().unwrap_or_default();
+                for rule in &accepted.unenforced {
                     warn!(definition = name, rule, "A validation rule is not enforced.");
                 }
-                new = accepted;
-                warnings.extend(unenforced);
+                warnings.extend(accepted.warnings);
+                warnings.extend(accepted.unenforced);
             }
         }
         if found.is_empty() {

@@ -67,9 +67,7 @@ impl Schema {
 
     /// Returns a schema, and the mistakes in its rules.
     fn read(schema: &Value) -> Result<(Self, Vec<Cause>), Vec<Cause>> {
-        let mut parser = parse::Parser::default();
-        let root = parser.root(schema);
-        if parser.causes.is_empty() { Ok(Self::compiled(root)) } else { Err(parser.causes) }
+        parse::Parser::default().read(schema).map(Self::compiled)
     }
 
     #[cfg(feature = "cel")]
@@ -110,6 +108,11 @@ impl Schema {
         let dropped = self.prune(object);
         self.fill_defaults(object);
         dropped
+    }
+
+    /// Returns what Go's decoder would say of objects inside of an object that are of wrong types.
+    pub fn undecodable(&self, object: &Value) -> Option<String> {
+        structure::undecodable(&self.root, object, &Place::Root)
     }
 
     /// Fills in the defaults, and drops nulls that are neither allowed nor replaced.

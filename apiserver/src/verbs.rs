@@ -4,6 +4,7 @@ pub mod admission_chain;
 pub mod body;
 pub mod conversion;
 pub mod deleting;
+mod deletion_options;
 pub mod dispatch;
 pub mod patching;
 pub mod pod_classes;

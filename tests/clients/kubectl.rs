@@ -4,7 +4,6 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::differences::Extent;
 use crate::harness::{PATIENCE, Process, child, eventually};
 use crate::normal;
 use crate::stage::{Server, Stage, compare};
@@ -121,12 +120,8 @@ impl<'w> Stage<'w> {
         if ours == theirs {
             return;
         }
-        let is_allowed = match self.world().allowance(&self.title, command) {
-            None => false,
-            Some(Extent::Output | Extent::ManagedFields) => true,
-            Some(Extent::MissingLines) => ours.lines().all(|line| theirs.lines().any(|other| other == line)),
-        };
-        if !is_allowed {
+        let is_excused = self.world().excuse(&self.title, command).is_some_and(|excuse| excuse.covers(ours, theirs));
+        if !is_excused {
             self.mismatch(format!("kubectl {command}\n{}", compare(ours, theirs)));
         }
     }

@@ -9,6 +9,7 @@
 mod cases;
 mod differences;
 mod embedded;
+mod excuse;
 #[expect(dead_code, unused_imports, reason = "the suite of the operators uses all of it")]
 #[path = "../cluster/harness/mod.rs"]
 mod harness;

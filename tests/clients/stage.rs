@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::differences::{DIFFERENCES, Extent};
+use crate::differences::DIFFERENCES;
 use crate::embedded::Embedded;
+use crate::excuse::Excuse;
 use crate::harness::{Client, Cluster, Controllers, Options, PATIENCE, Tools, eventually};
 use crate::normal;
 
@@ -120,11 +121,11 @@ impl World {
         self.commands.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns how much of the output of a command may differ, and takes note that it does.
-    pub fn allowance(&self, case: &str, command: &str) -> Option<Extent> {
-        let number = DIFFERENCES.iter().position(|one| one.case == case && command.starts_with(one.command))?;
+    /// Returns where the output of a command may differ, and takes note that it does.
+    pub fn excuse(&self, case: &str, command: &str) -> Option<&'static Excuse> {
+        let number = DIFFERENCES.iter().position(|one| one.case == case && command.starts_with(&one.command))?;
         self.differences.lock().expect("nobody panics while holding the differences").insert(number);
-        Some(DIFFERENCES[number].extent)
+        Some(&DIFFERENCES[number].excuse)
     }
 
     /// Prints the differences that were met, and those that are listed for cases that ran but were not met: these are mistakes.
@@ -133,7 +134,7 @@ impl World {
         let mut is_any_in_vain = false;
         println!("{} differences between the servers are allowed and were met", met.len());
         for (number, difference) in DIFFERENCES.iter().enumerate() {
-            if !met.contains(&number) && titles.iter().any(|title| title == difference.case) {
+            if !met.contains(&number) && titles.contains(&difference.case) {
                 println!("this difference is listed, but there is none: {}: {}", difference.case, difference.command);
                 is_any_in_vain = true;
             }
@@ -222,15 +223,8 @@ impl<'w> Stage<'w> {
         let [embedded, real] = self.world.servers().each_ref().map(|server| server.client.get(&path));
         let [mut ours, mut theirs] = [&embedded, &real].map(|object| object.as_ref().map(normal::object).unwrap_or_default());
         if ours != theirs {
-            match self.world.allowance(&self.title, place) {
-                Some(Extent::ManagedFields) => {
-                    for object in [&mut ours, &mut theirs] {
-                        object["metadata"]["managedFields"].take();
-                    }
-                }
-                Some(_) => return embedded.unwrap_or_default(),
-                None => {}
-            }
+            let excuse = self.world.excuse(&self.title, place).cloned().unwrap_or_default();
+            (ours, theirs) = (excuse.without_fields(&ours), excuse.without_fields(&theirs));
         }
         if ours != theirs {
             let text = |object: &Value| serde_json::to_string_pretty(object).expect("JSON can be written");

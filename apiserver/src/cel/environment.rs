@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::ast::{Expr, Kind};
 use super::cost::{self, Estimate, Sizes};
-use super::evaluate::{Error, evaluate};
+use super::error::Error;
+use super::evaluate::evaluate;
 use super::types::{Issue, Type};
 use super::value::Value;
 use super::{checker, literals, parse};

@@ -1,33 +1,15 @@
 //! Evaluates checked expressions, and counts what that costs.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::ast::operator::{ADD, AND, CONDITIONAL, MAP_INSERT, NOT_STRICTLY_FALSE, OPTIONAL_SELECT, OR};
 use super::ast::{Call, Element, Entry, Expr, Fold, Kind, RESULT, Select};
 use super::cost;
-use super::functions::{self, no_such_overload};
-use super::value::{Key, List, Map, Value};
-
-/// Why an expression has no value.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Error {
-    /// A function failed, or what was asked for is not there.
-    #[error("{0}")]
-    Failed(Arc<str>),
-    /// It costs more than one expression may.
-    #[error("operation cancelled: actual cost limit exceeded")]
-    TooExpensive,
-}
-
-impl Error {
-    /// Returns the error of a function.
-    pub(super) fn new(text: impl Into<Arc<str>>) -> Self {
-        Self::Failed(text.into())
-    }
-}
-
-type Outcome = Result<Value, Error>;
+use super::error::{Error, no_such_overload};
+use super::function::Outcome;
+use super::functions;
+use super::value::checked::usable;
+use super::value::{Key, Map, Value};
 
 /// An evaluation that is going on.
 pub(super) struct Evaluation<'a> {
@@ -254,14 +236,6 @@ fn steps(range: &Value, in_pairs: bool) -> Result<Vec<(Value, Value)>, Error> {
     }
 }
 
-/// A value that could not be made fails where it is used.
-pub(super) fn usable(value: Value) -> Outcome {
-    match value {
-        Value::Failed(text) => Err(Error::Failed(text)),
-        value => Ok(value),
-    }
-}
-
 fn has(operand: &Value, field: &Arc<str>) -> Result<bool, Error> {
     match operand {
         Value::Map(map) => Ok(map.member(field).is_some()),
@@ -284,24 +258,4 @@ fn optional_member(value: &Value, field: &Arc<str>) -> Outcome {
         Value::Map(map) => map.member(field).cloned().map(usable).transpose().map(Value::optional),
         _ => Err(no_such_overload()),
     }
-}
-
-/// Returns the order of two values, or the error of values that have none.
-pub(super) fn order(one: &Value, other: &Value) -> Result<Ordering, Error> {
-    one.compare(other).ok_or_else(|| match (one, other) {
-        (Value::Double(_), _) | (_, Value::Double(_)) => Error::new("NaN values cannot be ordered"),
-        _ => no_such_overload(),
-    })
-}
-
-/// Returns the list with a position, by an index that may be a whole number of any type.
-pub(super) fn item<'a>(list: &'a List, index: &Value) -> Result<Option<&'a Value>, Error> {
-    let position = match index {
-        Value::Int(index) => usize::try_from(*index).ok(),
-        Value::Uint(index) => usize::try_from(*index).ok(),
-        Value::Double(index) if index.fract() == 0.0 && *index >= 0.0 => Some(*index as usize),
-        Value::Double(_) => None,
-        _ => return Err(no_such_overload()),
-    };
-    Ok(position.and_then(|position| list.items.get(position)))
 }

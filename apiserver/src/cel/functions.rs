@@ -18,13 +18,7 @@ mod url;
 pub(super) use format_text::mistake as format_mistake;
 pub(super) use operators::accumulate;
 
-use super::evaluate::Error;
-use super::value::Value;
-
-/// What a function returns.
-type Outcome = Result<Value, Error>;
-/// A function: the value on which it is called is the first argument.
-pub(super) type Function = fn(&[Value]) -> Outcome;
+use super::function::Function;
 
 /// Returns the function of a name.
 pub(super) fn of_name(name: &str) -> Option<Function> {
@@ -40,17 +34,4 @@ pub(super) fn of_name(name: &str) -> Option<Function> {
         .or_else(|| url::of_name(name))
         .or_else(|| format::of_name(name))
         .or_else(|| authorizer::of_name(name))
-}
-
-/// The error of a call with values that it is not for, which only happens where types are not known before.
-pub(super) fn no_such_overload() -> Error {
-    Error::new("no such overload")
-}
-
-fn failed(text: impl Into<String>) -> Error {
-    Error::new(text.into())
-}
-
-fn whole(number: usize) -> Value {
-    Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
 }

@@ -1,7 +1,7 @@
 //! What can be said about literals once their types are known: durations, moments and patterns are valid, lists and maps hold values of one type.
 
 use super::ast::{Call, Element, Entry, Expr, Kind};
-use super::evaluate::Error;
+use super::error::Error;
 use super::functions::{format_mistake, of_name};
 use super::types::{Issue, Type};
 use super::value::Value;

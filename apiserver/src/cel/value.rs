@@ -1,5 +1,11 @@
 //! Values of expressions, their equality, and their order.
 
+pub(super) mod access;
+pub(super) mod checked;
+pub(super) mod format;
+pub(super) mod network;
+pub(super) mod quantity;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -8,10 +14,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value as Json;
 
-use super::functions::authorizer::{Authorizer, Check, Decision};
-use super::functions::format::Format;
-use super::functions::net::Network;
-use super::functions::quantity::Amount;
+use access::{Authorizer, Check, Decision};
+use format::Format;
+use network::Network;
+use quantity::Amount;
+
 use crate::go::Url;
 
 /// A value.

@@ -10,7 +10,47 @@ use regex::Regex;
 /// # Errors
 /// If it is none.
 pub fn regex(pattern: &str) -> Result<Regex, regex::Error> {
-    Regex::new(&translated(pattern))
+    match foreign(pattern) {
+        Some(why) => Err(regex::Error::Syntax(why)),
+        None => Regex::new(&translated(pattern)),
+    }
+}
+
+/// Go repeats nothing more often than this.
+const MOST_REPETITIONS: u32 = 1_000;
+
+/// Returns what Go does not take, though we would: flags that it does not know, and repetitions that are too many.
+fn foreign(pattern: &str) -> Option<String> {
+    let mut rest = pattern.chars().peekable();
+    let mut is_in_brackets = false;
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => drop(rest.next()),
+            '[' if !is_in_brackets => {
+                is_in_brackets = true;
+                // A bracket at the beginning stands for itself.
+                rest.next_if_eq(&'^');
+                rest.next_if_eq(&']');
+            }
+            ']' => is_in_brackets = false,
+            '{' if !is_in_brackets && is_count(&rest) => {
+                let count: String = rest.clone().take_while(|c| *c != '}').collect();
+                let is_too_much = |number: &str| !number.is_empty() && number.parse::<u32>().is_ok_and(|n| n > MOST_REPETITIONS);
+                if count.split(',').any(is_too_much) {
+                    return Some(format!("invalid repeat count: `{{{count}}}`"));
+                }
+            }
+            '(' if !is_in_brackets && rest.peek() == Some(&'?') => {
+                let flags: String = rest.clone().skip(1).take_while(|c| c.is_ascii_alphabetic() || *c == '-').collect();
+                let is_name = flags == "P";
+                if !is_name && !flags.chars().all(|flag| "imsU-".contains(flag)) {
+                    return Some(format!("invalid or unsupported Perl syntax: `(?{flags}`"));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Returns a pattern of Go in our syntax: classes such as `\d` are ASCII only, a brace that counts nothing stands for itself,
@@ -108,5 +148,10 @@ mod tests {
         }
         assert!(regex("a(b").is_err());
         assert!(regex(r"(?=a)").is_err());
+        for (pattern, is_taken) in
+            [("a{1000}", true), ("a{1001}", false), ("(?x) a", false), ("(?i)a", true), ("(?P<x>a)", true), ("[(?x]", true)]
+        {
+            assert_eq!(regex(pattern).is_ok(), is_taken, "{pattern}");
+        }
     }
 }

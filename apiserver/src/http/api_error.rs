@@ -62,6 +62,12 @@ impl Failure {
         Self { code, reason: reason.into(), message: message.into(), details: Details::default(), warnings: Vec::new() }
     }
 
+    /// Returns the failure with its details told though there are none.
+    pub fn with_details(mut self) -> Self {
+        self.details.are_told = true;
+        self
+    }
+
     /// Returns a failure whose details are told though there are none, as some are.
     pub fn plain(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { details: Details { are_told: true, ..Details::default() }, ..Self::new(code, reason, message) }

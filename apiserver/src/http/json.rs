@@ -45,8 +45,8 @@ pub fn parse(text: &[u8]) -> Result<Body, serde_json::Error> {
 ///
 /// # Errors
 /// If it is no JSON, or nested too deeply.
-pub fn parse_as_written(text: &[u8]) -> Result<Value, serde_json::Error> {
-    read(text, true).map(|body| body.value)
+pub fn parse_strictly(text: &[u8]) -> Result<Body, serde_json::Error> {
+    read(text, true)
 }
 
 /// Returns a value with its numbers as if they had been read by [`parse`].

@@ -170,7 +170,7 @@ impl Query {
 
     /// Tells whether a switch is on: present, and neither `false` nor `0`.
     pub fn is_on(&self, key: &str) -> bool {
-        self.given(key).is_some_and(|value| value != "false" && value != "0")
+        self.given(key).is_some_and(|value| !value.eq_ignore_ascii_case("false") && value != "0")
     }
 
     /// Returns a number.
@@ -321,10 +321,10 @@ impl Accept {
     }
 }
 
-/// Returns the media type of a body, without parameters.
-pub fn media_type(headers: &HeaderMap) -> Option<&str> {
+/// Returns the media type of a body, without parameters and in lower case.
+pub fn media_type(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(header::CONTENT_TYPE)?.to_str().ok().filter(|value| !value.is_empty())?;
-    Some(value.split(';').next().unwrap_or(value).trim())
+    Some(value.split(';').next().unwrap_or(value).trim().to_ascii_lowercase())
 }
 
 /// Returns the verb that a request means, as rules of access name it.

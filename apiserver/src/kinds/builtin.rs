@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 pub use kopfd_base::builtin_kinds::Subresource;
 
 pub use assigned::{decides, written};
+pub(crate) use checks::field::Field;
+pub(crate) use checks::webhooks;
+pub(crate) use typed::wrap_numbers;
 
 use crate::http::api_error::Failure;
 use crate::kinds::kind::Kind;
@@ -102,6 +105,9 @@ pub fn prepare(kind: &Kind, subresource: &str, object: &mut Value, old: Option<&
         None => checks::check_new(kind, object, &mut causes),
     }
     if causes.is_empty() {
+        if kind.group == "batch" && kind.kind == "Job" {
+            defaults::label_job(object, old);
+        }
         Ok(warnings)
     } else {
         let name = meta.get("name").and_then(Value::as_str).unwrap_or_default();

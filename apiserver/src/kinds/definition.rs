@@ -5,6 +5,7 @@
 mod check;
 mod names;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -12,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::http::api_error::{Cause, Failure};
 use crate::kinds::kind::Kind;
 use crate::kinds::kind::Scale;
-use crate::schema::Schema;
+use crate::schema::{Schema, formats};
 
 pub use names::{conditions, set_condition};
 
@@ -25,15 +26,24 @@ pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// What can be done with custom resources.
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
+/// A definition that is good.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The definition as it is stored.
+    pub definition: Value,
+    /// What is to be said of it.
+    pub warnings: Vec<String>,
+    /// Which rules of its schemas are not enforced: texts for people.
+    pub unenforced: Vec<String>,
+}
+
 /// Returns a definition as it is stored: with its defaults and stored versions.
 ///
 /// The status is that of the new definition, so that writers of the status have to put it there before; a new one gets its first status.
 ///
-/// Also returns which rules of its schemas are not enforced: texts for people.
-///
 /// # Errors
 /// If the definition has mistakes: all of them at once.
-pub fn accept(new: &Value, old: Option<&Value>) -> Result<(Value, Vec<String>), Failure> {
+pub fn accept(new: &Value, old: Option<&Value>) -> Result<Accepted, Failure> {
     if !new.is_object() {
         return Err(Failure::bad_request("a definition is an object"));
     }
@@ -45,10 +55,36 @@ pub fn accept(new: &Value, old: Option<&Value>) -> Result<(Value, Vec<String>), 
     let check::Report { causes, unenforced } = check::check(&accepted, old);
     if causes.is_empty() {
         store_version(&mut accepted);
-        Ok((accepted, unenforced))
+        let known = old.map(unknown_formats).unwrap_or_default();
+        let new = unknown_formats(&accepted).into_iter().filter(|format| !known.contains(format));
+        let warnings = new.map(|format| format!("unrecognized format {format:?}")).collect();
+        Ok(Accepted { definition: accepted, warnings, unenforced })
     } else {
         Err(Failure::invalid(GROUP, "CustomResourceDefinition", text(&accepted["metadata"]["name"]), causes))
     }
+}
+
+/// Returns the formats in the schemas of a definition that are ignored.
+fn unknown_formats(definition: &Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    versions(definition).for_each(|version| collect_formats(&version["schema"]["openAPIV3Schema"], &mut found));
+    found
+}
+
+fn collect_formats(schema: &Value, found: &mut BTreeSet<String>) {
+    let format = text(&schema["format"]);
+    if !format.is_empty() && !formats::is_known(text(&schema["type"]), format) {
+        found.insert(format.to_owned());
+    }
+    for word in ["items", "additionalProperties", "not"] {
+        if schema[word].is_object() {
+            collect_formats(&schema[word], found);
+        }
+    }
+    for word in ["allOf", "anyOf", "oneOf"] {
+        schema[word].as_array().into_iter().flatten().for_each(|branch| collect_formats(branch, found));
+    }
+    schema["properties"].as_object().into_iter().flatten().for_each(|(_, property)| collect_formats(property, found));
 }
 
 /// Returns what the definition makes the server offer: a kind for each served version, the preferred version first.
@@ -168,8 +204,7 @@ fn fill_defaults(definition: &mut Value) {
     if is_empty(names, "listKind") && !kind.is_empty() {
         names.insert("listKind".into(), json!(format!("{kind}List")));
     }
-    let conversion = members(spec.entry("conversion").or_insert_with(|| json!({})));
-    conversion.entry("strategy").or_insert_with(|| json!("None"));
+    let conversion = members(spec.entry("conversion").or_insert_with(|| json!({"strategy": "None"})));
     if let Some(service) = conversion.get_mut("webhook").and_then(|webhook| webhook.pointer_mut("/clientConfig/service"))
         && let Value::Object(service) = service
     {

@@ -64,9 +64,10 @@ fn merge_map(target: &mut Map<String, Value>, patch: &Map<String, Value>, shape:
     }
     for (key, order) in patch {
         let Some(name) = key.strip_prefix(ELEMENT_ORDER) else { continue };
-        let order = order.as_array().ok_or_else(|| bad_format("$setElementOrder"))?;
+        let order = order.as_array().ok_or_else(|| broken("invalid patch format of setElementOrder list".to_owned()))?;
+        let merge_key = merge_keys::find(shape, name).map_or("", |field| field.merge);
+        check_order(patch.get(name), order, merge_key)?;
         if let Some(Value::Array(list)) = target.get_mut(name) {
-            let merge_key = merge_keys::find(shape, name).map_or("", |field| field.merge);
             let before = before.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
             set_order(list, order, before, merge_key);
         }
@@ -91,10 +92,23 @@ fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> R
 }
 
 fn delete_from(target: &mut Map<String, Value>, name: &str, values: &Value) -> Result<(), Failure> {
+    // Where nothing is, nothing is deleted, whatever is said.
+    let Some(Value::Array(list)) = target.get_mut(name) else { return Ok(()) };
     let values = values.as_array().ok_or_else(|| bad_format("$deleteFromPrimitiveList"))?;
     let gone: HashSet<String> = values.iter().map(Value::to_string).collect();
-    if let Some(Value::Array(list)) = target.get_mut(name) {
-        list.retain(|item| !gone.contains(&item.to_string()));
+    list.retain(|item| !gone.contains(&item.to_string()));
+    Ok(())
+}
+
+/// The items of a patch stand in its order, in this order; deletions need not.
+fn check_order(items: Option<&Value>, order: &[Value], merge_key: &str) -> Result<(), Failure> {
+    let key = |item: &Value| if item.is_object() { item[merge_key].clone() } else { item.clone() };
+    let mut rest = order.iter().map(key);
+    let items = items.and_then(Value::as_array).into_iter().flatten();
+    for item in items.filter(|item| item.get(DIRECTIVE).is_none()) {
+        if !rest.any(|wanted| wanted == key(item)) {
+            return Err(broken(format!("The order in patch list doesn't match $setElementOrder list: {item} is not where it should be")));
+        }
     }
     Ok(())
 }

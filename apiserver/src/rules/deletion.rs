@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Decision, Writer, forbidden, is_same, time};
 use crate::http::api_error::Failure;
+use crate::kinds::definition;
 use crate::kinds::registry::Served;
 use crate::storage::work_item::{CLEANUP, FOREGROUND, ORPHAN};
 
@@ -24,6 +25,8 @@ pub struct Deletion {
     pub is_dry_run: bool,
     /// Whether the object is one of a collection that is deleted.
     pub is_of_many: bool,
+    /// Whether the answer says that the deletion goes on, if it does.
+    pub is_told_as_accepted: bool,
     /// Whether it is a part of another request, which has passed the webhooks.
     pub is_admitted: bool,
 }
@@ -47,6 +50,11 @@ impl Propagation {
             Self::Foreground => "Foreground",
             Self::Orphan => "Orphan",
         }
+    }
+
+    /// Returns the propagation of a word of options.
+    pub fn of_name(name: &str) -> Option<Self> {
+        [Self::Background, Self::Foreground, Self::Orphan].into_iter().find(|one| one.name() == name)
     }
 
     /// Returns the finalizer that tells the garbage collector of it.
@@ -96,6 +104,8 @@ impl Writer<'_> {
         if !is_leaving {
             mark(&mut new, self.now);
             if is_definition {
+                let text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+                definition::set_condition(&mut new, ["Terminating", "True", "InstanceDeletionPending", text], &time(self.now));
                 new["metadata"]["generation"] = old["metadata"]["generation"].clone();
             }
             if is_namespace {

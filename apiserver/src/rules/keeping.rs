@@ -68,9 +68,7 @@ impl Writer<'_> {
             }
         }
         let Some(metadata) = new["metadata"].as_object_mut() else { return Ok(()) };
-        for field in
-            ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generateName"]
-        {
+        for field in ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             match old["metadata"].get(field) {
                 Some(value) => metadata.insert(field.to_owned(), value.clone()),
                 None => metadata.remove(field),

@@ -43,6 +43,9 @@ impl Writer<'_> {
         self.check_kind(value)?;
         let mut unknown = self.clean(value)?;
         if let Some(schema) = &self.served.schema {
+            if let Some(why) = schema.undecodable(value) {
+                return Err(Failure::bad_request(why));
+            }
             unknown.extend(fill(schema, value));
         } else {
             unknown.extend(builtin::read(&self.served.kind, value)?);

@@ -101,10 +101,24 @@ fn wrong_type<'a>(value: &'a Value, kind: &'a str) -> Option<(&'a Value, &'a str
         }
         _ => {
             let Value::Array(items) = value else { return Some((value, kind)) };
-            return items.iter().find(|value| !value.is_object()).map(|value| (value, kind.trim_start_matches("[]")));
+            let wrong = items.iter().find(|value| !value.is_object()).map(|value| (value, kind.trim_start_matches("[]")));
+            return wrong.or_else(|| items.iter().find_map(wrong_member));
         }
     };
     (!fits).then_some((value, kind))
+}
+
+/// Returns the first value of a wrong type in an owner or in an entry of a manager.
+fn wrong_member(item: &Value) -> Option<(&Value, &'static str)> {
+    item.as_object()?.iter().find_map(|(name, value)| {
+        let (fits, kind) = match name.as_str() {
+            "controller" | "blockOwnerDeletion" => (value.is_boolean(), "bool"),
+            "fieldsV1" => (value.is_object(), "v1.FieldsV1"),
+            name if OWNER_FIELDS.contains(&name) || MANAGER_FIELDS.contains(&name) => (value.is_string(), "string"),
+            _ => (true, ""),
+        };
+        (!fits && !value.is_null()).then_some((value, kind))
+    })
 }
 
 /// What a name must look like.
@@ -122,7 +136,11 @@ pub enum NameRule {
 
 /// Returns what is wrong with a name; a prefix for generated names is checked as if something followed.
 pub fn name_mistake(rule: NameRule, name: &str, is_prefix: bool) -> Option<String> {
-    let completed = if is_prefix { format!("{}a", name.trim_end_matches('-')) } else { name.to_owned() };
+    // As in Kubernetes, a hyphen at the end and what is before it make room for what follows.
+    let completed = match name.char_indices().nth_back(1) {
+        Some((at, _)) if is_prefix && name.ends_with('-') => format!("{}a", &name[..at]),
+        _ => name.to_owned(),
+    };
     match rule {
         NameRule::PathSegment => path_mistake(name, is_prefix),
         NameRule::Label if completed.len() > 63 => Some("must be no more than 63 bytes".to_owned()),
@@ -158,21 +176,42 @@ pub fn path_mistake(name: &str, is_prefix: bool) -> Option<String> {
 
 /// Returns what is wrong with the name and the generated name, the labels, the annotations, and the owners.
 pub fn check(metadata: &Map<String, Value>, rule: NameRule) -> Vec<Cause> {
+    let place = Place::Named("metadata");
+    let has_name = ["name", "generateName"].iter().any(|name| metadata.get(*name).is_some_and(|name| name != ""));
     let mut causes = Vec::new();
-    let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default();
-    let (name, prefix) = (text("name"), text("generateName"));
-    if let Some(why) = name_mistake(rule, prefix, true).filter(|_| !prefix.is_empty()) {
-        causes.push(field_error::invalid("metadata.generateName", &json!(prefix), why));
-    }
-    if name.is_empty() && prefix.is_empty() {
+    if !has_name {
         causes.push(field_error::required("metadata.name", "name or generateName is required"));
-    } else if let Some(why) = name_mistake(rule, name, false).filter(|_| !name.is_empty()) {
-        causes.push(field_error::invalid("metadata.name", &json!(name), why));
     }
-    check_labels(metadata, &mut causes);
-    check_annotations(metadata, &mut causes);
-    check_owners(metadata, &mut causes);
+    check_all(metadata, rule, &place, &mut causes);
     causes
+}
+
+/// Returns what is wrong with the metadata of an object inside of another one, which needs no name.
+pub fn check_embedded(metadata: &Map<String, Value>, place: &Place<'_>) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
+    if let Some(why) = name_mistake(NameRule::Label, namespace, false).filter(|_| !namespace.is_empty()) {
+        causes.push(field_error::invalid(place.member("namespace"), &json!(namespace), why));
+    }
+    check_all(metadata, NameRule::PathSegment, place, &mut causes);
+    let finalizers = metadata.get("finalizers").and_then(Value::as_array);
+    for finalizer in finalizers.into_iter().flatten() {
+        let mistakes = qualified_mistakes(finalizer.as_str().unwrap_or_default());
+        causes.extend(mistakes.into_iter().map(|why| field_error::invalid(place.member("finalizers"), finalizer, why)));
+    }
+    causes
+}
+
+fn check_all(metadata: &Map<String, Value>, rule: NameRule, place: &Place<'_>, causes: &mut Vec<Cause>) {
+    for (field, is_prefix) in [("generateName", true), ("name", false)] {
+        let name = metadata.get(field).and_then(Value::as_str).unwrap_or_default();
+        if let Some(why) = name_mistake(rule, name, is_prefix).filter(|_| !name.is_empty()) {
+            causes.push(field_error::invalid(place.member(field), &json!(name), why));
+        }
+    }
+    check_labels(metadata, place, causes);
+    check_annotations(metadata, place, causes);
+    check_owners(metadata, place, causes);
 }
 
 /// Returns what is wrong with the finalizers. Names without a domain are refused for built-in kinds, and only warned of for custom ones.
@@ -182,9 +221,10 @@ pub fn check_finalizers(metadata: &Map<String, Value>, is_custom: bool) -> (Vec<
         metadata.get("finalizers").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     for (index, finalizer) in finalizers.iter().enumerate() {
         let field = "metadata.finalizers";
-        if let Some(why) = qualified_mistake(finalizer) {
-            causes.push(field_error::invalid(field, &json!(finalizer), why));
-        } else if !finalizer.contains('/') && !["foregroundDeletion", "orphan", "kubernetes"].contains(finalizer) {
+        let mistakes = qualified_mistakes(finalizer);
+        let is_qualified = mistakes.is_empty();
+        causes.extend(mistakes.into_iter().map(|why| field_error::invalid(field, &json!(finalizer), why)));
+        if !finalizer.contains('/') && !["foregroundDeletion", "orphan", "kubernetes"].contains(finalizer) && (is_qualified || !is_custom) {
             if is_custom {
                 let path = if finalizer.contains('.') { " including a path (/)" } else { "" };
                 let text =
@@ -258,39 +298,42 @@ fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("the pattern is valid")
 }
 
-fn check_labels(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
+fn check_labels(metadata: &Map<String, Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
+    let field = place.member("labels");
     for (key, value) in metadata.get("labels").and_then(Value::as_object).into_iter().flatten() {
-        causes.extend(qualified_mistakes(key).into_iter().map(|why| field_error::invalid("metadata.labels", &json!(key), why)));
+        causes.extend(qualified_mistakes(key).into_iter().map(|why| field_error::invalid(field, &json!(key), why)));
         if let Some(why) = value.as_str().and_then(label_value_mistake) {
-            causes.push(field_error::invalid("metadata.labels", value, why));
+            causes.push(field_error::invalid(field, value, why));
         }
     }
 }
 
-fn check_annotations(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
+fn check_annotations(metadata: &Map<String, Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
+    let field = place.member("annotations");
     let mut size = 0;
     for (key, value) in metadata.get("annotations").and_then(Value::as_object).into_iter().flatten() {
         size += key.len() + value.as_str().unwrap_or_default().len();
         let mistakes = qualified_mistakes(&key.to_lowercase());
-        causes.extend(mistakes.into_iter().map(|why| field_error::invalid("metadata.annotations", &json!(key), why)));
+        causes.extend(mistakes.into_iter().map(|why| field_error::invalid(field, &json!(key), why)));
     }
     if size > ANNOTATION_BYTES {
-        causes.push(field_error::too_long("metadata.annotations", ANNOTATION_BYTES as u64));
+        causes.push(field_error::too_long(field, ANNOTATION_BYTES as u64));
     }
 }
 
-fn check_owners(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
+fn check_owners(metadata: &Map<String, Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
+    let list = place.member("ownerReferences");
     let owners = metadata.get("ownerReferences").and_then(Value::as_array);
     let mut controllers = 0;
     for owner in owners.into_iter().flatten() {
         let text = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
-        let field = |name: &str| format!("metadata.ownerReferences.{name}");
+        let field = |name: &str| format!("{list}.{name}");
         let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
         if version.is_empty() || group.contains('/') {
             causes.push(field_error::invalid(field("apiVersion"), &json!(text("apiVersion")), "version must not be empty"));
         }
         if group.is_empty() && version == "v1" && text("kind") == "Event" {
-            causes.push(field_error::invalid("metadata.ownerReferences", owner, "/v1, Kind=Event is disallowed from being an owner"));
+            causes.push(field_error::invalid(list, owner, "/v1, Kind=Event is disallowed from being an owner"));
         }
         for name in ["kind", "name", "uid"] {
             if text(name).is_empty() {
@@ -301,6 +344,6 @@ fn check_owners(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
     }
     if controllers > 1 {
         let value = owners.map(|owners| json!(owners)).unwrap_or_default();
-        causes.push(field_error::invalid("metadata.ownerReferences", &value, "Only one reference can have Controller set to true"));
+        causes.push(field_error::invalid(list, &value, "Only one reference can have Controller set to true"));
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::node::{Additional, Limits, ListType, Node, Range, Type};
 use super::prune::Pruning;
 use super::rule_fields;
-use super::values;
+use super::{structure, values};
 use crate::go;
 use crate::http::api_error::Cause;
 use crate::schema::field_error::{self, Place};
@@ -14,7 +14,27 @@ use crate::schema::field_error::{self, Place};
 /// Reads a schema and collects what is wrong with it.
 #[derive(Default)]
 pub(super) struct Parser {
-    pub(super) causes: Vec<Cause>,
+    causes: Vec<Cause>,
+    /// What keeps the schema from being structural.
+    structural: Vec<Cause>,
+    /// Whether there are words that structural schemas have no place for. Then nothing is said about its structure.
+    is_foreign: bool,
+}
+
+/// Which branches repeat the types of whole numbers or texts, and are not looked at.
+#[derive(Clone, Copy, Default)]
+struct Exempt {
+    any_of: bool,
+    first_all_of: bool,
+}
+
+impl Exempt {
+    /// `anyOf` of a whole number and a text, in this order, may stand beside a node or in its first `allOf`.
+    fn of(schema: &Map<String, Value>) -> Self {
+        let is_int_or_string = |branches: Option<&Value>| branches == Some(&json!([{"type": "integer"}, {"type": "string"}]));
+        let first = schema.get("allOf").and_then(|all| all.get(0));
+        Self { any_of: is_int_or_string(schema.get("anyOf")), first_all_of: is_int_or_string(first.and_then(|one| one.get("anyOf"))) }
+    }
 }
 
 /// What may not stand inside `allOf`, `anyOf`, `oneOf`, and `not`.
@@ -35,8 +55,25 @@ const STRUCTURAL: [&str; 13] = [
 ];
 
 impl Parser {
+    /// Reads a whole schema.
+    ///
+    /// # Errors
+    /// All its mistakes.
+    pub(super) fn read(mut self, schema: &Value) -> Result<Node, Vec<Cause>> {
+        let mut node = self.root(schema);
+        let mut mistakes = if self.is_foreign { Vec::new() } else { self.structural };
+        if mistakes.is_empty() {
+            // At the root, a default is a whole object.
+            node.is_embedded = true;
+            check_defaults(&node, "openAPIV3Schema", &mut mistakes);
+            node.is_embedded = false;
+        }
+        mistakes.extend(self.causes);
+        if mistakes.is_empty() { Ok(node) } else { Err(mistakes) }
+    }
+
     /// Reads the outermost node.
-    pub(super) fn root(&mut self, schema: &Value) -> Node {
+    fn root(&mut self, schema: &Value) -> Node {
         let place = "openAPIV3Schema";
         let Value::Object(members) = schema else {
             self.causes.push(field_error::required(place, "schemas are required"));
@@ -45,17 +82,57 @@ impl Parser {
         match members.get("type") {
             Some(Value::String(kind)) if kind == "object" => {}
             Some(Value::String(kind)) if !kind.is_empty() => {
-                self.causes.push(field_error::invalid(format!("{place}.type"), &json!(kind), "must be object at the root"));
+                self.structural.push(field_error::invalid(format!("{place}.type"), &json!(kind), "must be object at the root"));
             }
             _ => {
-                self.causes.push(field_error::required(format!("{place}.type"), "must not be empty at the root"));
+                self.structural.push(field_error::required(format!("{place}.type"), "must not be empty at the root"));
                 return Node::default();
             }
         }
+        if members.get("nullable") == Some(&Value::Bool(true)) {
+            self.causes.push(field_error::forbidden(format!("{place}.nullable"), "nullable cannot be true at the root"));
+        }
+        if members.get("additionalProperties").is_some_and(|value| !value.is_null()) {
+            self.structural.push(field_error::forbidden(format!("{place}.additionalProperties"), "must not be used at the root"));
+        }
+        self.check_type_names(members, place);
         if let Some(meta) = members.get("properties").and_then(|properties| properties.get("metadata")) {
             self.check_metadata(meta);
         }
-        self.node(members, place)
+        for name in ["apiVersion", "kind", "metadata"] {
+            if let Some(property) = members.get("properties").and_then(|properties| properties.get(name)) {
+                self.forbid_defaults(property, &format!("{place}.properties[{name}]"), name);
+            }
+        }
+        let node = self.node(members, place);
+        self.check_branches_are_known(members, members, place, place);
+        node
+    }
+
+    /// The names of the type of an object are texts, and its metadata is an object.
+    fn check_type_names(&mut self, schema: &Map<String, Value>, place: &str) {
+        for (name, wanted) in [("apiVersion", "string"), ("kind", "string"), ("metadata", "object")] {
+            let Some(property) = schema.get("properties").and_then(|properties| properties.get(name)) else { continue };
+            if property["type"] != wanted {
+                let at = format!("{place}.properties[{name}].type");
+                self.structural.push(field_error::invalid(at, &property["type"], format!("must be {wanted}")));
+            }
+        }
+    }
+
+    /// What the server fills in itself has no defaults.
+    fn forbid_defaults(&mut self, schema: &Value, place: &str, name: &str) {
+        if schema.get("default").is_some_and(|default| !default.is_null()) {
+            self.causes.push(field_error::forbidden(format!("{place}.default"), format!("must not be set in top-level {name}")));
+        }
+        for (property, below) in schema["properties"].as_object().into_iter().flatten() {
+            self.forbid_defaults(below, &format!("{place}.properties[{property}]"), name);
+        }
+        for word in ["items", "additionalProperties"] {
+            if schema[word].is_object() {
+                self.forbid_defaults(&schema[word], &format!("{place}.{word}"), name);
+            }
+        }
     }
 
     /// The server knows the metadata better than any schema: only the names may be restricted.
@@ -66,7 +143,7 @@ impl Parser {
         let has_more = ["items", "additionalProperties", "required"].iter().any(|word| meta.get(word).is_some());
         if has_others || has_more {
             let text = "must not specify anything other than name and generateName, but metadata is implicitly specified";
-            self.causes.push(field_error::forbidden(place, text));
+            self.structural.push(field_error::forbidden(place, text));
         }
     }
 
@@ -86,18 +163,38 @@ impl Parser {
             let text = "must be object if x-kubernetes-map-type is specified";
             self.causes.push(field_error::invalid(format!("{place}.type"), &schema["type"], text));
         }
-        if node.is_embedded && !node.keeps_unknown && !schema.contains_key("properties") {
-            let text = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
-            self.causes.push(field_error::required(format!("{place}.properties"), text));
-        }
+        self.check_extensions(schema, &node, place);
         self.check_words(schema, place);
         self.read_below(schema, &mut node, place);
         node.list_type = self.list_type(schema, &node, place);
-        node.limits = self.limits(schema, place);
-        self.check_combined(schema, &node, place);
+        node.limits = self.limits(schema, Exempt::of(schema), place);
         node.rules = rule_fields::read(schema, &node, place, &mut self.causes);
-        self.check_default(&node, place);
         node
+    }
+
+    fn check_extensions(&mut self, schema: &Map<String, Value>, node: &Node, place: &str) {
+        let mut refuse = |word: &str| {
+            let text = "must be false if x-kubernetes-int-or-string is true";
+            self.structural.push(field_error::invalid(format!("{place}.{word}"), &json!(true), text));
+        };
+        if node.is_int_or_string && node.keeps_unknown {
+            refuse("x-kubernetes-preserve-unknown-fields");
+        }
+        if node.is_int_or_string && node.is_embedded {
+            refuse("x-kubernetes-embedded-resource");
+        }
+        if !node.is_embedded {
+            return;
+        }
+        self.check_type_names(schema, place);
+        if !node.keeps_unknown && schema.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty) {
+            let text = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
+            self.structural.push(field_error::required(format!("{place}.properties"), text));
+        }
+        if schema.get("additionalProperties").is_some_and(|value| !value.is_null()) {
+            let text = "must not be used if x-kubernetes-embedded-resource is set";
+            self.structural.push(field_error::forbidden(format!("{place}.additionalProperties"), text));
+        }
     }
 
     fn kind(&mut self, schema: &Map<String, Value>, node: &Node, place: &str) -> Option<Type> {
@@ -106,10 +203,15 @@ impl Parser {
         let field = format!("{place}.type");
         match (name, kind) {
             ("", _) if node.is_int_or_string || node.keeps_unknown => {}
-            ("", _) => self.causes.push(field_error::required(field, "must not be empty for specified object fields")),
-            (_, None) => self.causes.push(field_error::not_supported(field, &json!(name), Type::NAMES.map(|(name, _)| name))),
+            ("", _) => self.structural.push(field_error::required(field, "must not be empty for specified object fields")),
+            (_, None) => {
+                self.causes.push(field_error::not_supported(&field, &json!(name), Type::NAMES.map(|(name, _)| name)));
+                if name == "null" {
+                    self.causes.push(field_error::forbidden(field, "type cannot be set to null, use nullable as an alternative"));
+                }
+            }
             (_, Some(kind)) if node.is_embedded && kind != Type::Object => {
-                self.causes.push(field_error::invalid(field, &json!(name), "must be object if x-kubernetes-embedded-resource is true"));
+                self.structural.push(field_error::invalid(field, &json!(name), "must be object if x-kubernetes-embedded-resource is true"));
             }
             _ => {}
         }
@@ -120,7 +222,9 @@ impl Parser {
     fn check_words(&mut self, schema: &Map<String, Value>, place: &str) {
         for word in ["$ref", "definitions", "dependencies", "id", "patternProperties", "additionalItems"] {
             let is_empty = schema.get(word).is_none_or(|value| value.is_null() || *value == json!("") || *value == json!({}));
-            if !is_empty {
+            self.is_foreign |= !is_empty;
+            // Dependencies are refused even if there are none.
+            if !is_empty || word == "dependencies" && schema.get(word) == Some(&json!({})) {
                 self.causes.push(field_error::forbidden(format!("{place}.{word}"), format!("{word} is not supported")));
             }
         }
@@ -156,10 +260,11 @@ impl Parser {
         }
         match schema.get("items") {
             None | Some(Value::Null) if node.kind == Some(Type::Array) => {
-                self.causes.push(field_error::required(format!("{place}.items"), "must be specified"));
+                self.structural.push(field_error::required(format!("{place}.items"), "must be specified"));
             }
             None | Some(Value::Null) => {}
             Some(Value::Array(_)) => {
+                self.is_foreign = true;
                 self.causes.push(field_error::forbidden(format!("{place}.items"), "items must be a schema object and not an array"));
             }
             Some(items) => node.items = Some(Box::new(self.child(items, &format!("{place}.items")))),
@@ -170,7 +275,7 @@ impl Parser {
         if let Value::Object(members) = schema {
             self.node(members, place)
         } else {
-            self.causes.push(field_error::required(format!("{place}.type"), "must not be empty for specified object fields"));
+            self.structural.push(field_error::required(format!("{place}.type"), "must not be empty for specified object fields"));
             Node::default()
         }
     }
@@ -187,6 +292,12 @@ impl Parser {
             let text = "must be map if x-kubernetes-list-map-keys is non-empty";
             let cause = if word.is_none() { field_error::required(&field, text) } else { field_error::invalid(&field, &json!(word), text) };
             self.causes.push(cause);
+        }
+        if let (Some(word @ ("set" | "map")), Some(item)) = (word, &node.items)
+            && item.is_nullable
+        {
+            let text = format!("cannot be nullable when x-kubernetes-list-type is {word}");
+            self.causes.push(field_error::forbidden(format!("{place}.items.nullable"), text));
         }
         match word {
             None | Some("atomic") => ListType::Atomic,
@@ -221,12 +332,22 @@ impl Parser {
             self.causes.push(field_error::required(&field, "must not be empty if x-kubernetes-list-type is map"));
         }
         let Some(item) = &node.items else { return };
+        let is_object = item.kind == Some(Type::Object);
+        if !is_object {
+            let text = "must be object if parent array's x-kubernetes-list-type is map";
+            self.causes.push(field_error::invalid(format!("{place}.items.type"), &json!(item.kind.map(Type::name)), text));
+        }
         for (index, key) in keys.iter().enumerate() {
             let Some(property) = item.properties.get(key) else {
-                let text = format!("must be a name of items.properties, not {key:?}");
-                self.causes.push(field_error::invalid(format!("{field}[{index}]"), &json!(key), text));
+                if is_object {
+                    self.causes.push(field_error::invalid(&field, &json!(keys), "entries must all be names of item properties"));
+                }
                 continue;
             };
+            if property.is_nullable {
+                let text = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
+                self.causes.push(field_error::forbidden(format!("{place}.items.properties[{key}].nullable"), text));
+            }
             if matches!(property.kind, Some(Type::Object | Type::Array)) {
                 let at = format!("{place}.items.properties[{key}].type");
                 self.causes.push(field_error::invalid(at, &json!(property.kind.map(Type::name)), "must be a scalar type"));
@@ -241,7 +362,7 @@ impl Parser {
         }
     }
 
-    fn limits(&mut self, schema: &Map<String, Value>, place: &str) -> Limits {
+    fn limits(&mut self, schema: &Map<String, Value>, exempt: Exempt, place: &str) -> Limits {
         let number = |name: &str| schema.get(name).and_then(Value::as_f64);
         let count = |name: &str| schema.get(name).and_then(Value::as_f64).map(|number| number as u64);
         let flag = |name: &str| schema.get(name).and_then(Value::as_bool).unwrap_or_default();
@@ -257,10 +378,13 @@ impl Parser {
             excludes_minimum: flag("exclusiveMinimum"),
             excludes_maximum: flag("exclusiveMaximum"),
             multiple_of: number("multipleOf"),
-            all_of: self.branches(schema, "allOf", place),
-            any_of: self.branches(schema, "anyOf", place),
-            one_of: self.branches(schema, "oneOf", place),
-            not: schema.get("not").and_then(Value::as_object).map(|branch| Box::new(self.branch(branch, &format!("{place}.not")))),
+            all_of: self.branches(schema, "allOf", exempt, place),
+            any_of: self.branches(schema, "anyOf", exempt, place),
+            one_of: self.branches(schema, "oneOf", exempt, place),
+            not: schema
+                .get("not")
+                .and_then(Value::as_object)
+                .map(|branch| Box::new(self.branch(branch, Exempt::default(), &format!("{place}.not")))),
         }
     }
 
@@ -269,73 +393,114 @@ impl Parser {
         go::regex(text)
             .map_err(|_| {
                 let why = "must be a valid regular expression";
-                self.causes.push(field_error::invalid(format!("{place}.pattern"), &json!(text), why));
+                self.structural.push(field_error::invalid(format!("{place}.pattern"), &json!(text), why));
             })
             .ok()
     }
 
-    fn branches(&mut self, schema: &Map<String, Value>, word: &str, place: &str) -> Vec<Node> {
+    fn branches(&mut self, schema: &Map<String, Value>, word: &str, exempt: Exempt, place: &str) -> Vec<Node> {
         let branches = schema.get(word).and_then(Value::as_array).into_iter().flatten();
-        branches
-            .enumerate()
-            .filter_map(|(index, branch)| Some(self.branch(branch.as_object()?, &format!("{place}.{word}[{index}]"))))
-            .collect()
+        let read = |(index, branch): (usize, &Value)| {
+            let members = branch.as_object()?;
+            if word == "anyOf" && exempt.any_of {
+                return Some(Node { kind: members["type"].as_str().and_then(Type::of_name), keeps_unknown: true, ..Node::default() });
+            }
+            let inner = Exempt { any_of: word == "allOf" && index == 0 && exempt.first_all_of, first_all_of: false };
+            Some(self.branch(members, inner, &format!("{place}.{word}[{index}]")))
+        };
+        branches.enumerate().filter_map(read).collect()
     }
 
-    /// Reads a schema that only limits values. The form of whole numbers or texts may repeat the types.
-    fn branch(&mut self, schema: &Map<String, Value>, place: &str) -> Node {
+    /// Reads a schema that only limits values.
+    fn branch(&mut self, schema: &Map<String, Value>, exempt: Exempt, place: &str) -> Node {
         let mut node = Node { keeps_unknown: true, ..Node::default() };
-        let kind = schema.get("type").and_then(Value::as_str);
-        let is_plain_type = schema.len() == 1 && matches!(kind, Some("integer" | "string"));
         for word in STRUCTURAL {
-            let is_absent = schema.get(word).is_none_or(|value| value.is_null() || *value == json!(""));
-            if !is_absent && !is_plain_type {
-                self.causes.push(field_error::forbidden(format!("{place}.{word}"), "must be undefined to be structural"));
+            let is_absent = schema.get(word).is_none_or(|value| match value {
+                Value::Null => true,
+                Value::Array(items) => items.is_empty() && word != "default",
+                value => word != "default" && word != "additionalProperties" && (*value == json!("") || *value == json!(false)),
+            });
+            if !is_absent {
+                self.structural.push(field_error::forbidden(format!("{place}.{word}"), "must be undefined to be structural"));
             }
         }
-        node.kind = kind.and_then(Type::of_name);
+        node.kind = schema.get("type").and_then(Value::as_str).and_then(Type::of_name);
         for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
             if let Value::Object(members) = property {
-                let child = self.branch(members, &format!("{place}.properties[{name}]"));
+                let child = self.branch(members, Exempt::default(), &format!("{place}.properties[{name}]"));
                 node.properties.insert(name.clone(), child);
             }
         }
         if let Some(Value::Object(items)) = schema.get("items") {
-            node.items = Some(Box::new(self.branch(items, &format!("{place}.items"))));
+            node.items = Some(Box::new(self.branch(items, Exempt::default(), &format!("{place}.items"))));
         }
-        node.limits = self.limits(schema, place);
+        node.limits = self.limits(schema, exempt, place);
         node
     }
 
-    /// What a branch limits must be known outside of it, or it would be dropped before it is checked.
-    fn check_combined(&mut self, schema: &Map<String, Value>, node: &Node, place: &str) {
+    /// What branches of the root limit must be known outside of them. Below the root, the real server does not ask for it.
+    fn check_branches_are_known(&mut self, limiting: &Map<String, Value>, known: &Map<String, Value>, place: &str, at: &str) {
         for word in ["allOf", "anyOf", "oneOf", "not"] {
-            let branches: Vec<(String, &Value)> = match schema.get(word) {
+            let branches: Vec<(String, &Value)> = match limiting.get(word) {
                 Some(Value::Array(branches)) => {
-                    branches.iter().enumerate().map(|(index, branch)| (format!("{place}.{word}[{index}]"), branch)).collect()
+                    branches.iter().enumerate().map(|(index, branch)| (format!("{at}.{word}[{index}]"), branch)).collect()
                 }
-                Some(branch) => vec![(format!("{place}.{word}"), branch)],
+                Some(branch) => vec![(format!("{at}.{word}"), branch)],
                 None => Vec::new(),
             };
             for (at, branch) in branches {
-                for name in branch.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys) {
-                    if node.member(name).is_none() && !(node.is_embedded && name == "metadata") {
-                        let text = format!("because it is defined in {at}.properties[{name}]");
-                        self.causes.push(field_error::required(format!("{place}.properties[{name}]"), &text));
-                    }
+                if let Value::Object(branch) = branch {
+                    self.check_branch_is_known(branch, known, place, &at);
                 }
             }
         }
     }
 
-    fn check_default(&mut self, node: &Node, place: &str) {
-        let Some(default) = &node.default else { return };
+    fn check_branch_is_known(&mut self, branch: &Map<String, Value>, known: &Map<String, Value>, place: &str, at: &str) {
+        self.check_branches_are_known(branch, known, place, at);
+        let mut below = |limiting: Option<&Value>, known: Option<&Value>, step: &str| {
+            let Some(Value::Object(limiting)) = limiting else { return };
+            let (place, at) = (format!("{place}.{step}"), format!("{at}.{step}"));
+            match known {
+                Some(Value::Object(known)) => self.check_branch_is_known(limiting, known, &place, &at),
+                _ => self.structural.push(field_error::required(place, &format!("because it is defined in {at}"))),
+            }
+        };
+        below(branch.get("items"), known.get("items"), "items");
+        let properties = known.get("properties");
+        for (name, property) in branch.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            below(Some(property), properties.and_then(|properties| properties.get(name)), &format!("properties[{name}]"));
+        }
+    }
+}
+
+/// Checks the defaults of a structural schema: they are values of it, without unknown fields.
+fn check_defaults(node: &Node, place: &str, causes: &mut Vec<Cause>) {
+    if let Some(default) = &node.default {
         let field = format!("{place}.default");
         let mut pruned = default.clone();
         if !Pruning::default().part(node, &mut pruned).is_empty() {
-            self.causes.push(field_error::invalid(&field, default, "must not have unknown fields"));
+            causes.push(field_error::invalid(&field, default, "must not have unknown fields"));
         }
-        values::check(node, &pruned, None, &Place::Named(&field), &mut self.causes);
+        let mut found = Vec::new();
+        structure::check_embedded(node, &pruned, None, &Place::Named(&field), &mut found);
+        if found.is_empty() {
+            values::check(node, &pruned, None, &Place::Root, &mut found);
+            for cause in &mut found {
+                let is_whole = cause.field == "<nil>";
+                cause.field = if is_whole { field.clone() } else { format!("{field}.{}", cause.field) };
+            }
+        }
+        causes.extend(found);
+    }
+    for (name, property) in &node.properties {
+        check_defaults(property, &format!("{place}.properties[{name}]"), causes);
+    }
+    if let Additional::Of(values) = &node.additional {
+        check_defaults(values, &format!("{place}.additionalProperties"), causes);
+    }
+    if let Some(items) = &node.items {
+        check_defaults(items, &format!("{place}.items"), causes);
     }
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::node::{ListType, Node};
 use crate::http::api_error::Cause;
 use crate::schema::field_error::{self, Place};
+use crate::schema::metadata::{self, NameRule, name_mistake};
 
 /// Checks that the items of sets and map lists differ.
 pub(super) fn check_lists(node: &Node, new: &Value, old: Option<&Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
@@ -12,6 +13,11 @@ pub(super) fn check_lists(node: &Node, new: &Value, old: Option<&Value>, place: 
         return;
     }
     if let Value::Array(items) = new {
+        if let ListType::Map(_) = &node.list_type {
+            for (index, item) in items.iter().enumerate().filter(|(_, item)| !item.is_object() && !item.is_null()) {
+                causes.push(field_error::invalid(place.item(index), item, "must be an object for an item in a list of type map"));
+            }
+        }
         let identities: Option<Vec<Value>> = match &node.list_type {
             ListType::Atomic => None,
             ListType::Set => Some(items.clone()),
@@ -37,17 +43,48 @@ pub(super) fn check_embedded(node: &Node, new: &Value, old: Option<&Value>, plac
     {
         for name in ["apiVersion", "kind"] {
             match members.get(name) {
-                None => causes.push(field_error::required(place.member(name), "must not be empty")),
-                Some(Value::String(text)) if text.is_empty() => causes.push(field_error::required(place.member(name), "must not be empty")),
-                Some(Value::String(text)) if name == "apiVersion" && text.split('/').count() > 2 => {
-                    causes.push(field_error::invalid(place.member(name), &Value::from(text.as_str()), "unexpected GroupVersion string"));
-                }
-                Some(Value::String(_)) => {}
-                Some(other) => causes.push(field_error::invalid(place.member(name), other, "must be a string")),
+                None => causes.push(field_error::required(place.member(name), "")),
+                Some(value) => causes.extend(type_mistake(name, value).map(|why| field_error::invalid(place.member(name), value, why))),
             }
+        }
+        if let Some(Value::Object(meta)) = members.get("metadata") {
+            causes.extend(metadata::check_embedded(meta, &place.member("metadata")));
         }
     }
     walk(node, new, old, place, &mut |node, new, old, place| check_embedded(node, new, old, place, causes));
+}
+
+/// Returns what is wrong with the version or kind of an embedded object.
+fn type_mistake(name: &str, value: &Value) -> Option<String> {
+    let Value::String(text) = value else { return Some("must be a string".to_owned()) };
+    match name {
+        _ if text.is_empty() => Some("must not be empty".to_owned()),
+        "apiVersion" => (text.split('/').count() > 2).then(|| format!("unexpected GroupVersion string: {text}")),
+        _ => name_mistake(NameRule::OldLabel, &text.to_lowercase(), false)
+            .map(|why| format!("may have mixed case, but should otherwise match: {why}")),
+    }
+}
+
+/// Returns the first part of embedded objects that Go's decoder would not take, with its place.
+pub(super) fn undecodable(node: &Node, value: &Value, place: &Place<'_>) -> Option<String> {
+    if node.is_embedded
+        && let Value::Object(members) = value
+    {
+        let is_wrong = |name: &&str| members.get(*name).is_some_and(|value| !value.is_string());
+        if let Some(name) = ["apiVersion", "kind"].into_iter().find(is_wrong) {
+            return Some(format!("{}: Invalid value: {}: must be a string", place.member(name), members[name]));
+        }
+        if let Some(why) = members.get("metadata").and_then(metadata::type_mistake) {
+            return Some(format!("{}: Invalid value: {why}", place.member("metadata")));
+        }
+    }
+    let mut found = None;
+    walk(node, value, None, place, &mut |node, value, _, place| {
+        if found.is_none() {
+            found = undecodable(node, value, place);
+        }
+    });
+    found
 }
 
 /// What is done with a node, its value, its old value, and its place.

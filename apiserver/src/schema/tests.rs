@@ -216,12 +216,17 @@ fn schemas_that_are_not_structural_are_refused() {
     );
     assert_eq!(
         mistakes(json!({"type": "object", "properties": {"a": {"type": "integer", "default": "x"}, "b": {"type": "array"}}})),
-        ["TypeInvalid@openAPIV3Schema.properties[a].default", "Required@openAPIV3Schema.properties[b].items"]
+        ["Required@openAPIV3Schema.properties[b].items"],
+        "defaults are values of structural schemas"
+    );
+    assert_eq!(
+        mistakes(json!({"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}})),
+        ["TypeInvalid@openAPIV3Schema.properties[a].default"]
     );
     assert_eq!(
         mistakes(json!({"type": "object", "anyOf": [{"properties": {"a": {"type": "string"}, "b": {"minimum": 1}}}],
             "properties": {"b": {"type": "integer"}}})),
-        ["Required@openAPIV3Schema.properties[a]"]
+        ["Forbidden@openAPIV3Schema.anyOf[0].properties[a].type", "Required@openAPIV3Schema.properties[a]"]
     );
     assert_eq!(
         mistakes(json!({"type": "object", "properties": {"a": {"type": "object", "properties": {"x": {"type": "string"}},

@@ -259,7 +259,8 @@ fn user_agent(question: &Question) -> &str {
 }
 
 fn delay(ms: u64, jitter: u64, random: u64) -> Duration {
-    Duration::from_millis(ms + random % (jitter + 1))
+    let extra = jitter.checked_add(1).map_or(random, |bound| random % bound);
+    Duration::from_millis(ms.saturating_add(extra))
 }
 
 /// Returns a failure with the reason that belongs to its code, unless there is another one.

@@ -5,16 +5,24 @@ use serde_json::Value;
 use crate::http::api_error::Failure;
 use crate::http::json::Body;
 use crate::http::{json, protobuf, request};
+use crate::kinds::definition;
 use crate::kinds::registry::Served;
 use crate::verbs::request_context::Call;
 use kopfd_base::yaml;
 
+/// Tells whether objects of a kind are read into Go's types, for which numbers are whole only if they are written as such. Custom objects,
+/// and the schemas of definitions, have no such types.
+pub fn has_go_types(served: &Served) -> bool {
+    !served.kind.is_custom() && served.kind.group != definition::GROUP
+}
+
 /// Reads the body of a request by its media type.
 pub fn read_body(served: &Served, call: &Call) -> Result<Body, Failure> {
-    let media = request::media_type(&call.headers).unwrap_or("application/json");
+    let media = request::media_type(&call.headers);
     let name = &served.kind.kind;
-    match media {
-        "application/json" => json::parse(&call.body).map_err(|error| {
+    let parse = if has_go_types(served) { json::parse_strictly } else { json::parse };
+    match media.as_deref().unwrap_or("application/json") {
+        "application/json" => parse(&call.body).map_err(|error| {
             let version = &served.kind.version;
             Failure::bad_request(format!(
                 "{name} in version {version:?} cannot be handled as a {name}: couldn't get version/kind; json parse error: {error}"
@@ -37,7 +45,7 @@ pub fn read_yaml(text: &str) -> Result<Body, yaml::Error> {
     let Some(mut read) = yaml::parse_leniently(text)? else { return Ok(Body::from(Value::Null)) };
     read.repeated.sort();
     let remarks = read.repeated.iter().map(|(line, key)| format!("line {line}: key {key:?} already set in map")).collect();
-    Ok(Body { value: read.value, remarks })
+    Ok(Body { value: json::with_whole_numbers(read.value), remarks })
 }
 
 /// Returns the failure of a body that nobody here can read.

@@ -2,26 +2,24 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::admission::Operation;
 use crate::api::Api;
-use crate::http::api_error::{Cause, Failure};
-use crate::http::protobuf;
+use crate::http::api_error::Failure;
 use crate::http::reply::Reply;
-use crate::http::request::{self, Options};
 use crate::kinds::registry::Served;
-use crate::rules::{self, ATTEMPTS, Decision, Deletion, Propagation, Writer};
+use crate::rules::{self, ATTEMPTS, Decision, Deletion, Writer};
 use crate::storage::store::Stored;
 use crate::verbs::admission_chain::{By, Gate, Passage};
 use crate::verbs::body::read_body;
 use crate::verbs::request_context::Call;
 use crate::verbs::target::{check_name, existing};
-use crate::verbs::{conversion, reading};
+use crate::verbs::{conversion, deletion_options, reading};
 
 /// Answers a request to delete an object.
 pub async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    let (deletion, options) = read_deletion(served, call)?;
+    let (deletion, options) = deletion_options::read(served, call)?;
     let old = existing(api, served, call)?;
     let mut warnings = Vec::new();
     if served.kind.group == "batch" && served.kind.kind == "Job" && deletion.propagation.is_none() {
@@ -40,14 +38,17 @@ pub async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
             Reply::success(&served.kind.group, &served.kind.plural, name, uid)
         }
         Deleted::Gone(seen) => reading::shape(served, call, last_form(api, served, &seen))?,
-        Deleted::Leaving(seen) => reading::shape(served, call, (*seen).clone())?,
+        Deleted::Leaving(seen) => {
+            let answer = reading::shape(served, call, (*seen).clone())?;
+            if deletion.is_told_as_accepted { answer.with_code(202) } else { answer }
+        }
     };
     Ok(answer.with_warnings(warnings))
 }
 
 /// Deletes the pod that an eviction is for.
 pub async fn evict(api: &Api, served: &Arc<Served>, call: &Call) -> Result<(), Failure> {
-    let (deletion, options) = read_deletion(served, call)?;
+    let (deletion, options) = deletion_options::read(served, call)?;
     let deletion = Deletion { is_admitted: true, ..deletion };
     let by = By { user: &call.user, options: &options, fault: call.fault.as_ref() };
     let eviction = read_body(served, call)?.value;
@@ -151,105 +152,20 @@ fn answers_with_the_object(served: &Served) -> bool {
     group == "storage.k8s.io" || (group.is_empty() && KINDS.contains(&served.kind.kind.as_str()))
 }
 
-fn read_deletion(served: &Served, call: &Call) -> Result<(Deletion, Options), Failure> {
-    let body = if call.body.is_empty() { Value::Null } else { read_body_of_options(served, call)? };
-    let body = if body["kind"] == "Eviction" { body["deleteOptions"].clone() } else { body };
-    call.query.number("gracePeriodSeconds")?;
-    let seconds = &body["gracePeriodSeconds"];
-    let is_other = body["kind"].as_str().is_some_and(|kind| !matches!(kind, "" | "DeleteOptions"));
-    if !(body.is_null() || body.is_object()) || !(seconds.is_null() || seconds.is_i64()) || is_other {
-        return Err(Failure::bad_request("DeleteOptions cannot be handled: json: cannot unmarshal into Go value of type v1.DeleteOptions"));
-    }
-    let text = |field: &str| body[field].as_str().or_else(|| call.query.text(field)).map(str::to_owned);
-    let mut causes = Vec::new();
-    let mut propagation = match text("propagationPolicy").as_deref() {
-        None | Some("") => None,
-        Some("Background") => Some(Propagation::Background),
-        Some("Foreground") => Some(Propagation::Foreground),
-        Some("Orphan") => Some(Propagation::Orphan),
-        Some(other) => {
-            let text = format!("Unsupported value: {other:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"");
-            causes.push(Cause::new("FieldValueNotSupported", "propagationPolicy", text));
-            None
-        }
-    };
-    let orphans = body["orphanDependents"].as_bool().or_else(|| call.query.text("orphanDependents").map(|text| text == "true"));
-    if let Some(orphans) = orphans {
-        if propagation.is_some() {
-            let text = "Invalid value: orphanDependents and deletionPropagation cannot be both set";
-            causes.push(Cause::new("FieldValueInvalid", "propagationPolicy", text));
-        }
-        propagation = Some(if orphans { Propagation::Orphan } else { Propagation::Background });
-    }
-    let dry_run = body["dryRun"].as_array().and_then(|all| all.first()).and_then(Value::as_str).or_else(|| call.query.given("dryRun"));
-    match dry_run {
-        None | Some("All") => {}
-        Some(other) => {
-            let text = format!("Unsupported value: {other:?}: supported values: \"All\"");
-            causes.push(Cause::new("FieldValueNotSupported", "dryRun", text));
-        }
-    }
-    if !causes.is_empty() {
-        return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", causes));
-    }
-    let condition = |field: &str| body["preconditions"][field].as_str().map(str::to_owned);
-    let is_dry_run = dry_run.is_some();
-    let (uid, resource_version) = (condition("uid"), condition("resourceVersion"));
-    let told = told_options(&body, call)?;
-    let deletion = Deletion { propagation, uid, resource_version, is_dry_run, ..Deletion::default() };
-    Ok((deletion, Options { is_dry_run, deletion: told, ..Options::default() }))
-}
-
-/// Returns the options of a deletion as webhooks are told them.
-fn told_options(body: &Value, call: &Call) -> Result<Map<String, Value>, Failure> {
-    let asked = [
-        ("gracePeriodSeconds", call.query.number("gracePeriodSeconds")?.map(Value::from)),
-        ("propagationPolicy", call.query.text("propagationPolicy").map(Value::from)),
-        ("orphanDependents", call.query.text("orphanDependents").map(|text| json!(text == "true"))),
-    ];
-    let mut told: Map<String, Value> = asked.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
-    let said = [
-        "gracePeriodSeconds",
-        "propagationPolicy",
-        "orphanDependents",
-        "preconditions",
-        "ignoreStoreReadErrorWithClusterBreakingPotential",
-    ];
-    for name in said {
-        if let Some(value) = body.get(name).filter(|value| !value.is_null()) {
-            told.insert(name.to_owned(), value.clone());
-        }
-    }
-    Ok(told)
-}
-
-fn read_body_of_options(served: &Served, call: &Call) -> Result<Value, Failure> {
-    if request::media_type(&call.headers) == Some("application/vnd.kubernetes.protobuf") {
-        return protobuf::decode(&call.body);
-    }
-    read_body(served, call).map(|body| body.value)
-}
-
-/// Answers a request to delete all objects that it selects.
+/// Answers a request to delete all objects that it selects, page by page if it has a limit.
 pub async fn delete_all(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    let (deletion, options) = read_deletion(served, call)?;
+    let (deletion, options) = deletion_options::read(served, call)?;
     let deletion = Deletion { is_of_many: true, ..deletion };
     let by = By { user: &call.user, options: &options, fault: call.fault.as_ref() };
-    let interest = reading::Interest::read(served, call)?;
-    let found = api.with(|state| state.store.list(&served.resource, call.place.namespace.as_deref()));
-    let found: Vec<Arc<Stored>> = found.into_iter().map(|(_, stored)| stored).collect();
-    let mut seen = Vec::new();
-    for (stored, value) in found.iter().zip(conversion::see_all(api, served, &found).await?) {
-        if !interest.covers(&value) {
-            continue;
-        }
-        seen.push((*value).clone());
+    let selection = match reading::select(api, served, call).await? {
+        Ok(selection) => selection,
+        Err(expired) => return Ok(expired),
+    };
+    for (stored, _) in &selection.items {
         match delete_one(api, served, Arc::clone(stored), &deletion, by).await {
             Err(failure) if failure.code != 404 => return Err(failure),
             _ => {}
         }
     }
-    let revision = api.with(|state| state.store.revision());
-    let metadata = json!({"resourceVersion": revision.to_string()});
-    reading::shape(served, call, reading::list_of(served, seen, metadata))
+    reading::shape(served, call, selection.to_list(served))
 }

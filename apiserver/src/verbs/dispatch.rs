@@ -62,6 +62,7 @@ async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
         return below(api, served, call, subresource).await;
     }
     match (call.method.as_str(), place.name.is_some()) {
+        (method, _) if place.is_watch && method != "GET" => Err(Failure::no_method()),
         ("GET", _) if is_watch(call) => watch::answer(api, served, call).await,
         ("GET", true) => reading::get(api, served, call).await,
         ("GET", false) => reading::list(api, served, call).await,
@@ -78,8 +79,8 @@ async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
         ("PATCH", true) => patching::patch(api, served, call, "").await,
         ("DELETE", true) => deleting::delete(api, served, call).await,
         ("DELETE", false) if served.kind.verbs.iter().any(|verb| verb == "deletecollection") => {
-            if served.kind.namespaced && place.namespace.is_none() && !is_custom {
-                return Err(Failure::no_method());
+            if served.kind.namespaced && place.namespace.is_none() {
+                return if is_custom { Ok(Reply::no_page()) } else { Err(Failure::no_method()) };
             }
             deleting::delete_all(api, served, call).await
         }

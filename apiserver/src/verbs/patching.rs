@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::http::api_error::{Cause, Failure};
-use crate::http::json;
+use crate::http::json::{self, Body};
 use crate::http::reply::Reply;
 use crate::http::request::{self, Options};
 use crate::kinds::registry::Served;
@@ -17,7 +17,7 @@ use crate::rules::{self, Draft, Writer};
 use crate::schema::field_error::Place;
 use crate::schema::metadata;
 use crate::verbs::admission_chain::Gate;
-use crate::verbs::body::{read_yaml, unsupported_media};
+use crate::verbs::body::{has_go_types, read_yaml, unsupported_media};
 use crate::verbs::request_context::Call;
 use crate::verbs::scale::scale_answer;
 use crate::verbs::target::{self, place_body};
@@ -54,7 +54,12 @@ pub async fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &s
     let manager = call.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource, options: &options, manager: &manager, now: api.now(), is_patch: true };
     if subresource == "scale" {
-        return writing::write_scale(api, &writer, call, &patch.remarks, &|scale| patched(served, scale, &patch)).await;
+        let scales = Served::of(versioning::scales());
+        return writing::write_scale(api, &writer, call, &patch.remarks, &|scale| {
+            // Custom kinds have no scale of their own for strategic merges.
+            patched(if served.kind.is_custom() { served } else { &scales }, scale, &patch)
+        })
+        .await;
     }
     let change = |old: &Value| {
         let mut new = patched(served, old, &patch)?;
@@ -68,6 +73,7 @@ pub async fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &s
 
 fn patched(served: &Served, old: &Value, patch: &Patch) -> Result<Value, Failure> {
     match patch.form {
+        Form::Json if has_go_types(served) => json_patch::apply(old, &patch.value),
         Form::Json => json_patch::apply(old, &patch.value).map(json::with_whole_numbers),
         Form::Merge => Ok(merge_patch::apply(old, &patch.value)),
         Form::Strategic => strategic::apply(old, &patch.value, &served.kind),
@@ -85,20 +91,25 @@ fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
         let text = format!("error decoding patch: json: cannot unmarshal {name} into Go value of type map[string]interface {{}}");
         Err(Failure::bad_request(text))
     };
+    // A merge works on the texts of numbers, a strategic one on their values.
+    let is_as_written = has_go_types(served) || call.place.subresource.as_deref() == Some("scale");
     let parse = |form: Form| {
-        let body = json::parse(&call.body).map_err(undecodable)?;
+        let is_as_written = is_as_written && matches!(form, Form::Merge);
+        let body = if is_as_written { json::parse_strictly(&call.body) } else { json::parse(&call.body) }.map_err(undecodable)?;
         Ok(Patch { form, value: object(body.value)?, remarks: body.remarks })
     };
-    match request::media_type(&call.headers).unwrap_or_default() {
+    match request::media_type(&call.headers).unwrap_or_default().as_str() {
         "application/json-patch+json" => {
             // Numbers stay as they are written: tests compare the texts.
-            let operations = json::parse_as_written(&call.body).map_err(undecodable)?;
+            let Body { value: operations, remarks: doubled } = json::parse_strictly(&call.body).map_err(undecodable)?;
             let count = operations.as_array().map_or(0, Vec::len);
             if count > MAX_OPERATIONS {
                 let text = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {count}");
                 return Err(Failure::new(413, "RequestEntityTooLarge", text));
             }
-            let remarks = json_patch::unknown_members(&operations).map(|path| format!("json patch unknown field {path:?}")).collect();
+            let doubled = doubled.into_iter().map(|remark| format!("json patch {remark}"));
+            let unknown = json_patch::unknown_members(&operations).map(|path| format!("json patch unknown field {path:?}"));
+            let remarks = doubled.chain(unknown).collect();
             Ok(Patch { form: Form::Json, value: operations, remarks })
         }
         "application/merge-patch+json" => parse(Form::Merge),
@@ -117,7 +128,8 @@ fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
         }
         _ => Err(unsupported_media(
             "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml",
-        )),
+        )
+        .with_details()),
     }
 }
 
@@ -141,9 +153,16 @@ async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, 
     if applied["kind"] != shown.kind.as_str() || applied["apiVersion"] != shown.api_version().as_str() {
         return Err(Failure::bad_request(format!("the object is no {} of {}", shown.kind, shown.api_version())));
     }
+    if is_scale && served.kind.is_custom() {
+        // The real server has no type for scales in the types of a definition.
+        return Err(Failure::new(500, "", "failed to create typed patch object: no corresponding type for autoscaling/v1, Kind=Scale"));
+    }
     let writer = Writer { served, subresource, options, manager, now: api.now(), is_patch: true };
     let namespace = call.place.namespace.as_deref().unwrap_or_default();
     let mut applied = if is_scale { unscaled(served, &applied, namespace)? } else { applied };
+    if !served.kind.is_custom() {
+        builtin::wrap_numbers(&served.kind, &mut applied);
+    }
     check_typed(served, &applied, namespace)?;
     let is_there = api.read(&served.resource, &target::key(call)).is_some();
     // What is there need not be named again.
@@ -153,6 +172,10 @@ async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, 
     }
     place_body(served, call, &mut applied, true)?;
     if !is_there {
+        if applied["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
+            let text = "uid mismatch: the provided object specified a uid, and no existing object was found";
+            return Err(Failure::conflict(&served.kind.group, &served.kind.plural, &target::key(call).1, text));
+        }
         if !subresource.is_empty() {
             return Err(Failure::not_found(&served.kind.group, &served.kind.plural, &target::key(call).1));
         }
@@ -222,6 +245,9 @@ fn check_typed(served: &Served, applied: &Value, namespace: &str) -> Result<(), 
     if applied["metadata"]["managedFields"].as_array().is_some_and(|all| !all.is_empty()) {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
+    if let Some(why) = metadata::type_mistake(&applied["metadata"]).filter(|_| applied["metadata"].is_object()) {
+        return refuse(why);
+    }
     let unknown = metadata::clean(&mut applied["metadata"].clone(), &Place::Named("metadata"));
     if let Some(path) = unknown.first() {
         return refuse(format!(".{path}: field not declared in schema"));
@@ -236,8 +262,10 @@ fn check_typed(served: &Served, applied: &Value, namespace: &str) -> Result<(), 
         return refuse(format!(".{path}: field not declared in schema"));
     }
     // Nulls have no type yet: they may become defaults.
+    // To owners of fields, all numbers are alike.
+    let is_untyped = |message: &str| message.ends_with("\"null\"") || message.ends_with("must be of type integer: \"number\"");
     let is_type = |cause: &&Cause| {
-        cause.reason == "FieldValueTypeInvalid" && cause.message.contains("must be of type") && !cause.message.ends_with("\"null\"")
+        cause.reason == "FieldValueTypeInvalid" && cause.message.contains("must be of type") && !is_untyped(&cause.message)
     };
     if let Some(cause) = schema.validate(applied, None).iter().find(is_type) {
         return refuse(format!(".{}: {}", cause.field, cause.message));

@@ -115,6 +115,34 @@ fn existing_at(api: &Api, served: &Served, call: &Call, revision: u64) -> Result
 
 /// Answers a request for a list.
 pub async fn list(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+    match select(api, served, call).await? {
+        Ok(selection) => shape(served, call, selection.to_list(served)),
+        Err(expired) => Ok(expired),
+    }
+}
+
+/// An object as it is stored, and in the version of the request.
+type Seen = (Arc<Stored>, Arc<Value>);
+
+/// What a request selects of the objects of a resource.
+pub struct Selection {
+    /// The objects.
+    pub items: Vec<Seen>,
+    metadata: Value,
+}
+
+impl Selection {
+    /// Returns the list that a client is shown.
+    pub fn to_list(self, served: &Served) -> Value {
+        list_of(served, self.items.into_iter().map(|(_, seen)| (*seen).clone()).collect(), self.metadata)
+    }
+}
+
+/// Returns what a request selects, or the answer to one that goes on with a list of which too much is forgotten.
+///
+/// # Errors
+/// If the request has parameters that mean nothing, or asks for a future that does not come.
+pub async fn select(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Result<Selection, Reply>, Failure> {
     let limit = call.query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let page = Page::read(&call.query, limit)?;
     let interest = Interest::read(served, call)?;
@@ -132,7 +160,7 @@ pub async fn list(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
     });
     let (revision, objects) = match found {
         Ok(found) => found,
-        Err(Compacted) => return Ok(page.expired()),
+        Err(Compacted) => return Ok(Err(page.expired())),
     };
     let limit = if page.is_whole { None } else { limit };
     let start = page.start.clone();
@@ -140,19 +168,18 @@ pub async fn list(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
     let after: Vec<(Key, Arc<Stored>)> = after.collect();
     let stored: Vec<Arc<Stored>> = after.iter().map(|(_, stored)| Arc::clone(stored)).collect();
     let seen = conversion::see_all(api, served, &stored).await?;
-    let objects = after.into_iter().map(|(key, _)| key).zip(seen).collect();
-    let (items, metadata) = cut(&interest, objects, limit, revision);
-    shape(served, call, list_of(served, items, metadata))
+    let objects = after.into_iter().zip(seen).map(|((key, stored), seen)| (key, (stored, seen))).collect();
+    Ok(Ok(cut(&interest, objects, limit, revision)))
 }
 
 /// Takes what is of interest, up to a limit, and tells how to go on.
-fn cut(interest: &Interest, objects: Vec<(Key, Arc<Value>)>, limit: Option<usize>, revision: u64) -> (Vec<Value>, Value) {
+fn cut(interest: &Interest, objects: Vec<(Key, Seen)>, limit: Option<usize>, revision: u64) -> Selection {
     let mut items = Vec::new();
     let mut metadata = json!({"resourceVersion": revision.to_string()});
     let total = objects.len();
     let mut last = String::new();
-    for (index, (key, value)) in objects.into_iter().enumerate() {
-        if !interest.covers(&value) {
+    for (index, (key, object)) in objects.into_iter().enumerate() {
+        if !interest.covers(&object.1) {
             continue;
         }
         if limit.is_some_and(|limit| items.len() == limit) {
@@ -163,9 +190,9 @@ fn cut(interest: &Interest, objects: Vec<(Key, Arc<Value>)>, limit: Option<usize
             break;
         }
         last = format!("{}\u{0}", path_of(&key));
-        items.push((*value).clone());
+        items.push(object);
     }
-    (items, metadata)
+    Selection { items, metadata }
 }
 
 fn path_of(key: &Key) -> String {
@@ -307,6 +334,7 @@ pub fn shape(served: &Served, call: &Call, value: Value) -> Result<Reply, Failur
         Form::Table => without_end(rows(served, call, &value)?),
         Form::Metadata if is_list => return not_acceptable("PartialObjectMetadata"),
         Form::Metadata => versioning::metadata_of(&value),
+        Form::MetadataList if !is_list && !served.kind.is_custom() => return not_acceptable("PartialObjectMetadataList"),
         Form::MetadataList if !is_list => return Err(Failure::new(500, "", "the object is no list, whose metadata could be told")),
         Form::MetadataList => {
             let items: Vec<Value> = value["items"].as_array().into_iter().flatten().map(versioning::metadata_of).collect();
@@ -345,7 +373,15 @@ pub fn rows_with(served: &Served, call: &Call, value: &Value, has_columns: bool)
     let include = Include::parse(word).ok_or_else(|| Failure::bad_request(format!("unrecognized includeObject value: {word:?}")))?;
     let table = Table::of(&served.kind);
     if let Some(items) = value["items"].as_array().filter(|_| value["kind"] == served.kind.list_kind.as_str()) {
-        return Ok(table.render(value["metadata"].clone(), items, include, call.now, has_columns));
+        // An object in a row says what it is, unlike one in a list.
+        let named = |item: &Value| {
+            let mut item = item.clone();
+            item["kind"] = json!(served.kind.kind);
+            item["apiVersion"] = json!(served.kind.api_version());
+            item
+        };
+        let items: Vec<Value> = items.iter().map(named).collect();
+        return Ok(table.render(value["metadata"].clone(), &items, include, call.now, has_columns));
     }
     let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
     Ok(table.render(metadata, [value], include, call.now, has_columns))

@@ -6,7 +6,7 @@ use crate::api::Api;
 use crate::auth::access::{Attributes, User, is_allowed};
 use crate::http::api_error::{Cause, Failure};
 use crate::http::reply::Reply;
-use crate::kinds::builtin;
+use crate::kinds::builtin::{self, Field};
 use crate::kinds::kind::Kind;
 use crate::kinds::registry::Served;
 use crate::rules;
@@ -63,7 +63,7 @@ pub fn answer(api: &Api, served: &Served, call: &Call) -> Result<Option<Reply>, 
         "SelfSubjectRulesReview" => every_rule(),
         "SelfSubjectReview" => json!({"userInfo": call.user.to_json()}),
         "TokenReview" => match spec["token"].as_str().filter(|token| !token.is_empty()) {
-            Some(given) => token(api, given),
+            Some(given) => token(api, given, &spec["audiences"]),
             None => return Err(Failure::bad_request("token is required for TokenReview in authentication")),
         },
         _ => return Ok(None),
@@ -94,10 +94,39 @@ fn check(review: &Value, found: &[Cause]) -> Result<(), Failure> {
         }
         _ => {}
     }
+    for name in ["fieldSelector", "labelSelector"] {
+        check_selector(&Field::named(&spec["resourceAttributes"], "spec.resourceAttributes").at(name), &mut causes);
+    }
     if review["metadata"].as_object().is_some_and(|metadata| !metadata.is_empty()) {
         causes.push(invalid("metadata", "must be empty"));
     }
     refuse(causes)
+}
+
+/// Checks a selector that access is asked for with: either a text or a list of requirements.
+fn check_selector(selector: &Field<'_, '_>, causes: &mut Vec<Cause>) {
+    let (text, requirements) = (selector.at("rawSelector"), selector.at("requirements"));
+    match (text.is_empty(), requirements.is_empty()) {
+        _ if !selector.is_set() => {}
+        (false, false) => causes.push(text.invalid("may not specified at the same time as requirements")),
+        (true, true) => {
+            causes.push(requirements.required(
+                "when spec.resourceAttributes.labelSelector or fieldSelector is specified, requirements or rawSelector is required",
+            ))
+        }
+        _ => {}
+    }
+    for requirement in requirements.items() {
+        requirement.at("key").must_be_filled(causes);
+        let values = requirement.at("values");
+        match requirement.at("operator").text() {
+            "In" | "NotIn" if values.is_empty() => causes.push(values.required("must be specified when `operator` is 'In' or 'NotIn'")),
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                causes.push(values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Checks a review of access in one namespace.
@@ -158,9 +187,16 @@ fn every_rule() -> Value {
     })
 }
 
-fn token(api: &Api, token: &str) -> Value {
+/// Whom tokens are for that do not say so.
+const AUDIENCE: &str = "https://kubernetes.default.svc";
+
+fn token(api: &Api, token: &str, audiences: &Value) -> Value {
+    let is_meant = audiences.as_array().is_none_or(|all| all.is_empty() || all.iter().any(|one| one == AUDIENCE));
+    if !is_meant {
+        return json!({"user": {}, "error": "[token audiences is invalid for the target audiences]"});
+    }
     let Some(user) = api.user_of(token) else { return json!({"user": {}, "error": "[invalid bearer token]"}) };
-    json!({"authenticated": true, "user": user.to_json(), "audiences": ["https://kubernetes.default.svc"]})
+    json!({"authenticated": true, "user": user.to_json(), "audiences": [AUDIENCE]})
 }
 
 /// Issues a token that the server will know as the service account.
@@ -168,6 +204,10 @@ fn issue(api: &Api, served: &Served, call: &Call, mut request: Value) -> Result<
     let stored = target::existing(api, served, call)?;
     let (namespace, name) = target::key(call);
     let seconds = lifetime(&mut request, &namespace, &name)?;
+    check_bound(api, &namespace, &request["spec"]["boundObjectRef"])?;
+    if request["spec"]["audiences"].as_array().is_none_or(Vec::is_empty) {
+        request["spec"]["audiences"] = json!([AUDIENCE]);
+    }
     let user = User { uid: crate::storage::resource::uid_of(&stored.value).to_owned(), ..User::service_account(&namespace, &name) };
     let token = api.with(|state| {
         let token = format!("kopfd.{}.{}", state.ids.uid().replace('-', ""), state.ids.uid().replace('-', ""));
@@ -181,6 +221,29 @@ fn issue(api: &Api, served: &Served, call: &Call, mut request: Value) -> Result<
     request["metadata"] = json!({"name": name, "namespace": namespace});
     request["status"] = json!({"token": token, "expirationTimestamp": expires_at});
     Ok(Reply::object(request).with_code(201))
+}
+
+/// A token may be bound to an object that is there.
+fn check_bound(api: &Api, namespace: &str, bound: &Value) -> Result<(), Failure> {
+    if bound.is_null() {
+        return Ok(());
+    }
+    let (kind, name) = (bound["kind"].as_str().unwrap_or_default(), bound["name"].as_str().unwrap_or_default());
+    let (plural, namespace) = match (bound["apiVersion"].as_str(), kind) {
+        (Some("v1"), "Pod") => ("pods", namespace),
+        (Some("v1"), "Secret") => ("secrets", namespace),
+        (Some("v1"), "Node") => ("nodes", ""),
+        _ => return Err(Failure::bad_request(format!("cannot bind token for serviceaccount to an object of kind {kind:?}"))),
+    };
+    let resource = crate::storage::resource::Resource { group: String::new(), plural: plural.to_owned() };
+    let Some(found) = api.read(&resource, &(namespace.to_owned(), name.to_owned())) else {
+        return Err(Failure::not_found("", plural, name));
+    };
+    let uid = bound["uid"].as_str().unwrap_or_default();
+    if uid.is_empty() || found.value["metadata"]["uid"] == uid {
+        return Ok(());
+    }
+    Err(Failure::conflict("", plural, name, "the UID in the bound object reference does not match the UID in record"))
 }
 
 /// Reads a request for a token of a service account. Returns for how many seconds it is to live, which the answer says, too.

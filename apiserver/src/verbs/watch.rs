@@ -17,6 +17,7 @@ use crate::http::request::Form;
 use crate::kinds::registry::Served;
 use crate::kinds::table::Table;
 use crate::kinds::versioning;
+use crate::schema::field_error;
 use crate::storage::resource::set_revision;
 use crate::storage::store::{Change, Compacted, Sight, Stored, line};
 use crate::verbs::conversion;
@@ -123,14 +124,21 @@ fn is_fault(call: &Call, action: &Action) -> bool {
 }
 
 fn check(call: &Call) -> Result<(), Failure> {
-    let matching = call.query.text("resourceVersionMatch");
-    let text = match (call.query.text("sendInitialEvents").is_some(), matching) {
-        (true, Some("NotOlderThan")) | (false, None) => return Ok(()),
-        (true, _) => "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-        (false, Some(_)) => "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-    };
-    let cause = Cause::new("FieldValueForbidden", "resourceVersionMatch", format!("Forbidden: {text}"));
-    Err(Failure::invalid("meta.k8s.io", "ListOptions", "", vec![cause]))
+    const FIELD: &str = "resourceVersionMatch";
+    let matching = call.query.text(FIELD);
+    let is_newer = matching == Some("NotOlderThan");
+    let has_initial = call.query.text("sendInitialEvents").is_some();
+    let rules = [
+        (has_initial && !is_newer, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
+        (!has_initial && matching.is_some(), "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"),
+        (call.query.text("continue").is_some(), "resourceVersionMatch is forbidden when continue is provided"),
+    ];
+    let mut causes: Vec<Cause> =
+        rules.into_iter().filter(|(is_broken, _)| *is_broken).map(|(_, why)| field_error::forbidden(FIELD, why)).collect();
+    if let Some(other) = matching.filter(|_| !is_newer) {
+        causes.push(field_error::not_supported(FIELD, &json!(other), ["NotOlderThan"]));
+    }
+    if causes.is_empty() { Ok(()) } else { Err(Failure::invalid("meta.k8s.io", "ListOptions", "", causes)) }
 }
 
 /// What a watch has waited for.

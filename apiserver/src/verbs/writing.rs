@@ -292,6 +292,11 @@ pub async fn write_scale(
         }
         let mut new = old.clone();
         versioning::set_at(&mut new, &paths.spec_replicas, json!(replicas));
+        let sent = &changed["metadata"]["uid"];
+        if sent.is_string() && *sent != old["metadata"]["uid"] {
+            let text = format!("Precondition failed: UID in precondition: {sent}, UID in object meta: {}", old["metadata"]["uid"]);
+            return Err(Failure::conflict(&served.kind.group, &served.kind.plural, &key(call).1, &text));
+        }
         if let Some(sent) = changed["metadata"]["resourceVersion"].as_str().filter(|sent| !sent.is_empty()) {
             new["metadata"]["resourceVersion"] = json!(sent);
         }

@@ -42,6 +42,7 @@ impl Normal {
             Value::Object(members) => self.members(name, members),
             Value::Array(items) => items.iter_mut().for_each(|item| self.walk(name, item)),
             Value::String(text) if name == "cells" && AGE.is_match(text) => "<age>".clone_into(text),
+            Value::String(text) if name == "token" && TOKEN.is_match(text) => "<token>".clone_into(text),
             Value::String(text) => *text = self.text(text),
             _ => {}
         }
@@ -95,9 +96,6 @@ impl Normal {
         }
         if ADDRESS.is_match(&text) {
             return "<address>".to_owned();
-        }
-        if TOKEN.is_match(&text) {
-            return "<token>".to_owned();
         }
         UID.replace_all(&text, |found: &regex::Captures<'_>| number(&mut self.uids, "uid", &found[0])).into_owned()
     }

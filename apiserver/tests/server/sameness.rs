@@ -15,6 +15,14 @@ fn every_reason_stands_in_the_documents() {
     }
 }
 
+#[test]
+fn every_difference_names_its_case_and_its_step() {
+    for (case, at) in DIFFERENCES.iter().flat_map(|difference| difference.places) {
+        let is_a_step = at.split_once('/').is_some_and(|(step, rest)| step.parse::<usize>().is_ok() && !rest.is_empty());
+        assert!(!case.contains('*') && is_a_step, "{case}: {at}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn answers_are_those_of_a_real_server() {
     let chosen = std::env::var("KOPFD_DIFFER").unwrap_or_default();

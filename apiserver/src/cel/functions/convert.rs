@@ -1,8 +1,8 @@
 //! Conversions between types.
 
 use super::time::{in_range, parse_duration, parse_timestamp, print_seconds, print_timestamp};
-use super::{Function, Outcome, failed, no_such_overload};
-use crate::cel::evaluate::Error;
+use crate::cel::error::{Error, failed, no_such_overload};
+use crate::cel::function::{Function, Outcome};
 use crate::cel::value::Value;
 
 pub(super) fn of_name(name: &str) -> Option<Function> {

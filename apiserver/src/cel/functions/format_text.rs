@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::text::quote;
-use super::{Outcome, convert, failed, no_such_overload};
-use crate::cel::evaluate::Error;
+use super::convert;
+use crate::cel::error::{Error, failed, no_such_overload};
+use crate::cel::function::Outcome;
 use crate::cel::types::Type;
 use crate::cel::value::{Key, Value};
 
@@ -268,4 +268,25 @@ fn type_name(found: &Type) -> &str {
         Type::Object(object) => &object.name,
         _ => "dyn",
     }
+}
+
+/// Returns a text in quotes, as a literal.
+pub(super) fn quote(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '\u{7}' => quoted.push_str("\\a"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\u{c}' => quoted.push_str("\\f"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\u{b}' => quoted.push_str("\\v"),
+            '\\' => quoted.push_str("\\\\"),
+            '"' => quoted.push_str("\\\""),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
 }

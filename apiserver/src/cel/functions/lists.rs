@@ -3,8 +3,10 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::{Function, Outcome, failed, no_such_overload, operators, text, whole};
-use crate::cel::evaluate::{Error, order};
+use super::{operators, text};
+use crate::cel::error::{Error, failed, no_such_overload};
+use crate::cel::function::{Function, Outcome, whole};
+use crate::cel::value::checked::order;
 use crate::cel::value::{List, Value};
 
 /// More items than any budget allows to look at.

@@ -1,19 +1,11 @@
 //! IP addresses and networks.
 
-use std::fmt::{self, Display};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
-use super::{Function, Outcome, failed, no_such_overload};
-use crate::cel::evaluate::Error;
+use crate::cel::error::{Error, no_such_overload};
+use crate::cel::function::{Function, Outcome};
 use crate::cel::value::Value;
-
-/// A network: an address, of which the first bits count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Network {
-    /// The address, with all its bits.
-    pub(crate) address: IpAddr,
-    bits: u8,
-}
+use crate::cel::value::network::{Network, address};
 
 pub(super) fn of_name(name: &str) -> Option<Function> {
     Some(match name {
@@ -75,28 +67,6 @@ fn test(arguments: &[Value], holds: fn(&IpAddr) -> bool) -> Outcome {
     }
 }
 
-/// Addresses with zones and those of version 4 in the form of version 6 are none to Kubernetes.
-fn address(text: &str) -> Result<IpAddr, Error> {
-    if let Some((address, _)) = text.split_once('%')
-        && address.parse::<Ipv6Addr>().is_ok()
-    {
-        return Err(failed(format!("IP address {text:?} with zone value is not allowed")));
-    }
-    let address: IpAddr = text.parse().map_err(|_| {
-        failed(format!("IP Address {text:?} parse error during conversion from string: ParseAddr({text:?}): unable to parse IP"))
-    })?;
-    unmapped(text, address)
-}
-
-fn unmapped(text: &str, address: IpAddr) -> Result<IpAddr, Error> {
-    match address {
-        IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => {
-            Err(failed(format!("IPv4-mapped IPv6 address {text:?} is not allowed")))
-        }
-        address => Ok(address),
-    }
-}
-
 fn is_link_local_multicast(address: &IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.octets()[..3] == [224, 0, 0],
@@ -114,49 +84,4 @@ fn is_link_local_unicast(address: &IpAddr) -> bool {
 fn is_global_unicast(address: &IpAddr) -> bool {
     let is_special = address.is_unspecified() || address.is_loopback() || address.is_multicast() || is_link_local_unicast(address);
     !is_special && *address != IpAddr::V4(Ipv4Addr::BROADCAST)
-}
-
-impl Network {
-    fn parse(text: &str) -> Result<Self, Error> {
-        let lead = "network address parse error during conversion from string: ";
-        let wrong = |why: &str| failed(format!("{lead}{lead}netip.ParsePrefix({text:?}): {why}"));
-        let (address, bits) = text.rsplit_once('/').ok_or_else(|| wrong("no '/'"))?;
-        let address: IpAddr = address.parse().map_err(|_| wrong("ParseAddr: unable to parse IP"))?;
-        let is_number = bits.bytes().all(|byte| byte.is_ascii_digit()) && (bits == "0" || !bits.starts_with('0'));
-        let bits: u8 = bits.parse().ok().filter(|_| is_number).ok_or_else(|| wrong("bad bits after slash"))?;
-        if bits > length(address) {
-            return Err(wrong("prefix length out of range"));
-        }
-        unmapped(text, address).map_err(|error| failed(format!("{lead}{error}")))?;
-        Ok(Self { address, bits })
-    }
-
-    fn masked(self) -> Self {
-        Self { address: masked(self.address, self.bits), ..self }
-    }
-
-    fn contains(self, address: IpAddr) -> bool {
-        address.is_ipv4() == self.address.is_ipv4() && masked(address, self.bits) == self.masked().address
-    }
-
-    fn contains_network(self, other: Self) -> bool {
-        self.bits <= other.bits && self.contains(other.address)
-    }
-}
-
-impl Display for Network {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}", self.address, self.bits)
-    }
-}
-
-fn length(address: IpAddr) -> u8 {
-    if address.is_ipv4() { 32 } else { 128 }
-}
-
-fn masked(address: IpAddr, bits: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0)).into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0)).into(),
-    }
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Function, Outcome, failed, no_such_overload, whole};
 use crate::cel::ast::operator::{ADD, MAP_INSERT};
-use crate::cel::evaluate::{Error, item, order, usable};
+use crate::cel::error::{Error, failed, no_such_overload};
+use crate::cel::function::{Function, Outcome, whole};
 use crate::cel::functions::time::in_range;
+use crate::cel::value::checked::{item, order, usable};
 use crate::cel::value::{Key, List, Map, Value};
 
 pub(super) fn of_name(name: &str) -> Option<Function> {

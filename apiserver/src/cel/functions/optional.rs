@@ -1,6 +1,7 @@
 //! Values that may be absent.
 
-use super::{Function, Outcome, failed, no_such_overload};
+use crate::cel::error::{failed, no_such_overload};
+use crate::cel::function::{Function, Outcome};
 use crate::cel::value::Value;
 
 pub(super) fn of_name(name: &str) -> Option<Function> {

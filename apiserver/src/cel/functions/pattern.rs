@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use parking_lot::Mutex;
 use regex::Regex;
 
-use super::{Function, Outcome, failed, no_such_overload};
-use crate::cel::evaluate::Error;
+use crate::cel::error::{Error, failed, no_such_overload};
+use crate::cel::function::{Function, Outcome};
 use crate::cel::value::Value;
 use crate::go;
 

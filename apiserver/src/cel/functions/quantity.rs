@@ -1,38 +1,15 @@
-//! Quantities, computed with exactly as `resource.Quantity` does.
+//! The functions of quantities.
 
-use std::cmp::Ordering;
-
-use kopfd_base::quantity::Factor;
-
-use super::{Function, failed, no_such_overload};
-use crate::cel::evaluate::Error;
+use crate::cel::error::{Error, failed, no_such_overload};
+use crate::cel::function::Function;
 use crate::cel::value::Value;
-
-/// A quantity: a whole number, and the power of ten that it is multiplied with.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Amount {
-    unscaled: i128,
-    scale: i32,
-    /// Whether Kubernetes keeps it as a number of 64 bits. Only of those it says that they are whole.
-    is_small: bool,
-}
-
-/// The smallest parts that are kept are billionths.
-const SMALLEST: i32 = -9;
-/// Numbers of up to these digits are kept in 64 bits.
-const MOST_DIGITS: usize = 18;
-
-impl PartialEq for Amount {
-    fn eq(&self, other: &Self) -> bool {
-        self.compare(*other) == Ordering::Equal
-    }
-}
+use crate::cel::value::quantity::Amount;
 
 pub(super) fn of_name(name: &str) -> Option<Function> {
     Some(match name {
         "quantity" => |arguments| Amount::parse(text(arguments)?).map(Value::Quantity),
         "isQuantity" => |arguments| Ok(Value::Bool(Amount::parse(text(arguments)?).is_ok())),
-        "sign" => |arguments| one(arguments).map(|amount| Value::Int(amount.unscaled.signum() as i64)),
+        "sign" => |arguments| one(arguments).map(|amount| Value::Int(amount.sign())),
         "asInteger" => |arguments| one(arguments)?.whole().map(Value::Int).ok_or_else(|| failed("cannot convert value to integer")),
         "isInteger" => |arguments| one(arguments).map(|amount| Value::Bool(amount.whole().is_some())),
         "asApproximateFloat" => |arguments| one(arguments).map(|amount| Value::Double(amount.as_f64())),
@@ -59,109 +36,7 @@ fn one(arguments: &[Value]) -> Result<Amount, Error> {
 fn two(arguments: &[Value]) -> Result<(Amount, Amount), Error> {
     match arguments {
         [Value::Quantity(one), Value::Quantity(other)] => Ok((*one, *other)),
-        [Value::Quantity(one), Value::Int(other)] => Ok((*one, Amount { unscaled: i128::from(*other), scale: 0, is_small: true })),
+        [Value::Quantity(one), Value::Int(other)] => Ok((*one, Amount::of(*other))),
         _ => Err(no_such_overload()),
     }
-}
-
-impl Amount {
-    fn parse(text: &str) -> Result<Self, Error> {
-        let malformed = || failed("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'");
-        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-        if unsigned.is_empty() {
-            return Err(malformed());
-        }
-        let digits_end = unsigned.find(|c: char| !c.is_ascii_digit()).unwrap_or(unsigned.len());
-        let (whole, rest) = unsigned.split_at(digits_end);
-        let (fraction, suffix) = match rest.strip_prefix('.') {
-            None => ("", rest),
-            Some(after) => after.split_at(after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len())),
-        };
-        let letters = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
-        if !letters.strip_prefix(['+', '-']).unwrap_or(letters).bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(malformed());
-        }
-        if whole.is_empty() && fraction.is_empty() {
-            return Err(failed("unable to parse numeric part of quantity"));
-        }
-        let factor = Factor::of_suffix(suffix).ok_or_else(|| failed("unable to parse quantity's suffix"))?;
-        let amount = Self::of_digits(whole.trim_start_matches('0'), fraction, &factor)?;
-        Ok(if text.starts_with('-') { amount.negated() } else { amount })
-    }
-
-    fn of_digits(whole: &str, fraction: &str, factor: &Factor) -> Result<Self, Error> {
-        let too_large = || failed("the quantity is too large to be computed with");
-        let mantissa: i128 = format!("0{whole}{fraction}").parse().map_err(|_| too_large())?;
-        let digits = whole.len().max(1) + fraction.len();
-        let length = fraction.len() as i32;
-        let (unscaled, scale, is_small) = match factor {
-            Factor::Ten(exponent) => (mantissa, exponent - length, digits <= MOST_DIGITS && exponent - length >= SMALLEST),
-            Factor::Two(exponent) => {
-                let unscaled = mantissa.checked_mul(1 << exponent).ok_or_else(too_large)?;
-                let precision = 15 - whole.len().max(1) as i32 - (*exponent as f32 * 3.0 / 10.0) as i32 - 1;
-                (unscaled, -length, fraction.is_empty() && precision >= 0)
-            }
-        };
-        let amount = Self { unscaled, scale, is_small };
-        let amount = if is_small { amount } else { amount.rounded() };
-        let limit = Self { unscaled: i128::from(i64::MAX), scale: 0, is_small: false };
-        let is_too_much = matches!(factor, Factor::Two(_)) && amount.compare(limit).is_gt();
-        Ok(if is_too_much { limit } else { amount })
-    }
-
-    /// What is smaller than a billionth becomes one.
-    fn rounded(self) -> Self {
-        if self.scale >= SMALLEST {
-            return self;
-        }
-        let unscaled = match 10_i128.checked_pow((SMALLEST - self.scale) as u32) {
-            Some(power) => self.unscaled / power + i128::from(self.unscaled % power != 0),
-            None => i128::from(self.unscaled != 0),
-        };
-        Self { unscaled, scale: SMALLEST, ..self }
-    }
-
-    fn negated(self) -> Self {
-        Self { unscaled: -self.unscaled, ..self }
-    }
-
-    fn whole(self) -> Option<i64> {
-        let power = 10_i128.checked_pow(u32::try_from(self.scale).ok()?)?;
-        self.is_small.then(|| i64::try_from(self.unscaled.checked_mul(power)?).ok()).flatten()
-    }
-
-    fn as_f64(self) -> f64 {
-        self.unscaled as f64 * 10_f64.powi(self.scale)
-    }
-
-    /// Returns both numbers with the same power of ten.
-    fn aligned(self, other: Self) -> Option<(i128, i128, i32)> {
-        let scale = self.scale.min(other.scale);
-        let with_scale = |amount: Self| {
-            if amount.unscaled == 0 {
-                return Some(0);
-            }
-            amount.unscaled.checked_mul(10_i128.checked_pow((amount.scale - scale) as u32)?)
-        };
-        Some((with_scale(self)?, with_scale(other)?, scale))
-    }
-
-    fn compare(self, other: Self) -> Ordering {
-        match self.aligned(other) {
-            Some((one, other, _)) => one.cmp(&other),
-            None => self.as_f64().total_cmp(&other.as_f64()),
-        }
-    }
-
-    fn add(self, other: Self) -> Result<Self, Error> {
-        let too_large = || failed("the quantity is too large to be computed with");
-        let (one, two, scale) = self.aligned(other).ok_or_else(too_large)?;
-        let unscaled = one.checked_add(two).ok_or_else(too_large)?;
-        Ok(Self { unscaled, scale, is_small: self.is_small && other.is_small && i64::try_from(unscaled).is_ok() })
-    }
-}
-
-/// Returns the order of two quantities.
-pub(super) fn compare(one: &Amount, other: &Amount) -> Ordering {
-    one.compare(*other)
 }

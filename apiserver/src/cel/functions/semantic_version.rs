@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use semver::Version;
 
-use super::{Function, Outcome, failed, no_such_overload, quantity};
-use crate::cel::evaluate::Error;
+use super::quantity;
+use crate::cel::error::{Error, failed, no_such_overload};
+use crate::cel::function::{Function, Outcome};
 use crate::cel::value::Value;
 
 pub(super) fn of_name(name: &str) -> Option<Function> {
@@ -65,7 +66,7 @@ fn number(arguments: &[Value], number: fn(&Version) -> u64) -> Outcome {
 fn compare(arguments: &[Value]) -> Result<Ordering, Error> {
     match arguments {
         [Value::Semver(one), Value::Semver(other)] => Ok(one.cmp_precedence(other)),
-        [Value::Quantity(one), Value::Quantity(other)] => Ok(quantity::compare(one, other)),
+        [Value::Quantity(one), Value::Quantity(other)] => Ok(one.compare(*other)),
         _ => Err(no_such_overload()),
     }
 }

@@ -1,7 +1,8 @@
 //! Functions of texts. Positions count characters.
 
-use super::{Function, Outcome, failed, no_such_overload, whole};
-use crate::cel::evaluate::Error;
+use super::format_text::{self, quote};
+use crate::cel::error::{Error, failed, no_such_overload};
+use crate::cel::function::{Function, Outcome, whole};
 use crate::cel::value::Value;
 
 pub(super) fn of_name(name: &str) -> Option<Function> {
@@ -18,7 +19,7 @@ pub(super) fn of_name(name: &str) -> Option<Function> {
         "split" => split,
         "substring" => substring,
         "join" => join,
-        "format" => super::format_text::format,
+        "format" => format_text::format,
         _ => return None,
     })
 }
@@ -155,25 +156,4 @@ fn join(arguments: &[Value]) -> Outcome {
         parts.push(&**text);
     }
     Ok(Value::text(&parts.join(separator)))
-}
-
-/// Returns a text in quotes, as a literal.
-pub(super) fn quote(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '\u{7}' => quoted.push_str("\\a"),
-            '\u{8}' => quoted.push_str("\\b"),
-            '\u{c}' => quoted.push_str("\\f"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\u{b}' => quoted.push_str("\\v"),
-            '\\' => quoted.push_str("\\\\"),
-            '"' => quoted.push_str("\\\""),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
 }

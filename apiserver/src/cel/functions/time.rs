@@ -7,8 +7,8 @@ use jiff::tz::{Offset, TimeZone};
 use jiff::{Timestamp, Zoned};
 use regex::Regex;
 
-use super::{Function, Outcome, failed, no_such_overload};
-use crate::cel::evaluate::Error;
+use crate::cel::error::{Error, failed, no_such_overload};
+use crate::cel::function::{Function, Outcome};
 use crate::cel::value::Value;
 
 const SECOND: i128 = 1_000_000_000;

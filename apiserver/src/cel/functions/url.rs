@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{Function, Outcome, failed, no_such_overload};
-use crate::cel::evaluate::Error;
+use crate::cel::error::{Error, failed, no_such_overload};
+use crate::cel::function::{Function, Outcome};
 use crate::cel::value::Value;
 use crate::go::Url;
 

@@ -166,7 +166,7 @@ pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<
         ("apps", "Deployment" | "ReplicaSet") | ("", "ReplicationController") | ("batch", "Job") => {
             name(OF_PODS).into_iter().chain(template(&spec, "/spec/template")).collect()
         }
-        ("networking.k8s.io", "Ingress") | ("discovery.k8s.io", "EndpointSlice") => networking::warnings(object),
+        ("networking.k8s.io", "Ingress") | ("discovery.k8s.io", "EndpointSlice") => networking::warnings(object, old.is_none()),
         ("apps", "StatefulSet" | "DaemonSet") => template(&spec, "/spec/template"),
         ("batch", "CronJob") => {
             let job = spec.at("jobTemplate");

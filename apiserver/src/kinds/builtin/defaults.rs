@@ -362,6 +362,7 @@ fn job(object: &mut Value, old: Option<&Value>) {
     let spec = &mut object["spec"];
     template(&mut spec["template"]);
     job_spec(spec);
+    let has_labels = spec["template"]["metadata"]["labels"].as_object().is_some_and(|labels| !labels.is_empty());
     if spec["manualSelector"] != true && uid.is_string() {
         if let Some(old) = old {
             put(spec, "selector", old["spec"]["selector"].clone());
@@ -378,7 +379,13 @@ fn job(object: &mut Value, old: Option<&Value>) {
             ],
         );
     }
-    // A job without labels gets those of its pods.
+    if has_labels {
+        label_job(object, old);
+    }
+}
+
+/// A job without labels gets those of its pods: those that were given before it is checked, others afterwards.
+pub(super) fn label_job(object: &mut Value, old: Option<&Value>) {
     let labels = object["spec"]["template"]["metadata"]["labels"].clone();
     if old.is_none() && labels.is_object() && object["metadata"]["labels"].as_object().is_none_or(Map::is_empty) {
         members(&mut object["metadata"]).insert("labels".into(), labels);

@@ -224,8 +224,8 @@ fn webhook_configurations_get_their_defaults_and_checks() {
     assert_eq!(
         refused("ValidatingWebhookConfiguration", json!({"metadata": {"name": "w"}, "webhooks": odd}), None),
         [
-            "Required@webhooks[0].rules[0].resources",
             "NotSupported@webhooks[0].rules[0].operations[1]",
+            "Required@webhooks[0].rules[0].resources",
             "NotSupported@webhooks[0].rules[0].scope"
         ]
     );
@@ -235,8 +235,8 @@ fn webhook_configurations_get_their_defaults_and_checks() {
         [
             "Invalid@webhooks[0].name",
             "Required@webhooks[0].sideEffects",
-            "Required@webhooks[0].admissionReviewVersions",
-            "Invalid@webhooks[0].clientConfig.url"
+            "Invalid@webhooks[0].clientConfig.url",
+            "Required@webhooks[0].admissionReviewVersions"
         ]
     );
 }

@@ -38,6 +38,35 @@ pub fn read(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
     read.map(|()| reading.dropped)
 }
 
+/// Makes numbers of 32 bits of larger ones, as an apply does: they are cut off.
+pub fn wrap_numbers(kind: &Kind, object: &mut Value) {
+    if let (Some(message), Value::Object(members)) = (messages::of_kind(&kind.group, &kind.version, &kind.kind), object) {
+        wrap_members(message, members);
+    }
+}
+
+fn wrap_members(message: &Message, members: &mut Map<String, Value>) {
+    for (name, value) in members.iter_mut() {
+        let Some(field) = message.member(name) else { continue };
+        match (field.form, value) {
+            (Form::List, Value::Array(items)) => items.iter_mut().for_each(|item| wrap(field.of, item)),
+            (Form::Map, Value::Object(members)) => members.values_mut().for_each(|member| wrap(field.of, member)),
+            (_, value) => wrap(field.of, value),
+        }
+    }
+}
+
+fn wrap(of: &str, value: &mut Value) {
+    match (of, value.as_i64()) {
+        ("int32", Some(number)) => *value = json!(number as i32),
+        _ => {
+            if let (Some(message), Value::Object(members)) = (messages::find(of), value) {
+                wrap_members(message, members);
+            }
+        }
+    }
+}
+
 struct Reading {
     dropped: Vec<String>,
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{below, text, texts, versions};
 use crate::http::api_error::Cause;
-use crate::kinds::table;
+use crate::kinds::builtin::{Field, webhooks};
 use crate::schema::Schema;
 use crate::schema::field_error;
 use crate::schema::metadata::{self, NameRule};
@@ -29,7 +29,10 @@ pub(super) struct Report {
 pub(super) fn check(definition: &Value, old: Option<&Value>) -> Report {
     let mut report = Report::default();
     let causes = &mut report.causes;
-    check_name(definition, causes);
+    // The names of which the name is made do not change.
+    if old.is_none() {
+        check_name(definition, causes);
+    }
     check_spec(definition, causes);
     check_names(&definition["spec"]["names"], causes);
     check_versions(definition, &mut report);
@@ -165,8 +168,8 @@ fn check_subresources(subresources: &Value, base: &str, causes: &mut Vec<Cause>)
             if is_required {
                 causes.push(field_error::required(at, ""));
             }
-        } else if path.contains('[') {
-            causes.push(field_error::invalid(at, &json!(path), "should be a simple json path without array notation"));
+        } else if !path.starts_with('.') {
+            causes.push(field_error::invalid(at, &json!(path), "must be a simple json path starting with ."));
         } else if !start.iter().any(|start| path.starts_with(start)) {
             let text = format!("should be a json path under {}", start.join(" or ").trim_end_matches('.'));
             causes.push(field_error::invalid(at, &json!(path), text));
@@ -197,8 +200,8 @@ fn check_columns(columns: &Value, base: &str, causes: &mut Vec<Cause>) {
         let path = text(&column["jsonPath"]);
         if path.is_empty() {
             causes.push(field_error::required(format!("{at}.JSONPath"), ""));
-        } else if let Err(why) = table::JsonPath::parse(path) {
-            causes.push(field_error::invalid(format!("{at}.JSONPath"), &json!(path), why));
+        } else if !path.starts_with('.') {
+            causes.push(field_error::invalid(format!("{at}.JSONPath"), &json!(path), "must be a simple json path starting with ."));
         }
     }
 }
@@ -236,14 +239,21 @@ fn check_same_fields(all: &[&Value], causes: &mut Vec<Cause>) {
 
 fn check_conversion(spec: &Value, causes: &mut Vec<Cause>) {
     let conversion = &spec["conversion"];
+    let webhook = &conversion["webhook"];
     match text(&conversion["strategy"]) {
-        "None" => {
-            if conversion["webhook"].is_object() {
-                causes.push(field_error::forbidden("spec.conversion.webhook", "should not be set when strategy is not set to Webhook"));
-            }
-        }
-        "Webhook" => check_webhook(&conversion["webhook"], causes),
+        "Webhook" => check_webhook(webhook, causes),
+        "None" => {}
+        "" => causes.push(field_error::required("spec.conversion.strategy", "")),
         other => causes.push(field_error::not_supported("spec.conversion.strategy", &json!(other), ["None", "Webhook"])),
+    }
+    if conversion["strategy"] != "Webhook" {
+        let why = "should not be set when strategy is not set to Webhook";
+        if webhook["clientConfig"].is_object() {
+            causes.push(field_error::forbidden("spec.conversion.webhookClientConfig", why));
+        }
+        if !texts(&webhook["conversionReviewVersions"]).is_empty() {
+            causes.push(field_error::forbidden("spec.conversion.conversionReviewVersions", why));
+        }
     }
     if spec["preserveUnknownFields"] == true {
         causes.push(field_error::invalid(
@@ -255,25 +265,15 @@ fn check_conversion(spec: &Value, causes: &mut Vec<Cause>) {
 }
 
 fn check_webhook(webhook: &Value, causes: &mut Vec<Cause>) {
-    let field = |name: &str| format!("spec.conversion.{name}");
-    let client = &webhook["clientConfig"];
-    match (client["url"].is_string(), client["service"].is_object()) {
-        (true, true) | (false, false) => {
-            causes.push(field_error::required(field("webhookClientConfig"), "exactly one of url or service is required"));
-        }
-        (true, false) if !text(&client["url"]).starts_with("https://") => {
-            let text = "'https' is the only allowed URL scheme";
-            causes.push(field_error::invalid(field("webhookClientConfig.url"), &client["url"], text));
-        }
-        _ => {}
+    // The names are those of the first version of definitions.
+    let client = Field::named(&webhook["clientConfig"], "spec.conversion.webhookClientConfig");
+    match (client.at("url").is_set(), client.at("service").is_set()) {
+        (true, false) => webhooks::url(&client.at("url"), causes),
+        (false, true) => webhooks::service(&client.at("service"), causes),
+        _ => causes.push(client.required("exactly one of url or service is required")),
     }
-    let versions = texts(&webhook["conversionReviewVersions"]);
-    if versions.is_empty() {
-        causes.push(field_error::required(field("conversionReviewVersions"), ""));
-    } else if !versions.iter().any(|version| version == "v1" || version == "v1beta1") {
-        let text = "must include at least one of v1, v1beta1";
-        causes.push(field_error::invalid(field("conversionReviewVersions"), &json!(versions), text));
-    }
+    let versions = Field::named(&webhook["conversionReviewVersions"], "spec.conversion.conversionReviewVersions");
+    webhooks::review_versions(&versions, causes);
 }
 
 fn check_change(definition: &Value, old: &Value, causes: &mut Vec<Cause>) {

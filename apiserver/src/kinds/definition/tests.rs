@@ -14,7 +14,7 @@ fn refused(definition: &Value, old: Option<&Value>) -> Vec<String> {
 
 #[test]
 fn a_new_definition_gets_names_and_a_first_status() {
-    let accepted = accept(&written(), None).unwrap().0;
+    let accepted = accept(&written(), None).unwrap().definition;
     assert_eq!(accepted["spec"]["names"]["singular"], "widget");
     assert_eq!(accepted["spec"]["names"]["listKind"], "WidgetList");
     assert_eq!(accepted["spec"]["conversion"], json!({"strategy": "None"}));
@@ -67,7 +67,7 @@ fn selectable_fields_are_scalars_of_the_schema() {
 
 #[test]
 fn what_a_definition_is_about_cannot_change() {
-    let old = conditions(&accept(&written(), None).unwrap().0, [], "2026-01-01T00:00:00Z");
+    let old = conditions(&accept(&written(), None).unwrap().definition, [], "2026-01-01T00:00:00Z");
     assert!(is_established(&old));
     let mut new = old.clone();
     new["spec"]["scope"] = json!("Cluster");
@@ -80,12 +80,12 @@ fn what_a_definition_is_about_cannot_change() {
 #[test]
 fn a_name_belongs_to_the_first() {
     let now = "2026-01-01T00:00:00Z";
-    let first = conditions(&accept(&written(), None).unwrap().0, [], now);
+    let first = conditions(&accept(&written(), None).unwrap().definition, [], now);
     assert_eq!(first["status"]["acceptedNames"]["listKind"], "WidgetList");
     let mut other = written();
     other["metadata"]["name"] = json!("gadgets.ex.dev");
     other["spec"]["names"] = json!({"kind": "Gadget", "listKind": "WidgetList", "plural": "gadgets"});
-    let second = conditions(&accept(&other, None).unwrap().0, [&first], now);
+    let second = conditions(&accept(&other, None).unwrap().definition, [&first], now);
     assert!(!is_established(&second));
     assert_eq!(second["status"]["conditions"][0]["reason"], "ListKindConflict");
     assert_eq!(second["status"]["conditions"][0]["message"], "\"WidgetList\" is already in use");
@@ -106,7 +106,7 @@ fn served_versions_are_offered_and_the_stable_one_is_preferred() {
     hidden["name"] = json!("v0");
     hidden["served"] = json!(false);
     definition["spec"]["versions"] = json!([hidden, beta, definition["spec"]["versions"][0]]);
-    let accepted = accept(&definition, None).unwrap().0;
+    let accepted = accept(&definition, None).unwrap().definition;
     let kinds = kinds(&accepted);
     let offered: Vec<String> = kinds.iter().map(Kind::api_version).collect();
     assert_eq!(offered, ["ex.dev/v1", "ex.dev/v1beta1"]);

@@ -115,7 +115,8 @@ impl Lists for BuiltIn<'_> {
 fn key_with_default(key: &str) -> (String, Option<Value>) {
     match key.split_once('=') {
         Some((key, default)) => (key.to_owned(), Some(Value::from(default))),
-        None => (key.to_owned(), None),
+        // Keys of built-in kinds are fields of Go, whose zero is their default.
+        None => (key.to_owned(), Some(Value::from(""))),
     }
 }
 

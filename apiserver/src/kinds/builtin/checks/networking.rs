@@ -277,10 +277,10 @@ fn slice_address(list: &Field<'_, '_>, one: &Field<'_, '_>, family: &str, causes
 }
 
 /// Returns what is to be said of an ingress or a slice that is not wrong.
-pub fn warnings(object: &Value) -> Vec<String> {
+pub fn warnings(object: &Value, is_new: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     let has_class = object["spec"]["ingressClassName"].is_string();
-    if object["kind"] == "Ingress" && !has_class && object["metadata"]["annotations"]["kubernetes.io/ingress.class"].is_string() {
+    if object["kind"] == "Ingress" && is_new && !has_class && object["metadata"]["annotations"]["kubernetes.io/ingress.class"].is_string() {
         let text = "annotation \"kubernetes.io/ingress.class\" is deprecated, please use 'spec.ingressClassName' instead";
         warnings.push(text.to_owned());
     }

@@ -1,0 +1,70 @@
+//! Questions about who may do what.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Answers whether a check passes for a verb.
+pub(crate) type Decide = Arc<dyn Fn(&Check, &str) -> bool + Send + Sync>;
+
+/// The variable `authorizer`, for the user of the request or for a service account.
+#[derive(Clone)]
+pub(crate) struct Authorizer {
+    /// Who decides.
+    pub(crate) decide: Decide,
+    /// The namespace and name of the service account that is asked about instead of the user.
+    pub(crate) account: Option<(Arc<str>, Arc<str>)>,
+}
+
+/// What is asked for.
+#[derive(Clone)]
+pub(crate) struct Check {
+    /// For whom.
+    pub(crate) authorizer: Authorizer,
+    /// A path that is no resource's.
+    pub(crate) path: Option<Arc<str>>,
+    /// The API group.
+    pub(crate) group: Arc<str>,
+    /// The resource; none where only the group is known.
+    pub(crate) resource: Option<Arc<str>>,
+    /// The subresource.
+    pub(crate) subresource: Arc<str>,
+    /// The namespace.
+    pub(crate) namespace: Arc<str>,
+    /// The name.
+    pub(crate) name: Arc<str>,
+}
+
+/// The answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Decision {
+    /// Whether it is allowed.
+    pub(in crate::cel) is_allowed: bool,
+}
+
+impl fmt::Debug for Authorizer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Authorizer").field("account", &self.account).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Check {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Check").field("group", &self.group).field("resource", &self.resource).finish_non_exhaustive()
+    }
+}
+
+impl Check {
+    /// Returns a check of nothing in particular.
+    pub(crate) fn new(authorizer: Authorizer) -> Self {
+        let nothing: Arc<str> = "".into();
+        Self {
+            authorizer,
+            path: None,
+            group: Arc::clone(&nothing),
+            resource: None,
+            subresource: Arc::clone(&nothing),
+            namespace: Arc::clone(&nothing),
+            name: nothing,
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Which parts of an output or of an object may differ between the two servers: lines, parts of lines, and fields, each by its name.
+
+use regex::Regex;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A line that no pattern may fit: what fits any line excuses a whole output.
+const ANY_LINE: &str = "Any line of any output, whatever it says: 1.";
+
+/// What may differ in the outputs of a command, or in an object.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Excuse {
+    /// Patterns of lines that may be on either side, with any text.
+    lines: Vec<String>,
+    /// Patterns of lines that are compared even if they fit a pattern of `lines`.
+    compared: Vec<String>,
+    /// Patterns of parts of lines that may be different.
+    parts: Vec<String>,
+    /// Patterns of lines that only the real server has.
+    missing: Vec<String>,
+    /// Pointers to fields of an object, or of an output that is JSON; `*` stands for all items of a list.
+    fields: Vec<String>,
+}
+
+impl Excuse {
+    /// Returns what is wrong with the excuse itself, if anything is.
+    pub fn mistake(&self) -> Option<String> {
+        let patterns = [&self.lines, &self.compared, &self.parts, &self.missing].into_iter().flatten();
+        let broken = patterns.clone().find_map(|text| Regex::new(text).err().map(|error| error.to_string()));
+        let whole = [&self.lines, &self.parts, &self.missing].into_iter().flatten().find(|text| {
+            let pattern = Regex::new(text);
+            pattern.is_ok_and(|pattern| pattern.is_match(ANY_LINE))
+        });
+        let pointer = self.fields.iter().find(|pointer| !pointer.starts_with('/') || pointer.len() < 2);
+        let is_empty = patterns.count() + self.fields.len() == 0;
+        broken
+            .or_else(|| whole.map(|text| format!("{text:?} fits any line")))
+            .or_else(|| pointer.map(|text| format!("{text:?} is no pointer to a field")))
+            .or_else(|| is_empty.then(|| "it names nothing".to_owned()))
+    }
+
+    /// Tells whether two outputs are the same but for what is excused.
+    pub fn covers(&self, ours: &str, theirs: &str) -> bool {
+        let (ours, theirs) = (self.reduced(ours), self.reduced(theirs));
+        let missing = compiled(&self.missing);
+        let is_ours = |line: &String| ours.contains(line);
+        let compared = theirs.iter().filter(|line| is_ours(line) || !fits(&missing, line));
+        ours.iter().eq(compared)
+    }
+
+    /// Returns an object without the fields that are excused.
+    pub fn without_fields(&self, object: &Value) -> Value {
+        let mut object = object.clone();
+        for pointer in &self.fields {
+            let names: Vec<&str> = pointer.split('/').skip(1).collect();
+            remove(&mut object, &names);
+        }
+        object
+    }
+
+    /// Returns the lines of an output that are compared.
+    fn reduced(&self, output: &str) -> Vec<String> {
+        let (lines, compared, parts) = (compiled(&self.lines), compiled(&self.compared), compiled(&self.parts));
+        let output = self.without_json_fields(output);
+        let kept = output.lines().filter(|line| fits(&compared, line) || !fits(&lines, line));
+        kept.map(|line| parts.iter().fold(line.to_owned(), |line, part| part.replace_all(&line, "…").into_owned())).collect()
+    }
+
+    /// An output with an exit code before it and complaints after it may have an object between them.
+    fn without_json_fields(&self, output: &str) -> String {
+        let object = output.find("\n{").zip(output.rfind("\n}")).filter(|_| !self.fields.is_empty());
+        let Some((start, end)) = object else { return output.to_owned() };
+        let (before, after) = (&output[..=start], &output[end + 2..]);
+        let Ok(value) = serde_json::from_str::<Value>(&output[start + 1..end + 2]) else { return output.to_owned() };
+        let value = serde_json::to_string_pretty(&self.without_fields(&value)).expect("JSON can be written");
+        format!("{before}{value}{after}")
+    }
+}
+
+fn compiled(patterns: &[String]) -> Vec<Regex> {
+    patterns.iter().map(|text| Regex::new(text).expect("the patterns were checked")).collect()
+}
+
+fn fits(patterns: &[Regex], line: &str) -> bool {
+    patterns.iter().any(|pattern| pattern.is_match(line))
+}
+
+fn remove(value: &mut Value, names: &[&str]) {
+    match (names, value) {
+        ([], _) => {}
+        (["*", rest @ ..], Value::Array(items)) => items.iter_mut().for_each(|item| remove(item, rest)),
+        ([name], Value::Object(members)) => drop(members.remove(*name)),
+        ([name, rest @ ..], Value::Object(members)) => {
+            if let Some(member) = members.get_mut(*name) {
+                remove(member, rest);
+            }
+        }
+        ([name, rest @ ..], Value::Array(items)) => {
+            if let Some(item) = name.parse::<usize>().ok().and_then(|index| items.get_mut(index)) {
+                remove(item, rest);
+            }
+        }
+        _ => {}
+    }
+}
