@@ -180,7 +180,7 @@ impl<W: Effects> Worker<W> {
 
     /// Takes note of an event that shows nothing but the own patch at the end of a cause: a cycle would do nothing.
     fn skip(&mut self, event: &Event) {
-        let is_last = PartialMetadata::of(&event.raw).is_ok_and(|head| head.resource_version() == self.expected.version.as_deref());
+        let is_last = PartialMetadata::of(&event.raw).is_ok_and(|metadata| metadata.resource_version() == self.expected.version.as_deref());
         if is_last {
             self.expected = Expected::default();
         }

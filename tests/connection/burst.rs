@@ -28,9 +28,9 @@ use crate::child::Deadline;
 
 const OBJECTS: usize = 10_000;
 
-/// The requests of one operator that are in flight at once, each on one connection, its watch, and the list before the watch, whose
-/// connection may still be open.
-const CONNECTIONS: usize = 64 + 2;
+/// The requests of one operator that are in flight at once, each on one connection, its watch, the list before the watch, whose connection may
+/// still be open, and the idle connections that are kept: a request takes one of these while its own connection is still being opened.
+const CONNECTIONS: usize = 64 + 2 + 32;
 
 /// A server whose watch tells of all objects at once.
 #[derive(Clone, Default)]
