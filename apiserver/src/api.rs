@@ -5,6 +5,7 @@
 mod definitions;
 mod durability;
 pub mod latency;
+mod restore;
 mod settings;
 pub mod work_queue;
 
@@ -28,9 +29,9 @@ use crate::storage::journal::Journal;
 use crate::storage::resource::{Key, Resource, key_of};
 use crate::storage::store::{Expected, Raced, Store, Stored};
 use crate::storage::work_item::WorkItem;
-use durability::{Journaled, restore};
 use kopfd_base::kit::Clock;
 use latency::Latency;
+use restore::restore;
 pub use settings::Settings;
 
 /// The state of an API server, with its settings and its clock. Cheap to clone.
@@ -98,11 +99,7 @@ impl Api {
             audit: Mutex::new(audit),
             settings,
         };
-        let api = Self(Arc::new(inner));
-        if let Some(journal) = &api.0.journal {
-            journal.tell(Box::new(Journaled(Arc::downgrade(&api.0))));
-        }
-        api
+        Self(Arc::new(inner))
     }
 
     /// Returns the present moment.

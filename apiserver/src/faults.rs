@@ -6,6 +6,7 @@
 pub mod action;
 pub mod injection;
 pub mod pattern;
+mod request;
 pub mod requests;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use action::{Action, AnswerBody, Drop, Expiry, Phase, WebhookFailure};
 use pattern::{OneOrMany, matches};
+pub use request::Request;
 
 /// The most firings that are remembered: an hour of a test that fails every request.
 const MAX_FIRINGS: usize = 100_000;
@@ -74,33 +76,6 @@ pub struct Match {
     /// The user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-}
-
-/// What rules can know of a request.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Request<'a> {
-    /// The verb of the API.
-    pub verb: &'a str,
-    /// The API group.
-    pub group: &'a str,
-    /// The plural name.
-    pub resource: &'a str,
-    /// The subresource; empty for none.
-    pub subresource: &'a str,
-    /// The namespace; empty for none.
-    pub namespace: &'a str,
-    /// The object's name; empty for collections.
-    pub name: &'a str,
-    /// The client's program.
-    pub user_agent: &'a str,
-    /// The user.
-    pub user: &'a str,
-    /// The bearer token; empty for none.
-    pub token: &'a str,
-    /// When the definition of the resource came; none for what is built in.
-    pub defined_at: Option<Timestamp>,
-    /// The time of the request.
-    pub at: Timestamp,
 }
 
 /// A fault that a request gets.

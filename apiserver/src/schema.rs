@@ -13,6 +13,7 @@ mod rule_fields;
 #[cfg(feature = "cel")]
 mod rules;
 mod structure;
+mod types;
 mod values;
 
 use serde_json::Value;

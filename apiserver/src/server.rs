@@ -2,12 +2,12 @@
 
 mod answer;
 mod bodies;
-pub mod control;
+mod control;
 mod respond;
+pub mod restart;
 pub mod socket;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::MutexGuard;
@@ -18,12 +18,10 @@ use crate::api::{Api, Settings};
 use crate::controllers::{self, run_loop};
 use crate::faults::requests::Asked;
 use crate::faults::{Faults, Firing, Rule};
-use crate::http::api_error::Failure;
 use crate::kinds::registry::Registry;
 use crate::storage::journal::Journal;
-use crate::storage::resource::{Key, Resource, set_revision};
-use crate::storage::store::{Change, Compacted, FIRST_REVISION, Stored};
-use control::Restart;
+use crate::storage::resource::{Key, Resource};
+use crate::storage::store::{Change, Compacted, Stored};
 use kopfd_base::kit::{Clock, Stop};
 
 /// An API server. Cheap to clone.
@@ -41,6 +39,7 @@ impl ApiServer {
     /// Returns a server that writes everything into a journal, and begins with the objects of it.
     pub fn with_journal(settings: Settings, clock: Clock, journal: Option<(Journal, Vec<Value>, u64)>) -> Self {
         let api = Api::new(settings, clock, journal);
+        api.follow_journal();
         controllers::create_namespaces(&api);
         run_loop::settle(&api);
         Self { api }
@@ -156,36 +155,5 @@ impl ApiServer {
     /// Returns the requests on record, in the order in which they came.
     pub fn requests(&self) -> Vec<Asked> {
         self.api.injection().requests().all()
-    }
-
-    /// Breaks all connections, as a server does that starts again, and changes what it knows as asked for.
-    ///
-    /// # Errors
-    /// If objects are to be lost that are kept over restarts.
-    pub fn restart(&self, how: Restart) -> Result<(), Failure> {
-        if how.reset_revision || !how.keep_objects {
-            control::refuse_if_durable(&self.api)?;
-        }
-        let (revision, objects) = self.api.with(|state| (state.store.revision(), state.store.all()));
-        let kept = objects.iter().filter(|_| how.keep_objects);
-        let mut objects: Vec<Value> = kept.map(|stored| (*stored.value).clone()).collect();
-        let mut revision = revision;
-        if how.reset_revision {
-            revision = FIRST_REVISION;
-            for object in &mut objects {
-                revision += 1;
-                set_revision(object, revision);
-            }
-        }
-        self.replace_objects(objects, revision);
-        self.api.injection().go_down(Duration::from_millis(how.down_ms));
-        Ok(())
-    }
-
-    /// Replaces all objects by these, and creates what is always there.
-    fn replace_objects(&self, objects: Vec<Value>, revision: u64) {
-        self.api.replace_objects(objects, revision);
-        controllers::create_namespaces(&self.api);
-        self.api.notify_replaced();
     }
 }

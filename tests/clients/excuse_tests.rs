@@ -1,5 +1,7 @@
 //! Tests of what is excused in the outputs of clients. They need no server, and so run with `cargo test`.
 
+#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
+
 use serde_json::{Value, json};
 
 use super::excuse::Excuse;

@@ -22,15 +22,25 @@ impl fmt::Display for Ring {
 
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns one ring for each group of files that need each other.
+/// Returns one ring for each group of files of a layer that need each other.
 pub fn rings(sources: &Sources) -> Vec<Ring> {
+    rings_within(sources, |user, used| (user == used).then(|| user.to_owned()))
+}
+
+/// Returns one ring for each group of files that need each other, whatever their layers.
+pub fn rings_across_layers(sources: &Sources) -> Vec<Ring> {
+    rings_within(sources, |_, _| Some("the package".to_owned()))
+}
+
+/// Finds the rings of files. The names of the layers of two files tell in which graph a reference between them counts, if it does.
+fn rings_within(sources: &Sources, graph_of: impl Fn(&str, &str) -> Option<String>) -> Vec<Ring> {
     let mut graphs: BTreeMap<String, Graph> = BTreeMap::new();
     for reference in sources.references().filter(|reference| !reference.is_test && !reference.is_reexport) {
         let Target::Internal(path) = &reference.target else { continue };
         let Some(used) = sources.definition(path) else { continue };
-        let layer = reference.layer();
-        if path.first().is_some_and(|first| first == layer) && used != reference.position.file {
-            graphs.entry(layer.to_owned()).or_default().entry(reference.position.file.clone()).or_default().insert(used.to_owned());
+        let Some(graph) = path.first().and_then(|first| graph_of(reference.layer(), first)) else { continue };
+        if used != reference.position.file {
+            graphs.entry(graph).or_default().entry(reference.position.file.clone()).or_default().insert(used.to_owned());
         }
     }
     let mut rings = Vec::new();

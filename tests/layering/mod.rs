@@ -115,6 +115,13 @@ fn the_shared_package_has_no_ring_of_imports() {
 }
 
 #[test]
+fn the_api_server_has_no_ring_of_imports() {
+    let sources = Sources::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("apiserver/src"));
+    assert!(sources.layers().any(|layer| layer == "verbs"), "the sources are somewhere else");
+    tell(graph::rings_across_layers(&sources).into_iter().map(|ring| ring.to_string()));
+}
+
+#[test]
 fn pure_modules_do_nothing_but_compute() {
     let sources = kopfd();
     let impure = sources.references().filter(|reference| PURE.contains(&reference.layer()) && !reference.is_test).filter_map(|reference| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Attributes;
+use super::attributes::Attributes;
 use crate::auth::access::{self, User};
 use crate::cel::{Authorizer, Check, Decide, Value};
 

@@ -6,9 +6,10 @@ use std::sync::{Arc, LazyLock};
 use parking_lot::Mutex;
 use serde_json::json;
 
+use super::attributes::Attributes;
+use super::authorizer;
 use super::review::review;
 use super::webhook::Webhook;
-use super::{Attributes, authorizer};
 use crate::cel::{Environment, Mistake, Object, Program, Type, Value};
 use crate::http::api_error::Failure;
 

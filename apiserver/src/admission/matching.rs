@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::attributes::{Attributes, Operation};
 use super::webhook::Webhook;
-use super::{Attributes, Operation};
 
 /// Tells whether the webhook's rules and selectors are for the request.
 pub fn is_for(webhook: &Webhook, attributes: &Attributes<'_>) -> bool {

@@ -4,9 +4,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use super::attributes::{Attributes, Operation, Trouble};
 use super::matching::version;
 use super::webhook::Webhook;
-use super::{Attributes, Operation, Trouble};
 use crate::http::api_error::Failure;
 use crate::patch::json_patch;
 

@@ -1,6 +1,6 @@
 //! The statements about webhooks; those about calls go over a real connection.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,6 +8,7 @@ use futures::FutureExt;
 use serde_json::json;
 
 use super::*;
+use crate::kinds::kind::Kind;
 
 /// Nothing waits where answers are scripted.
 fn now<T>(future: impl Future<Output = T>) -> T {

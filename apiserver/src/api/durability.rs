@@ -2,18 +2,22 @@
 
 use std::sync::{Arc, Weak};
 
-use jiff::Timestamp;
-use serde_json::Value;
-
 use super::{Api, Inner};
 use crate::http::api_error::Failure;
 use crate::kinds::definition;
 use crate::kinds::registry::Registry;
 use crate::storage::journal::{self, Record, WriteError};
-use crate::storage::resource::{Key, Resource, key_of};
-use crate::storage::store::{Store, Stored};
+use crate::storage::resource::{Key, Resource};
+use crate::storage::store::Stored;
 
 impl Api {
+    /// Makes the writes of the journal known to the store: readers see what is durable, and what cannot be written is undone.
+    pub fn follow_journal(&self) {
+        if let Some(journal) = &self.0.journal {
+            journal.tell(Box::new(Journaled(Arc::downgrade(&self.0))));
+        }
+    }
+
     /// Waits until all that was written so far would survive the end of the process.
     ///
     /// # Errors
@@ -35,7 +39,7 @@ impl Api {
 }
 
 /// How the writes to the journal end for the store.
-pub(super) struct Journaled(pub(super) Weak<Inner>);
+struct Journaled(Weak<Inner>);
 
 impl journal::Writer for Journaled {
     fn committed(&self, revision: u64) {
@@ -73,19 +77,4 @@ impl journal::Writer for Journaled {
         inner.activity.send_modify(|count| *count += 1);
         settled
     }
-}
-
-/// Puts back the objects of an earlier process, and serves the definitions among them.
-pub(super) fn restore(store: &mut Store, registry: &mut Registry, objects: Vec<Value>, revision: u64, now: Timestamp) {
-    let is_definition = |value: &Value| value["kind"] == "CustomResourceDefinition";
-    for definition in objects.iter().filter(|value| is_definition(value)) {
-        registry.define(definition, revision, now);
-    }
-    let placed = objects.into_iter().filter_map(|value| {
-        let served = registry.by_object(&value);
-        let resource = served.map(|served| served.resource.clone())?;
-        Some((resource, key_of(&value), value))
-    });
-    let placed: Vec<_> = placed.collect();
-    store.restore(revision, placed);
 }

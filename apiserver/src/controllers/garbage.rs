@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{create, delete, release, write};
+use super::writes::{create, delete, release, write};
 use crate::api::Api;
 use crate::rules::{Propagation, time};
 use crate::storage::resource::{Key, Resource, uid_of};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Request;
+use super::request::Request;
 
 /// What goes wrong. Numbers of milliseconds have `ms` in their names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -4,16 +4,19 @@
 
 mod check;
 mod names;
+mod parts;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::Failure;
 use crate::kinds::kind::Kind;
 use crate::kinds::kind::Scale;
 use crate::schema::{Schema, formats};
+pub use parts::{is_established, version, versions};
+use parts::{is_true, members, text, texts};
 
 pub use names::{conditions, set_condition};
 
@@ -98,11 +101,6 @@ pub fn kinds(definition: &Value) -> Vec<Kind> {
     served.into_iter().map(|version| kind(&shared, &storage_version, version)).collect()
 }
 
-/// Tells whether the server offers the kinds of a definition.
-pub fn is_established(definition: &Value) -> bool {
-    is_true(definition, "Established")
-}
-
 /// Tells whether a definition has all the names that it wants.
 pub fn has_its_names(definition: &Value) -> bool {
     is_true(definition, "NamesAccepted")
@@ -112,11 +110,6 @@ pub fn has_its_names(definition: &Value) -> bool {
 pub fn schema(definition: &Value, version: &str) -> Option<Schema> {
     let found = versions(definition).find(|one| one["name"] == version)?;
     Schema::parse_stored(&found["schema"]["openAPIV3Schema"]).ok()
-}
-
-/// Returns the part of a definition that is about a version.
-pub fn version<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
-    versions(definition).find(|version| version["name"] == name)
 }
 
 /// Returns the warning that users of a version get, if it is deprecated.
@@ -225,36 +218,6 @@ fn store_version(definition: &mut Value) {
     {
         versions.push(stored);
     }
-}
-
-fn is_true(definition: &Value, condition: &str) -> bool {
-    let conditions = definition["status"]["conditions"].as_array();
-    conditions.into_iter().flatten().any(|one| one["type"] == condition && one["status"] == "True")
-}
-
-fn members(value: &mut Value) -> &mut Map<String, Value> {
-    if !value.is_object() {
-        *value = json!({});
-    }
-    value.as_object_mut().expect("the value was just made an object")
-}
-
-/// Returns the versions of a definition.
-pub fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
-    definition["spec"]["versions"].as_array().into_iter().flatten()
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
-fn texts(value: &Value) -> Vec<String> {
-    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-/// Returns causes whose fields begin with a prefix.
-fn below(prefix: &str, causes: Vec<Cause>) -> impl Iterator<Item = Cause> {
-    causes.into_iter().map(move |cause| Cause { field: format!("{prefix}{}", cause.field), ..cause })
 }
 
 #[cfg(test)]

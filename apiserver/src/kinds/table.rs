@@ -1,5 +1,6 @@
 //! Objects as rows of a table, as kubectl shows them, and objects reduced to their metadata.
 
+mod age;
 mod builtin;
 mod jsonpath;
 
@@ -7,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::kinds::kind::Kind;
+use age::age;
 
 pub use jsonpath::JsonPath;
 
@@ -146,37 +148,6 @@ pub fn partial(object: &Value) -> Value {
 pub fn partial_list<'a>(metadata: Value, objects: impl IntoIterator<Item = &'a Value>) -> Value {
     let items: Vec<Value> = objects.into_iter().map(partial).collect();
     json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
-}
-
-/// Returns the time since a moment in as few units as people read at a glance.
-pub fn age(since: &Value, now: Timestamp) -> String {
-    match since {
-        Value::String(text) => {
-            text.parse::<Timestamp>().map_or_else(|_| "<invalid>".to_owned(), |since| span(now.as_second() - since.as_second()))
-        }
-        _ => "<unknown>".to_owned(),
-    }
-}
-
-/// Returns a number of seconds in as few units as people read at a glance.
-pub fn span(seconds: i64) -> String {
-    let (minutes, hours) = (seconds / 60, seconds / 3600);
-    let two = |first: i64, unit: &str, second: i64, lesser: &str| {
-        if second == 0 { format!("{first}{unit}") } else { format!("{first}{unit}{second}{lesser}") }
-    };
-    match (seconds, minutes, hours) {
-        (..=-2, ..) => "<invalid>".to_owned(),
-        (-1, ..) => "0s".to_owned(),
-        (..120, ..) => format!("{seconds}s"),
-        (_, ..10, _) => two(minutes, "m", seconds % 60, "s"),
-        (_, ..180, _) => format!("{minutes}m"),
-        (_, _, ..8) => two(hours, "h", minutes % 60, "m"),
-        (_, _, ..48) => format!("{hours}h"),
-        (_, _, ..192) => two(hours / 24, "d", hours % 24, "h"),
-        (_, _, ..17_520) => format!("{}d", hours / 24),
-        (_, _, ..70_080) => two(hours / 24 / 365, "y", hours / 24 % 365, "d"),
-        _ => format!("{}y", hours / 24 / 365),
-    }
 }
 
 const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to \
@@ -330,7 +301,7 @@ mod tests {
         let told: Vec<String> =
             [-9, -1, 19, 134, 600, 3 * 3600, 3 * 3600 + 60, 12 * 3600, 5 * 86_400, 5 * 86_400 + 3600, 30 * 86_400, 800 * 86_400]
                 .into_iter()
-                .map(span)
+                .map(super::age::span)
                 .collect();
         assert_eq!(told, ["<invalid>", "0s", "19s", "2m14s", "10m", "3h", "3h1m", "12h", "5d", "5d1h", "30d", "2y70d"]);
         assert_eq!(age(&Value::Null, now()), "<unknown>");

@@ -5,43 +5,17 @@
 mod compare;
 mod entries;
 mod lists;
+mod manager;
 mod merge;
 mod set;
 
-use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use crate::http::api_error::{Cause, Failure};
 use entries::{Entries, Entry};
 pub use lists::{BuiltIn, Lists, Schema, Topology, lists_of};
+pub use manager::{Manager, Operation};
 use set::Set;
-
-/// How a manager wrote.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
-    /// By server-side apply.
-    Apply,
-    /// In any other way.
-    Update,
-}
-
-/// Who writes, when, and how.
-pub struct Manager<'a> {
-    /// The name of the field manager.
-    pub name: &'a str,
-    /// How it writes.
-    pub operation: Operation,
-    /// The subresource that it writes through.
-    pub subresource: Option<&'a str>,
-    /// The version of the request.
-    pub api_version: &'a str,
-    /// The time of the request.
-    pub time: Timestamp,
-    /// Whether an apply takes fields from others.
-    pub force: bool,
-    /// What the lists and maps of the kind mean.
-    pub lists: &'a dyn Lists,
-}
 
 /// Merges the applied object into the live one and moves the ownership of its fields.
 ///

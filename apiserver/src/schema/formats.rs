@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use regex::Regex;
 use serde_json::Value;
 
-use super::node::Type;
+use super::types::Type;
 use crate::go;
 
 /// Tells whether a text has a format.

@@ -5,22 +5,7 @@ use std::collections::BTreeMap;
 use regex::Regex;
 use serde_json::Value;
 
-/// The type of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Type {
-    /// An object with members.
-    Object,
-    /// A list.
-    Array,
-    /// A text.
-    String,
-    /// A whole number.
-    Integer,
-    /// A number.
-    Number,
-    /// True or false.
-    Boolean,
-}
+pub use super::types::Type;
 
 /// How the items of a list are told apart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -63,7 +48,7 @@ pub struct Rule {
     pub is_old_self_optional: Option<bool>,
     /// The compiled expressions; none if they are not enforced.
     #[cfg(feature = "cel")]
-    pub(super) compiled: Option<super::rules::Compiled>,
+    pub(super) compiled: Option<super::rules::compiled::Compiled>,
 }
 
 /// A node: the schema of one value and all below it.

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::ApiServer;
+use super::restart::{Restart, refuse_if_durable};
 use crate::api::Api;
 use crate::auth::access::{MASTERS, User};
 use crate::faults::Rule;
@@ -38,24 +39,6 @@ struct Reset {
 #[serde(deny_unknown_fields, default)]
 struct Compaction {
     keep: usize,
-}
-
-/// What becomes of the server.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Restart {
-    /// Whether the objects are still there.
-    pub keep_objects: bool,
-    /// Whether revisions begin anew, so that clients know ones from the future.
-    pub reset_revision: bool,
-    /// How long nobody can connect.
-    pub down_ms: u64,
-}
-
-impl Default for Restart {
-    fn default() -> Self {
-        Self { keep_objects: true, reset_revision: false, down_ms: 0 }
-    }
 }
 
 /// By how much the server's time is ahead.
@@ -216,9 +199,4 @@ fn load(server: &ApiServer, load: Load) -> Result<(), Failure> {
     let revision = load.revision.unwrap_or(current).max(newest.unwrap_or_default());
     server.replace_objects(objects, revision);
     Ok(())
-}
-
-pub(super) fn refuse_if_durable(api: &Api) -> Result<(), Failure> {
-    let text = "the objects are kept in a directory, which would not agree with this";
-    if api.is_durable() { Err(Failure::new(409, "Conflict", text)) } else { Ok(()) }
 }

@@ -1,5 +1,7 @@
 //! Where an object is stored: its resource, and its key inside of it; and the metadata that the store reads and writes.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 /// A resource as the store knows it, whatever the version.
@@ -13,6 +15,15 @@ pub struct Resource {
 
 /// Where an object is inside of its resource: its namespace (empty for none) and its name, in the order of lists.
 pub type Key = (String, String);
+
+/// An object as it is stored.
+#[derive(Debug)]
+pub struct Stored {
+    /// The revision of its last write.
+    pub revision: u64,
+    /// The object, with this revision in its metadata.
+    pub value: Arc<Value>,
+}
 
 /// Returns where an object is inside of its resource.
 pub fn key_of(value: &Value) -> Key {

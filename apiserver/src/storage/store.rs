@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::sync::watch;
 
+pub use crate::storage::resource::Stored;
 use crate::storage::resource::{Key, Resource, key_of, owners, revision_of, set_revision, uid_of};
 use crate::storage::work_item::WorkItem;
 pub use change::{Change, Sight, line};
@@ -19,15 +20,6 @@ use resting::{Recent, Resting};
 
 /// The revision of an empty store. It is above 1, so that a watch from 1 is always too old.
 pub const FIRST_REVISION: u64 = 1_000;
-
-/// An object as it is stored.
-#[derive(Debug)]
-pub struct Stored {
-    /// The revision of its last write.
-    pub revision: u64,
-    /// The object, with this revision in its metadata.
-    pub value: Arc<Value>,
-}
 
 /// How much history is kept: of each resource, and of all.
 #[derive(Debug, Clone, Copy)]

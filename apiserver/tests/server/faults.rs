@@ -12,7 +12,7 @@ use futures::StreamExt as _;
 use http::{Request, Response, header};
 use kopfd_apiserver::Latency;
 use kopfd_apiserver::auth::access::{Authentication, MASTERS, User};
-use kopfd_apiserver::server::control::Restart;
+use kopfd_apiserver::server::restart::Restart;
 use kopfd_apiserver::server::socket::Listening;
 use kopfd_apiserver::{ApiServer, Settings};
 use kopfd_base::kit::{Clock, Stop, Tasks};

@@ -3,6 +3,7 @@
 mod access;
 mod classes;
 mod containers;
+mod data_keys;
 pub(crate) mod field;
 mod governance;
 mod jobs;
@@ -28,6 +29,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use self::data_keys::data_key_mistakes;
 use self::field::Field;
 use super::autoscaling;
 use crate::http::api_error::Cause;
@@ -240,20 +242,6 @@ pub(super) fn check_change(kind: &Kind, subresource: &str, object: &Value, old: 
             }
         }
     }
-}
-
-/// Returns what is wrong with a key of a ConfigMap or Secret.
-fn data_key_mistakes(key: &str) -> Vec<&'static str> {
-    let rules = [
-        (key.len() > 253, "must be no more than 253 characters"),
-        (
-            key.is_empty() || !key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)),
-            "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
-        ),
-        (key == ".", "must not be '.'"),
-        (key.starts_with(".."), "must not start with '..'"),
-    ];
-    rules.into_iter().filter(|(is_broken, _)| *is_broken).map(|(_, why)| why).collect()
 }
 
 fn data(object: &Value, field: &str, causes: &mut Vec<Cause>) {

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::autoscaling;
-use super::members::{members, put};
+use super::members::{items, members, put, put_all};
 use crate::kinds::kind::Kind;
 use pods::{pod, tcp, template};
 
@@ -68,16 +68,6 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
         ("admissionregistration.k8s.io", _) => webhooks(&kind.kind, object),
         _ => {}
     }
-}
-
-fn put_all<const N: usize>(object: &mut Value, values: [(&str, Value); N]) {
-    for (name, value) in values {
-        put(object, name, value);
-    }
-}
-
-fn items<'a>(value: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Value> {
-    value.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
 /// A node offers what it has, and new ones take no pods until they are ready.

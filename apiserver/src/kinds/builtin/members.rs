@@ -17,3 +17,15 @@ pub(super) fn members(value: &mut Value) -> &mut Map<String, Value> {
     }
     value.as_object_mut().expect("the value was just made an object")
 }
+
+/// Puts values where there are none.
+pub(super) fn put_all<const N: usize>(object: &mut Value, values: [(&str, Value); N]) {
+    for (name, value) in values {
+        put(object, name, value);
+    }
+}
+
+/// Returns the items of a list.
+pub(super) fn items<'a>(value: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Value> {
+    value.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten()
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{below, text, texts, versions};
+use super::parts::{below, is_established, text, texts, versions};
 use crate::http::api_error::Cause;
 use crate::kinds::builtin::{Field, webhooks};
 use crate::schema::Schema;
@@ -277,7 +277,7 @@ fn check_webhook(webhook: &Value, causes: &mut Vec<Cause>) {
 }
 
 fn check_change(definition: &Value, old: &Value, causes: &mut Vec<Cause>) {
-    let is_established = super::is_established(old);
+    let is_established = is_established(old);
     let immutable: &[&str] = if is_established {
         &["/spec/group", "/spec/scope", "/spec/names/kind", "/spec/names/plural"]
     } else {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::check::{APPROVED, approval};
-use super::{members, text, texts};
+use super::parts::{is_established, members, text, texts};
 
 /// Returns a definition with its conditions and accepted names, given the other definitions.
 ///
@@ -21,7 +21,7 @@ pub fn conditions<'a>(definition: &Value, others: impl IntoIterator<Item = &'a V
     members(&mut judged["status"]).insert("acceptedNames".into(), accepted);
     if let Some((reason, message)) = conflict {
         set_condition(&mut judged, ["NamesAccepted", "False", reason, &message], now);
-        if !super::is_established(definition) {
+        if !is_established(definition) {
             set_condition(&mut judged, ["Established", "False", "NotAccepted", "not all names are accepted"], now);
         }
     } else {

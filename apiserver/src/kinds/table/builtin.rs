@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{age, span};
+use super::age::{age, span};
 
 /// Fills the cells of an object.
 pub(super) type Row = fn(&Value, Timestamp) -> Vec<Value>;

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::manager::{Manager, Operation};
 use super::set::Set;
-use super::{Manager, Operation};
 
 /// The most entries of updates. The oldest beyond that share one entry.
 const MAX_UPDATES: usize = 10;

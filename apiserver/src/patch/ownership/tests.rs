@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use jiff::Timestamp;
 
 fn schema() -> Value {
     json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {

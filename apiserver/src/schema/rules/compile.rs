@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::compiled::Compiled;
 use super::declaration::{self, Declaration};
 use crate::cel::{Environment, Mistake, Program, Type};
 use crate::http::api_error::Cause;
@@ -14,17 +15,6 @@ const MOST_FOR_RULE: u64 = 10_000_000;
 const MOST_FOR_SCHEMA: u64 = 100_000_000;
 /// How many rules are named when all together cost too much.
 const NAMED: usize = 4;
-
-/// A rule that can be evaluated.
-#[derive(Debug, Clone)]
-pub(crate) struct Compiled {
-    /// The rule.
-    pub(super) rule: Program,
-    /// What computes the message.
-    pub(super) message: Option<Program>,
-    /// Whether the rule looks at the old value.
-    pub(super) uses_old: bool,
-}
 
 /// What was found in the rules of a schema.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::compile::Compiled;
+use super::compiled::Compiled;
 use super::values::convert;
 use crate::cel::{Error, Value};
 use crate::http::api_error::Cause;

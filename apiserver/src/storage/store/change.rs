@@ -6,9 +6,8 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::Stored;
 use super::resting::Resting;
-use crate::storage::resource::{Key, set_revision};
+use crate::storage::resource::{Key, Stored, set_revision};
 
 /// One write: from what, to what.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::Stored;
+use crate::storage::resource::Stored;
 
 /// The bytes of text of those objects that stay awake for whoever asks next; awake they take ten times as much.
 const AWAKE: usize = 256 << 10;

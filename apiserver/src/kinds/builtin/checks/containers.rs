@@ -252,7 +252,7 @@ fn references(from: &Field<'_, '_>, causes: &mut Causes) {
 
 /// Checks a key of a ConfigMap or Secret.
 pub fn data_key(key: &Field<'_, '_>, causes: &mut Causes) {
-    causes.extend(super::data_key_mistakes(key.text()).into_iter().map(|why| key.invalid(why)));
+    causes.extend(super::data_keys::data_key_mistakes(key.text()).into_iter().map(|why| key.invalid(why)));
 }
 
 fn sources(list: &Field<'_, '_>, causes: &mut Causes) {

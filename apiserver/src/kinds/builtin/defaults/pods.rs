@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{items, put, put_all};
+use crate::kinds::builtin::members::{items, put, put_all};
 
 /// Fills in a pod.
 pub fn pod(object: &mut Value) {

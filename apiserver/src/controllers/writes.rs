@@ -1,0 +1,85 @@
+//! Writes of the controllers: with admission, as a user of their own, and tried again when another write came first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::admission::Operation;
+use crate::api::Api;
+use crate::auth::access::User;
+use crate::http::request::Options;
+use crate::kinds::registry::Served;
+use crate::rules::{Deletion, Propagation, Writer};
+use crate::storage::resource::{Resource, Stored, key_of, uid_of};
+use crate::storage::work_item::WorkItem;
+use crate::verbs::admission_chain::{By, Gate, Passage};
+use crate::verbs::{deleting, writing};
+
+/// The field manager and the user of the controllers.
+const NAME: &str = "kube-controller-manager";
+/// After what delay a write is tried again that a webhook has prevented.
+const AGAIN: Duration = Duration::from_secs(1);
+
+pub(super) async fn create(api: &Api, served: &Arc<Served>, value: Value) {
+    let options = Options::default();
+    let writer = Writer { served, subresource: "", options: &options, manager: NAME, now: api.now(), is_patch: false };
+    let user = user();
+    let gate = Gate::new(api, served, "", By { user: &user, options: &options, fault: None });
+    // What is there already is as good; what cannot be created now is looked at again with the next write.
+    drop(writing::create_received(api, &writer, &gate, value).await);
+}
+
+/// As whom the controllers write.
+fn user() -> User {
+    User::new(&format!("system:{NAME}"), &["system:masters", "system:authenticated"])
+}
+
+/// Writes a changed form of an object, if nobody else has written it meanwhile; if so, there is another item.
+pub(super) async fn write(api: &Api, served: &Arc<Served>, stored: &Arc<Stored>, new: Value, again: &WorkItem) {
+    let options = Options::default();
+    let writer = Writer { served, subresource: "finalize", options: &options, manager: NAME, now: api.now(), is_patch: true };
+    let user = user();
+    let gate = Gate::new(api, served, "", By { user: &user, options: &options, fault: None });
+    let (namespace, name) = key_of(&new);
+    let passage =
+        Passage { operation: Operation::Update, name: &name, namespace: &namespace, object: Some(&new), old: Some(&stored.value) };
+    let Ok((changed, _)) = gate.mutate(passage).await else { return api.enqueue_after(again.clone(), AGAIN) };
+    let new = changed.unwrap_or_else(|| new.clone());
+    if gate.validate(Passage { object: Some(&new), ..passage }).await.is_err() {
+        return api.enqueue_after(again.clone(), AGAIN);
+    }
+    let Ok(decision) = writer.finish(&stored.value, new) else { return };
+    if api.commit(served, Some(stored), decision).is_err() {
+        api.enqueue(again.clone());
+    }
+}
+
+pub(super) async fn delete(api: &Api, resource: &Resource, stored: Arc<Stored>, propagation: Option<Propagation>, again: &WorkItem) {
+    let Some(served) = api.registry().stored(resource).cloned() else { return };
+    let uid = Some(uid_of(&stored.value).to_owned());
+    let deletion = Deletion { propagation, uid, ..Deletion::default() };
+    let mut told = Map::from_iter([("preconditions".to_owned(), json!({"uid": deletion.uid}))]);
+    told.extend(propagation.map(|propagation| ("propagationPolicy".to_owned(), json!(propagation.name()))));
+    let (user, options) = (user(), Options { deletion: told, ..Options::default() });
+    let by = By { user: &user, options: &options, fault: None };
+    match deleting::delete_one(api, &served, stored, &deletion, by).await {
+        Ok(_) => {}
+        Err(failure) if matches!(failure.code, 404 | 409) => api.enqueue(again.clone()),
+        // A webhook objects, or cannot be called.
+        Err(_) => api.enqueue_after(again.clone(), AGAIN),
+    }
+}
+
+/// Takes a finalizer away.
+pub(super) async fn release(api: &Api, resource: &Resource, stored: &Arc<Stored>, finalizer: &str, again: &WorkItem) {
+    let Some(served) = api.registry().stored(resource).cloned() else { return };
+    let mut new = (*stored.value).clone();
+    if let Some(finalizers) = new["metadata"]["finalizers"].as_array_mut() {
+        finalizers.retain(|one| one != finalizer);
+    }
+    if new["metadata"]["finalizers"].as_array().is_some_and(Vec::is_empty) {
+        new["metadata"].as_object_mut().map(|metadata| metadata.remove("finalizers"));
+    }
+    write(api, &served, stored, new, again).await;
+}

@@ -1,0 +1,30 @@
+//! Requests as rules of faults see them.
+
+use jiff::Timestamp;
+
+/// What rules can know of a request.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Request<'a> {
+    /// The verb of the API.
+    pub verb: &'a str,
+    /// The API group.
+    pub group: &'a str,
+    /// The plural name.
+    pub resource: &'a str,
+    /// The subresource; empty for none.
+    pub subresource: &'a str,
+    /// The namespace; empty for none.
+    pub namespace: &'a str,
+    /// The object's name; empty for collections.
+    pub name: &'a str,
+    /// The client's program.
+    pub user_agent: &'a str,
+    /// The user.
+    pub user: &'a str,
+    /// The bearer token; empty for none.
+    pub token: &'a str,
+    /// When the definition of the resource came; none for what is built in.
+    pub defined_at: Option<Timestamp>,
+    /// The time of the request.
+    pub at: Timestamp,
+}

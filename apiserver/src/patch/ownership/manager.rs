@@ -1,0 +1,32 @@
+//! Who writes, as managed fields tell it.
+
+use jiff::Timestamp;
+
+use super::lists::Lists;
+
+/// How a manager wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// By server-side apply.
+    Apply,
+    /// In any other way.
+    Update,
+}
+
+/// Who writes, when, and how.
+pub struct Manager<'a> {
+    /// The name of the field manager.
+    pub name: &'a str,
+    /// How it writes.
+    pub operation: Operation,
+    /// The subresource that it writes through.
+    pub subresource: Option<&'a str>,
+    /// The version of the request.
+    pub api_version: &'a str,
+    /// The time of the request.
+    pub time: Timestamp,
+    /// Whether an apply takes fields from others.
+    pub force: bool,
+    /// What the lists and maps of the kind mean.
+    pub lists: &'a dyn Lists,
+}
