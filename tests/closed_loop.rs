@@ -205,7 +205,7 @@ fn stories() -> u32 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: stories(), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: stories(), failure_persistence: None, max_shrink_time: 60_000, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_happens_every_cause_is_handled_to_its_end_and_nothing_twice((input, happenings, is_deleted) in story()) {
