@@ -88,7 +88,6 @@ fn fits(patterns: &[Regex], line: &str) -> bool {
 
 fn remove(value: &mut Value, names: &[&str]) {
     match (names, value) {
-        ([], _) => {}
         (["*", rest @ ..], Value::Array(items)) => items.iter_mut().for_each(|item| remove(item, rest)),
         ([name], Value::Object(members)) => drop(members.remove(*name)),
         ([name, rest @ ..], Value::Object(members)) => {
