@@ -58,6 +58,7 @@ impl Url {
     }
 
     /// Returns the host without brackets, and the port; empty for none.
+    #[cfg(feature = "cel")]
     pub fn host_and_port(&self) -> (&str, &str) {
         let (host, port) = match self.host.rsplit_once(':') {
             Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (host, port),

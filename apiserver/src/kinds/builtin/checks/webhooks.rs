@@ -205,12 +205,12 @@ fn conditions(list: &Field<'_, '_>, causes: &mut Causes) {
 
 fn expression(expression: &Field<'_, '_>, causes: &mut Causes) {
     let trimmed = Value::from(expression.text().trim());
-    if !expression.with(&trimmed).must_be_filled(causes) {
-        return;
-    }
-    // Without the feature, nobody evaluates them.
+    let is_filled = expression.with(&trimmed).must_be_filled(causes);
+    // Without the feature, expressions are not evaluated.
     #[cfg(feature = "cel")]
-    if let Err(why) = crate::admission::conditions::compile(expression.text().trim()) {
+    if is_filled && let Err(why) = crate::admission::conditions::compile(expression.text().trim()) {
         causes.push(expression.invalid(why));
     }
+    #[cfg(not(feature = "cel"))]
+    let _ = is_filled;
 }
