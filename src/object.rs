@@ -13,7 +13,7 @@ pub mod selector;
 
 pub use kopfd_base::{builtin_kinds, equality, quantity, yaml};
 
-pub use body::{Body, ObjectKey, Sighting};
+pub use body::{Body, EventKind, ObjectKey};
 pub use diff::{Diff, Item, Op, Scope};
 pub use patch::{BodyFunction, Patch, Reply, Transform};
 pub use path::FieldPath;

@@ -2,7 +2,7 @@
 //!
 //! What should happen is decided in `handling`; here it is waited for and carried out.
 
-pub mod account;
+pub mod activity;
 pub mod change_log;
 pub mod changes;
 pub mod cycle;
@@ -26,7 +26,7 @@ pub mod script_api;
 pub mod throttle;
 pub mod worker;
 
-pub use account::Account;
+pub use activity::ActivityMonitor;
 pub use cycle::Served;
 pub use effects::{Background, Effects, Environment, Indexing, Patcher, Scripts};
 pub use error::Error;

@@ -171,7 +171,7 @@ struct Counting {
 
 impl Sink for Counting {
     async fn seen(&mut self, seen: Seen<'_>) {
-        self.left -= usize::from(seen.sighting == kopfd::object::Sighting::Deleted);
+        self.left -= usize::from(seen.event_kind == kopfd::object::EventKind::Deleted);
         self.sink.seen(seen).await;
         if self.left == 0 {
             self.stop.request("everything has gone");

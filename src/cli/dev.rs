@@ -28,7 +28,7 @@ use crate::kit::{Clock, Stop, Tasks, duration, surplus};
 use crate::manifest::Operator;
 use crate::reactor::operator::{self, ServeError, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::reactor::{Account, EventStream, Scope};
+use crate::reactor::{ActivityMonitor, EventStream, Scope};
 use crate::telemetry::{self, Format, Verbosity};
 
 use super::apiserver::{Webhooks, export, write_kubeconfig};
@@ -129,12 +129,12 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
     let stop = Stop::new();
     let mut server = Tasks::default();
     let (objects, kubeconfig) = start_server(options, &clock, &files, &mut server, &stop).await?;
-    let account = Arc::new(Account::default());
+    let monitor = Arc::new(ActivityMonitor::default());
     let shared = Shared {
         clock,
         scope: Scope::Cluster,
         precedence: Precedence::default(),
-        account: Some(account),
+        monitor: Some(monitor),
         events: EventStream::default(),
         has_change_log: true,
         seed: None,
@@ -218,11 +218,11 @@ impl Session<'_> {
         let Timeout { text, limit } = &self.options.timeout;
         let deadline = Instant::now().checked_add(*limit).unwrap_or_else(|| Instant::now() + FOREVER);
         loop {
-            let account = self.account();
+            let monitor = self.monitor();
             let operators = self.revision.count;
             let settled = async {
-                account.ready(operators).await;
-                account.settled().await;
+                monitor.ready(operators).await;
+                monitor.settled().await;
             };
             tokio::select! {
                 biased;
@@ -232,15 +232,15 @@ impl Session<'_> {
                         return Ok(End { code: FAILURE, why: Some(format!("the operator '{}' cannot run", ended.name)) });
                     }
                 }
-                () = settled, if is_once => return Ok(settled_end(&account)),
-                () = tokio::time::sleep_until(deadline), if is_once => return Ok(timed_out_end(&account, operators, text)),
+                () = settled, if is_once => return Ok(settled_end(&monitor)),
+                () = tokio::time::sleep_until(deadline), if is_once => return Ok(timed_out_end(&monitor, operators, text)),
                 changed = files.changed() => self.apply_changes(files, changed).await?,
             }
         }
     }
 
-    fn account(&self) -> Arc<Account> {
-        Arc::clone(self.shared.account.as_ref().expect("a trial has an account"))
+    fn monitor(&self) -> Arc<ActivityMonitor> {
+        Arc::clone(self.shared.monitor.as_ref().expect("a trial has an monitor"))
     }
 
     /// Applies changes of files: first the objects, then the operators.
@@ -256,7 +256,7 @@ impl Session<'_> {
             info!(target: "kopfd", "The files have changed. The operator restarts.");
             self.is_outdated = false;
             self.revision.end().await;
-            self.account().begin_anew();
+            self.monitor().begin_anew();
             self.revision = Revision::start(operators, self.options, &self.shared).await?;
         }
         Ok(())
@@ -264,13 +264,13 @@ impl Session<'_> {
 }
 
 /// Returns the end of a session that has not settled in time, with its pending work.
-fn timed_out_end(account: &Account, operators: usize, timeout: &str) -> End {
-    let pending = account.pending.all();
+fn timed_out_end(monitor: &ActivityMonitor, operators: usize, timeout: &str) -> End {
+    let pending = monitor.pending.all();
     let items = pending.iter().take(MAX_PENDING).map(ToString::to_string);
     let more = surplus(pending.len(), MAX_PENDING).map(|more| format!("{more} more"));
     let items: Vec<String> = items.chain(more).collect();
     let waiting = match items.as_slice() {
-        [] if !account.is_ready(operators) => "the objects have not been listed yet".to_owned(),
+        [] if !monitor.is_ready(operators) => "the objects have not been listed yet".to_owned(),
         [] => "objects are still being processed".to_owned(),
         items => enumerated(items),
     };
@@ -284,8 +284,8 @@ fn interrupted_end(code: u8) -> End {
 }
 
 /// Returns the end of a session that has settled.
-fn settled_end(account: &Account) -> End {
-    let (failures, unserved) = (account.failures(), account.unserved());
+fn settled_end(monitor: &ActivityMonitor) -> End {
+    let (failures, unserved) = (monitor.failures(), monitor.unserved());
     let mut reasons: Vec<String> = unserved.into_iter().map(lowercased).collect();
     if !failures.is_empty() {
         let items = failures.iter().take(MAX_FAILURES).map(|one| format!("'{}' of {}", one.handler, one.object));
@@ -293,7 +293,7 @@ fn settled_end(account: &Account) -> End {
         let items: Vec<String> = items.chain(more).collect();
         reasons.push(format!("{} failed permanently: {}", counted(failures.len(), "handler"), enumerated(&items)));
     }
-    reasons.extend(account.broken().iter().map(ToString::to_string));
+    reasons.extend(monitor.broken().iter().map(ToString::to_string));
     if reasons.is_empty() { End { code: SUCCESS, why: None } } else { End { code: FAILURE, why: Some(reasons.join("; ")) } }
 }
 

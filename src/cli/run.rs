@@ -174,7 +174,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock:
     let mut watchdog = Tasks::default();
     watchdog.spawn("signals", handle_signals(stop.clone(), exit_timeout));
     let precedence = Precedence::of(&operators);
-    let shared = Shared { precedence, clock, scope, account: None, events: EventStream::default(), has_change_log: false, seed: None };
+    let shared = Shared { precedence, clock, scope, monitor: None, events: EventStream::default(), has_change_log: false, seed: None };
     let mut tasks: Tasks<Result<(), ServeError>> = Tasks::default();
     let mut is_failed = false;
     for operator in operators {

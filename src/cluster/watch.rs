@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{debug, error, info, warn};
 
 use crate::kit::{Backoff, Stop};
-use crate::object::{Body, Resource, Sighting};
+use crate::object::{Body, EventKind, Resource};
 
 use super::address;
 use super::client::{Client, Repeat, Request, in_time};
@@ -60,7 +60,7 @@ pub trait Sink: Send {
 /// An object as it was seen.
 pub struct Seen<'a> {
     /// How it was seen.
-    pub sighting: Sighting,
+    pub event_kind: EventKind,
     /// Its metadata.
     pub head: &'a PartialMetadata<'a>,
     /// The whole object as JSON. Of a vanished object nothing is left but its identity.
@@ -200,7 +200,7 @@ impl Watcher {
             let response = self.client.request(&request).await?;
             let page: Page<'_> = serde_json::from_slice(&response.body).map_err(payload)?;
             for item in page.items.into_iter().flatten() {
-                self.deliver(Sighting::Listed, item.get(), sink).await;
+                self.deliver(EventKind::Listed, item.get(), sink).await;
             }
             next = page.metadata.next.filter(|next| !next.is_empty());
             if next.is_none() {
@@ -215,7 +215,7 @@ impl Watcher {
         for identity in self.known.end_listing() {
             let metadata = identity.metadata();
             let object = json!({"apiVersion": self.resource.api_version(), "kind": self.resource.kind, "metadata": metadata});
-            self.deliver(Sighting::Deleted, &object.to_string(), sink).await;
+            self.deliver(EventKind::Deleted, &object.to_string(), sink).await;
         }
     }
 
@@ -324,10 +324,10 @@ impl Watcher {
         let failed = |error: serde_json::Error| End::Failed(payload(error));
         let line = std::str::from_utf8(line).map_err(|error| End::Failed(payload(error)))?;
         let Line { kind, object } = serde_json::from_str(line).map_err(failed)?;
-        let sighting = match &*kind {
-            "ADDED" => Sighting::Added,
-            "MODIFIED" => Sighting::Modified,
-            "DELETED" => Sighting::Deleted,
+        let event_kind = match &*kind {
+            "ADDED" => EventKind::Added,
+            "MODIFIED" => EventKind::Modified,
+            "DELETED" => EventKind::Deleted,
             "BOOKMARK" => {
                 let head = PartialMetadata::of(object.get()).map_err(failed)?;
                 let marked = head.resource_version().unwrap_or_default();
@@ -342,7 +342,7 @@ impl Watcher {
                 return Ok(());
             }
         };
-        if let Some(reached) = self.deliver(sighting, object.get(), sink).await {
+        if let Some(reached) = self.deliver(event_kind, object.get(), sink).await {
             version.clear();
             version.push_str(&reached);
         }
@@ -363,7 +363,7 @@ impl Watcher {
     }
 
     /// Hands an object over and returns its version. An object that cannot be read is told of and left out: it must not hide the others.
-    async fn deliver<'a>(&mut self, sighting: Sighting, text: &'a str, sink: &mut impl Sink) -> Option<Text<'a>> {
+    async fn deliver<'a>(&mut self, event_kind: EventKind, text: &'a str, sink: &mut impl Sink) -> Option<Text<'a>> {
         let mut head = match PartialMetadata::of(text) {
             Ok(head) => head,
             Err(error) => {
@@ -373,15 +373,15 @@ impl Watcher {
         };
         // A server that begins a stream before our version repeats what we have seen. What handlers have made of the object since would be
         // done again.
-        if matches!(sighting, Sighting::Added | Sighting::Modified) && self.known.is_outdated(&head) {
+        if matches!(event_kind, EventKind::Added | EventKind::Modified) && self.known.is_outdated(&head) {
             debug!(resource = %self.resource, path = self.path, name = head.name(), "Ignoring an earlier state of an object.");
             return None;
         }
-        match sighting {
-            Sighting::Deleted => self.known.forget(&head),
+        match event_kind {
+            EventKind::Deleted => self.known.forget(&head),
             _ => self.known.remember(&head),
         }
-        sink.seen(Seen { sighting, head: &head, text, resource: &self.resource }).await;
+        sink.seen(Seen { event_kind, head: &head, text, resource: &self.resource }).await;
         head.metadata.resource_version.take()
     }
 

@@ -5,22 +5,22 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::handler::{ErrorMode, Handler};
+use super::message::{Message, seconds, span};
 use super::outcome::{Outcome, Verdict};
 use super::progress::Record;
-use super::telling::{Telling, seconds, span};
 
 /// The delay of a temporary error that names none.
 pub const TEMPORARY_DELAY: Duration = Duration::from_mins(1);
 
 /// Returns the line that is told before an attempt.
-pub fn announce(handler: &Handler) -> Telling {
-    Telling::step(format!("{} is invoked.", handler.title()))
+pub fn announce(handler: &Handler) -> Message {
+    Message::step(format!("{} is invoked.", handler.title()))
 }
 
 /// Returns the failure of a handler that may not be called again: its time or its retries are used up.
 ///
 /// A running call is never interrupted by the timeout.
-pub fn check_limits(handler: &Handler, record: &Record, now: Timestamp) -> Option<(Outcome, Telling)> {
+pub fn check_limits(handler: &Handler, record: &Record, now: Timestamp) -> Option<(Outcome, Message)> {
     let title = handler.title();
     let runtime = record.runtime(now);
     let text = if handler.policy.timeout.is_some_and(|timeout| runtime >= timeout) {
@@ -30,31 +30,31 @@ pub fn check_limits(handler: &Handler, record: &Record, now: Timestamp) -> Optio
     } else {
         return None;
     };
-    Some((Outcome::failure(text.clone()), Telling::error(text)))
+    Some((Outcome::failure(text.clone()), Message::error(text)))
 }
 
 /// Returns what the end of a call means.
-pub fn judge(handler: &Handler, record: &Record, verdict: Verdict, now: Timestamp, default_backoff: Duration) -> (Outcome, Telling) {
+pub fn judge(handler: &Handler, record: &Record, verdict: Verdict, now: Timestamp, default_backoff: Duration) -> (Outcome, Message) {
     let title = handler.title();
     let ahead = LookAhead { handler, record, now };
     match verdict {
-        Verdict::Returned(result) => (Outcome::success(result), Telling::info(format!("{title} succeeded."))),
+        Verdict::Returned(result) => (Outcome::success(result), Message::info(format!("{title} succeeded."))),
         Verdict::Unfinished { delay } => (
             // Kopf stores the text of an error without a message, and so do we: the records must stay the same.
             Outcome::retry(Some(delay), "None"),
-            Telling::debug(format!("{title} has unfinished sub-handlers. Will retry soon.")),
+            Message::debug(format!("{title} has unfinished sub-handlers. Will retry soon.")),
         ),
         // Requests of webhooks are denied by the webhooks themselves.
         Verdict::Permanent { text } | Verdict::Rejected { text, .. } => {
-            let telling = Telling::error(format!("{title} failed permanently: {}", shown(&text, "permanent error")));
-            (Outcome::failure(text), telling)
+            let message = Message::error(format!("{title} failed permanently: {}", shown(&text, "permanent error")));
+            (Outcome::failure(text), message)
         }
         Verdict::Temporary { text, delay } => temporary(&ahead, &text.unwrap_or_else(|| "None".to_owned()), delay),
         Verdict::Failed { text, representation, trace } => {
             let backoff = handler.policy.backoff.unwrap_or(default_backoff);
-            let (outcome, mut telling) = arbitrary(&ahead, text, &representation, backoff);
-            telling.trace = trace;
-            (outcome, telling)
+            let (outcome, mut message) = arbitrary(&ahead, text, &representation, backoff);
+            message.trace = trace;
+            (outcome, message)
         }
     }
 }
@@ -63,7 +63,7 @@ fn shown<'a>(text: &'a str, representation: &'a str) -> &'a str {
     if text.is_empty() { representation } else { text }
 }
 
-fn temporary(ahead: &LookAhead<'_>, text: &str, delay: Option<Duration>) -> (Outcome, Telling) {
+fn temporary(ahead: &LookAhead<'_>, text: &str, delay: Option<Duration>) -> (Outcome, Message) {
     let title = ahead.handler.title();
     let error = shown(text, "temporary error");
     let limit = match ahead.limit(delay.unwrap_or_default()) {
@@ -72,18 +72,18 @@ fn temporary(ahead: &LookAhead<'_>, text: &str, delay: Option<Duration>) -> (Out
         None => {
             let next = delay.filter(|delay| !delay.is_zero());
             let next = next.map_or("Will retry at once.".to_owned(), |delay| format!("Will retry in {} seconds.", seconds(delay)));
-            let telling = Telling::error(format!("{title} failed temporarily: {error}")).followed_by(next);
-            return (Outcome::retry(delay, text), telling);
+            let message = Message::error(format!("{title} failed temporarily: {error}")).followed_by(next);
+            return (Outcome::retry(delay, text), message);
         }
     };
     let text = format!("{title} failed temporarily but {limit}: {error}");
-    (Outcome::failure(text.clone()), Telling::error(text))
+    (Outcome::failure(text.clone()), Message::error(text))
 }
 
-fn arbitrary(ahead: &LookAhead<'_>, text: String, representation: &str, backoff: Duration) -> (Outcome, Telling) {
+fn arbitrary(ahead: &LookAhead<'_>, text: String, representation: &str, backoff: Duration) -> (Outcome, Message) {
     let title = ahead.handler.title();
     let error = shown(&text, representation).to_owned();
-    let tell = |what: String| Telling::error(format!("{title} failed with an exception and will {what}: {error}"));
+    let tell = |what: String| Message::error(format!("{title} failed with an exception and will {what}: {error}"));
     match ahead.handler.error_mode() {
         ErrorMode::Ignored => (Outcome::success(None), tell("ignore it".to_owned())),
         ErrorMode::Permanent => (Outcome::failure(text), tell("stop now".to_owned())),
@@ -93,8 +93,8 @@ fn arbitrary(ahead: &LookAhead<'_>, text: String, representation: &str, backoff:
                 Some(Limit::Retries(retries)) => format!("exceed {retries} retries"),
                 None => return (Outcome::retry(Some(backoff), text), tell(format!("try again in {} seconds", seconds(backoff)))),
             };
-            let telling = tell(format!("stop now (it would {limit} on the next attempt)"));
-            (Outcome::failure(telling.text.clone()), telling)
+            let message = tell(format!("stop now (it would {limit} on the next attempt)"));
+            (Outcome::failure(message.text.clone()), message)
         }
     }
 }
@@ -129,8 +129,8 @@ mod tests {
     fn judged(on: On, policy: Policy, verdict: Verdict) -> (Outcome, String) {
         let handler = Handler { policy, ..Handler::simple("fn", on) };
         let record = Record { retries: 1, ..Record::fresh(Timestamp::UNIX_EPOCH, None) };
-        let (outcome, telling) = judge(&handler, &record, verdict, Timestamp::from_second(10).unwrap(), TEMPORARY_DELAY);
-        (outcome, telling.text)
+        let (outcome, message) = judge(&handler, &record, verdict, Timestamp::from_second(10).unwrap(), TEMPORARY_DELAY);
+        (outcome, message.text)
     }
 
     fn failed() -> Verdict {
@@ -165,8 +165,8 @@ mod tests {
         let handler = Handler::simple("fn", On::Create);
         let record = Record::fresh(Timestamp::UNIX_EPOCH, None);
         let verdict = Verdict::Temporary { text: Some("not there yet".into()), delay: Some(Duration::from_secs(10)) };
-        let (_, telling) = judge(&handler, &record, verdict, Timestamp::UNIX_EPOCH, TEMPORARY_DELAY);
-        assert_eq!(telling.to_string(), "Handler 'fn' failed temporarily: not there yet. Will retry in 10 seconds.");
+        let (_, message) = judge(&handler, &record, verdict, Timestamp::UNIX_EPOCH, TEMPORARY_DELAY);
+        assert_eq!(message.to_string(), "Handler 'fn' failed temporarily: not there yet. Will retry in 10 seconds.");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::object::{Body, Diff, FieldPath, Sighting, diff};
+use crate::object::{Body, Diff, EventKind, FieldPath, diff};
 
 /// Why an object is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -118,10 +118,10 @@ pub struct Memory {
 }
 
 /// Returns the cause of an event.
-pub fn detect(sighting: Sighting, body: &Body, finalizer: &str, memory: Memory, change: Change) -> Cause {
+pub fn detect(event_kind: EventKind, body: &Body, finalizer: &str, memory: Memory, change: Change) -> Cause {
     let initial = memory.noticed_by_listing && !memory.fully_handled_once;
     let reason = match &change {
-        _ if sighting == Sighting::Deleted => Reason::Gone,
+        _ if event_kind == EventKind::Deleted => Reason::Gone,
         _ if body.is_deleting() && !body.has_finalizer(finalizer) => Reason::Free,
         _ if body.is_deleting() => Reason::Delete,
         // A resume never mixes with a creation: an object that was never handled has nothing to resume.
@@ -141,37 +141,37 @@ mod tests {
     const FINALIZER: &str = "kopf.zalando.org/KopfFinalizerMarker";
 
     /// The reason, and whether resume handlers take part, of an object that was or was not noticed by a listing.
-    fn detected(sighting: Sighting, metadata: Value, old: Option<Value>, is_listed: bool) -> (Reason, bool) {
+    fn detected(event_kind: EventKind, metadata: Value, old: Option<Value>, is_listed: bool) -> (Reason, bool) {
         let body = Body::from(json!({"metadata": metadata, "spec": {"x": 1}}));
         let memory = Memory { noticed_by_listing: is_listed, fully_handled_once: false };
-        let cause = detect(sighting, &body, FINALIZER, memory, Change::between(old, Some(json!({"spec": {"x": 1}}))));
+        let cause = detect(event_kind, &body, FINALIZER, memory, Change::between(old, Some(json!({"spec": {"x": 1}}))));
         (cause.reason, cause.initial)
     }
 
     #[test]
     fn an_object_that_was_never_handled_is_a_creation_without_resuming() {
-        assert_eq!(detected(Sighting::Listed, json!({}), None, true), (Reason::Create, false));
-        assert_eq!(detected(Sighting::Modified, json!({}), None, false), (Reason::Create, false));
+        assert_eq!(detected(EventKind::Listed, json!({}), None, true), (Reason::Create, false));
+        assert_eq!(detected(EventKind::Modified, json!({}), None, false), (Reason::Create, false));
     }
 
     #[test]
     fn changes_during_a_downtime_are_an_update_with_resuming() {
-        assert_eq!(detected(Sighting::Listed, json!({}), Some(json!({"spec": {"x": 0}})), true), (Reason::Update, true));
-        assert_eq!(detected(Sighting::Modified, json!({}), Some(json!({"spec": {"x": 0}})), false), (Reason::Update, false));
+        assert_eq!(detected(EventKind::Listed, json!({}), Some(json!({"spec": {"x": 0}})), true), (Reason::Update, true));
+        assert_eq!(detected(EventKind::Modified, json!({}), Some(json!({"spec": {"x": 0}})), false), (Reason::Update, false));
     }
 
     #[test]
     fn an_object_that_was_handled_is_resumed_only_if_a_listing_noticed_it() {
         let old = || Some(json!({"spec": {"x": 1}, "null": null}));
-        assert_eq!(detected(Sighting::Listed, json!({}), old(), true), (Reason::Resume, true));
-        assert_eq!(detected(Sighting::Added, json!({}), old(), false), (Reason::Noop, false));
+        assert_eq!(detected(EventKind::Listed, json!({}), old(), true), (Reason::Resume, true));
+        assert_eq!(detected(EventKind::Added, json!({}), old(), false), (Reason::Noop, false));
     }
 
     #[test]
     fn a_deletion_is_ours_only_while_our_finalizer_holds_it() {
         let deleting = |finalizers: Value| json!({"deletionTimestamp": "", "finalizers": finalizers});
-        assert_eq!(detected(Sighting::Modified, deleting(json!([FINALIZER])), None, false).0, Reason::Delete);
-        assert_eq!(detected(Sighting::Modified, deleting(json!(["foreign"])), None, false).0, Reason::Free);
-        assert_eq!(detected(Sighting::Deleted, deleting(json!([FINALIZER])), None, false).0, Reason::Gone);
+        assert_eq!(detected(EventKind::Modified, deleting(json!([FINALIZER])), None, false).0, Reason::Delete);
+        assert_eq!(detected(EventKind::Modified, deleting(json!(["foreign"])), None, false).0, Reason::Free);
+        assert_eq!(detected(EventKind::Deleted, deleting(json!([FINALIZER])), None, false).0, Reason::Gone);
     }
 }

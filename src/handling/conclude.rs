@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::object::equality;
 
 use super::cause::Change;
+use super::message::Message;
 use super::outcome::Outcome;
 use super::plan::Plan;
 use super::progress::Record;
-use super::telling::Telling;
 
 /// What follows from the outcomes of a cycle.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -31,7 +31,7 @@ pub struct Decision {
     /// The times until the next attempts.
     pub delays: Vec<Duration>,
     /// What is to be told.
-    pub tellings: Vec<Telling>,
+    pub messages: Vec<Message>,
 }
 
 /// Returns what follows from the outcomes, given by the ids of their handlers.
@@ -49,7 +49,7 @@ pub fn conclude(plan: Plan<'_>, outcomes: &[(String, Outcome)], owned: &[&str], 
     decision.delays = state.delays(now);
     if state.is_done() {
         let counts = state.counts(|purpose| purpose.is_none_or(|purpose| purpose == reason));
-        decision.tellings.push(Telling::info(format!("{} is processed: {counts}.", reason.capitalised_title())));
+        decision.messages.push(Message::info(format!("{} is processed: {counts}.", reason.capitalised_title())));
         decision.purge = owned.iter().copied().chain(state.all_ids()).map(str::to_owned).collect();
         decision.is_handled = true;
         decision.essence = essence_to_store(change);
@@ -167,13 +167,13 @@ mod tests {
         assert!(decision.is_handled);
         assert_eq!(decision.essence, Some(json!({"spec": {}})));
         assert_eq!(decision.results, [("b".to_owned(), json!(0))]);
-        assert_eq!(decision.tellings[0].text, "Creation is processed: 1 succeeded; 1 failed.");
+        assert_eq!(decision.messages[0].text, "Creation is processed: 1 succeeded; 1 failed.");
     }
 
     #[test]
     fn a_cause_without_handlers_is_handled_and_its_essence_is_stored() {
         let decision = concluded(&[Handler::simple("u", On::Update)], Stored::default(), &[]);
-        assert!(decision.is_handled && decision.essence.is_some() && decision.tellings.is_empty());
+        assert!(decision.is_handled && decision.essence.is_some() && decision.messages.is_empty());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The finalizer: when an object must be kept from vanishing, and when it may go.
 
-use crate::object::{Body, Sighting};
+use crate::object::{Body, EventKind};
 
 use super::filter::{Predicates, Unsettled, View};
 use super::handler::{Handler, On};
@@ -51,8 +51,8 @@ pub fn is_demanded_by_deletion(handlers: &ChangingHandlers, view: View<'_>, pred
 }
 
 /// Tells whether the object may go: it is being deleted, only we hold it back, and nothing is left to wait for.
-pub fn is_released(sighting: Sighting, body: &Body, finalizer: &str, has_delays: bool) -> bool {
-    sighting != Sighting::Deleted && body.is_deleting() && body.has_finalizer(finalizer) && !has_delays
+pub fn is_released(event_kind: EventKind, body: &Body, finalizer: &str, has_delays: bool) -> bool {
+    event_kind != EventKind::Deleted && body.is_deleting() && body.has_finalizer(finalizer) && !has_delays
 }
 
 #[cfg(test)]
@@ -76,9 +76,9 @@ mod tests {
 
     #[test]
     fn an_object_is_released_when_nothing_is_left_to_wait_for() {
-        assert!(is_released(Sighting::Modified, &body(true, true), "ours", false));
-        assert!(!is_released(Sighting::Modified, &body(true, true), "ours", true));
-        assert!(!is_released(Sighting::Deleted, &body(true, true), "ours", false));
-        assert!(!is_released(Sighting::Modified, &body(true, false), "ours", false));
+        assert!(is_released(EventKind::Modified, &body(true, true), "ours", false));
+        assert!(!is_released(EventKind::Modified, &body(true, true), "ours", true));
+        assert!(!is_released(EventKind::Deleted, &body(true, true), "ours", false));
+        assert!(!is_released(EventKind::Modified, &body(true, false), "ours", false));
     }
 }

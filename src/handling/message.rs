@@ -32,7 +32,7 @@ impl Level {
 
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Telling {
+pub struct Message {
     /// How much it matters.
     pub level: Level,
     /// The sentence, in kopf's words.
@@ -43,7 +43,7 @@ pub struct Telling {
     pub trace: Option<String>,
 }
 
-impl Telling {
+impl Message {
     /// Returns a debugging line.
     pub fn debug(text: impl Into<String>) -> Self {
         Self::new(Level::Debug, text)
@@ -80,7 +80,7 @@ impl Telling {
     }
 }
 
-impl fmt::Display for Telling {
+impl fmt::Display for Message {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.text)?;
         if let Some(next) = &self.next {

@@ -9,9 +9,9 @@ use super::filter::{Predicates, Unsettled, View};
 use super::handler::Handler;
 use super::lifecycle::Lifecycle;
 use super::lists::ChangingHandlers;
+use super::message::Message;
 use super::progress::{BrokenRecord, Records, State};
 use super::select;
-use super::telling::Telling;
 
 /// Everything that the plan of a cycle depends on.
 pub struct Situation<'a> {
@@ -43,7 +43,7 @@ pub struct Plan<'a> {
     /// The ids of records that belong to a superseded cause, to be purged before anything is stored.
     pub superseded: Vec<String>,
     /// What is to be told before anything is run.
-    pub tellings: Vec<Telling>,
+    pub messages: Vec<Message>,
 }
 
 /// Why there is no plan.
@@ -86,9 +86,9 @@ pub fn plan<'a>(
     for handler in &selected {
         state.activate(&handler.id, now, Some(cause.reason));
     }
-    let (superseded, tellings) = supersede(&mut state, &selected, situation);
+    let (superseded, messages) = supersede(&mut state, &selected, situation);
     let run = choose(situation.lifecycle, &selected, &state, now, chance);
-    Ok(Plan { reason: cause.reason, selected, run, state, superseded, tellings })
+    Ok(Plan { reason: cause.reason, selected, run, state, superseded, messages })
 }
 
 /// Returns those of the selected handlers that are to be run now.
@@ -105,19 +105,19 @@ pub(super) fn choose<'a>(
 }
 
 /// Hands the selected handlers' records of other reasons over to this one; what is left of those reasons is to be purged.
-fn supersede(state: &mut State, selected: &[&Handler], situation: &Situation<'_>) -> (Vec<String>, Vec<Telling>) {
+fn supersede(state: &mut State, selected: &[&Handler], situation: &Situation<'_>) -> (Vec<String>, Vec<Message>) {
     let reason = situation.cause.reason;
     let is_foreign = |purpose: Option<Reason>| purpose.is_some_and(|purpose| purpose != reason);
     let mut foreign: Vec<Reason> = state.iter().filter_map(|entry| entry.record.purpose).filter(|purpose| *purpose != reason).collect();
     foreign.sort();
     foreign.dedup();
-    let mut tellings = Vec::new();
+    let mut messages = Vec::new();
     for purpose in foreign {
         let counts = state.counts(|counted| counted == Some(purpose));
         let title = purpose.capitalised_title();
-        tellings.push(Telling::info(format!("{title} is superseded by {}: {counts}; {} left to the moment.", reason.title(), counts.left)));
+        messages.push(Message::info(format!("{title} is superseded by {}: {counts}; {} left to the moment.", reason.title(), counts.left)));
     }
-    if !tellings.is_empty() {
+    if !messages.is_empty() {
         for handler in selected {
             if let Some(entry) = state.get_mut(&handler.id) {
                 entry.record.purpose = Some(reason);
@@ -127,5 +127,5 @@ fn supersede(state: &mut State, selected: &[&Handler], situation: &Situation<'_>
     let is_left = state.iter().any(|entry| is_foreign(entry.record.purpose));
     let owned = || situation.handlers.iter().map(|handler| handler.id.clone());
     let superseded = if is_left { owned().chain(state.all_ids().map(str::to_owned)).collect() } else { Vec::new() };
-    (superseded, tellings)
+    (superseded, messages)
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::filter::{Predicates, Unsettled, View};
 use super::handler::Handler;
 use super::lists::SpawningHandlers;
+use super::message::{Message, seconds};
 use super::select;
-use super::telling::{Telling, seconds};
 
 /// What the daemons and timers of an object demand of a cycle.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -133,21 +133,21 @@ pub fn step(cancellation: Cancellation, reached: Stage, age: Duration) -> Step {
 }
 
 /// Returns the line about a step, if there is something to say.
-pub fn tell_step(handler: &Handler, step: Step) -> Option<Telling> {
+pub fn tell_step(handler: &Handler, step: Step) -> Option<Message> {
     let title = handler.title();
     Some(match (step.enter, step.delay) {
-        (Some(Stage::Signalled), _) => Telling::debug(format!("{title} is signalled to exit gracefully.")),
-        (Some(Stage::Cancelled), _) => Telling::debug(format!("{title} is signalled to exit by force.")),
-        (Some(Stage::Abandoned), _) => Telling::warning(format!("{title} did not exit in time. Leaving it orphaned.")),
-        (None, Some(delay)) => Telling::debug(format!("{title} is still exiting. The next check is in {} seconds.", seconds(delay))),
+        (Some(Stage::Signalled), _) => Message::debug(format!("{title} is signalled to exit gracefully.")),
+        (Some(Stage::Cancelled), _) => Message::debug(format!("{title} is signalled to exit by force.")),
+        (Some(Stage::Abandoned), _) => Message::warning(format!("{title} did not exit in time. Leaving it orphaned.")),
+        (None, Some(delay)) => Message::debug(format!("{title} is still exiting. The next check is in {} seconds.", seconds(delay))),
         _ => return None,
     })
 }
 
 /// Returns the line about the end of a task.
-pub fn tell_end(handler: &Handler, is_requested: bool) -> Telling {
+pub fn tell_end(handler: &Handler, is_requested: bool) -> Message {
     let how = if is_requested { "on request" } else { "on its own" };
-    Telling::debug(format!("{} has exited {how} and will not be retried or restarted.", handler.title()))
+    Message::debug(format!("{} has exited {how} and will not be retried or restarted.", handler.title()))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 /// How an object came to our notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Sighting {
+pub enum EventKind {
     /// It was in a list: when a watch starts, or starts over.
     Listed,
     /// It appeared in the watch.
@@ -19,7 +19,7 @@ pub enum Sighting {
     Deleted,
 }
 
-impl Sighting {
+impl EventKind {
     /// Returns the type of the watch event; a listed object has none.
     pub fn event_type(self) -> Option<&'static str> {
         match self {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use regex::Regex;
 use serde_json::Value;
 
-use super::body::{Body, Sighting};
+use super::body::{Body, EventKind};
 
 /// One pattern: a comma-separated list of globs, or a regular expression of the whole name.
 ///
@@ -114,9 +114,9 @@ pub fn exact(patterns: &[Pattern]) -> BTreeSet<String> {
 ///
 /// A namespace that is only marked for deletion is still served, and also one whose deletion is blocked by what is left in it:
 /// there may be finalizers to handle.
-pub fn revise(served: &mut BTreeSet<String>, patterns: &[Pattern], sighting: Sighting, namespace: &Body) {
+pub fn revise(served: &mut BTreeSet<String>, patterns: &[Pattern], event_kind: EventKind, namespace: &Body) {
     let conditions = namespace.pointer("/status/conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let is_leaving = sighting == Sighting::Deleted || (namespace.is_deleting() && !conditions.is_empty());
+    let is_leaving = event_kind == EventKind::Deleted || (namespace.is_deleting() && !conditions.is_empty());
     let is_blocked = conditions.iter().any(|condition| condition.get("status").is_some_and(|status| status == "True"));
     let name = namespace.name();
     if is_leaving && !is_blocked {
@@ -219,12 +219,12 @@ mod tests {
         }
     }
 
-    fn sighting(event: &Value) -> Sighting {
+    fn event_kind(event: &Value) -> EventKind {
         match event["type"].as_str() {
-            Some("ADDED") => Sighting::Added,
-            Some("MODIFIED") => Sighting::Modified,
-            Some("DELETED") => Sighting::Deleted,
-            _ => Sighting::Listed,
+            Some("ADDED") => EventKind::Added,
+            Some("MODIFIED") => EventKind::Modified,
+            Some("DELETED") => EventKind::Deleted,
+            _ => EventKind::Listed,
         }
     }
 
@@ -242,7 +242,7 @@ mod tests {
             "revise" => {
                 let mut served = array("initial").iter().map(|name| name.as_str().unwrap().to_owned()).collect();
                 let after = array("events").into_iter().map(|event| {
-                    revise(&mut served, &patterns, sighting(&event), &Body::from(event["object"].clone()));
+                    revise(&mut served, &patterns, event_kind(&event), &Body::from(event["object"].clone()));
                     json!(served)
                 });
                 json!({"served_after_each_event": after.collect::<Vec<_>>()})

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::handling::Handler;
-use crate::object::{Body, Sighting};
+use crate::object::{Body, EventKind};
 
 use super::events::{EngineEvent, EventSink};
 use super::pending::{PendingHandlers, named};
@@ -31,7 +31,7 @@ pub struct Failure {
 
 /// What is known of the operators that are followed.
 #[derive(Default)]
-pub struct Account {
+pub struct ActivityMonitor {
     /// Observers that have begun to watch.
     observers: AtomicUsize,
     /// Looks at the kinds of the cluster that are to come.
@@ -68,16 +68,16 @@ impl std::fmt::Display for Broken {
     }
 }
 
-impl std::fmt::Debug for Account {
+impl std::fmt::Debug for ActivityMonitor {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { observers, looks, workers, unlisted, failures, unserved, .. } = self;
-        let mut all = formatter.debug_struct("Account");
+        let mut all = formatter.debug_struct("ActivityMonitor");
         all.field("observers", observers).field("looks", looks).field("workers", workers).field("unlisted", unlisted);
         all.field("failures", failures).field("unserved", unserved).finish_non_exhaustive()
     }
 }
 
-impl Account {
+impl ActivityMonitor {
     /// Notes that an operator knows the kinds of the cluster, and has begun to watch them.
     pub fn observer_began(&self) {
         self.observers.fetch_add(1, Ordering::SeqCst);
@@ -199,10 +199,10 @@ impl Account {
     }
 }
 
-impl EventSink for Account {
+impl EventSink for ActivityMonitor {
     fn accept(&self, event: &EngineEvent<'_>) {
         match event {
-            EngineEvent::ObjectSeen { body, sighting: Sighting::Deleted, .. } => self.pending.gone(body),
+            EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, .. } => self.pending.gone(body),
             EngineEvent::HandlerCalled { body, handler, .. } => self.pending.called(handler, body),
             EngineEvent::HandlerReturned { body, handler, .. } => self.pending.returned(handler, body),
             EngineEvent::AttemptJudged { body, handler, outcome, .. } => {
@@ -230,29 +230,29 @@ mod tests {
 
     #[test]
     fn an_object_is_broken_from_a_failed_cycle_to_the_next_good_one() {
-        let account = Account::default();
+        let monitor = ActivityMonitor::default();
         let body = Body::from(json!({"kind": "Backup", "metadata": {"namespace": "default", "name": "x"}}));
-        account.cycled("1", &body, Some("no such function\n  --> a.rhai:1:1"));
-        account.cycled("2", &body, None);
-        let told: Vec<String> = account.broken().iter().map(ToString::to_string).collect();
+        monitor.cycled("1", &body, Some("no such function\n  --> a.rhai:1:1"));
+        monitor.cycled("2", &body, None);
+        let told: Vec<String> = monitor.broken().iter().map(ToString::to_string).collect();
         assert_eq!(told, ["the last cycle of Backup default/x has failed: no such function"]);
-        account.cycled("1", &body, None);
-        assert!(account.broken().is_empty());
+        monitor.cycled("1", &body, None);
+        assert!(monitor.broken().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn everything_is_settled_when_no_worker_and_no_list_is_left() {
-        let account = Account::default();
-        account.watch_began();
-        account.worker_began();
+        let monitor = ActivityMonitor::default();
+        monitor.watch_began();
+        monitor.worker_began();
         let work = async {
             tokio::time::sleep(Duration::from_secs(5)).await;
-            account.listed();
+            monitor.listed();
             tokio::time::sleep(Duration::from_mins(1)).await;
-            account.worker_ended();
+            monitor.worker_ended();
         };
         let began = tokio::time::Instant::now();
-        tokio::join!(work, account.settled());
+        tokio::join!(work, monitor.settled());
         assert!(began.elapsed() >= Duration::from_secs(65));
     }
 }

@@ -10,7 +10,7 @@ use tracing::{debug, info};
 
 use crate::kit::surplus;
 use crate::object::diff::{self, Item, Op};
-use crate::object::{Body, Patch, Scope, Sighting, Transform, path};
+use crate::object::{Body, EventKind, Patch, Scope, Transform, path};
 
 use super::changes::{ANNOTATIONS, Form, lines};
 use super::events::{EngineEvent, EventSink};
@@ -55,21 +55,21 @@ impl ChangeLog {
     }
 
     /// Tells that an object has come, and what others have changed in it. What the operator itself has written was told before.
-    pub fn tell_sighting(&self, sighting: Sighting, body: &Body) {
+    pub fn report_event(&self, event_kind: EventKind, body: &Body) {
         let uid = body.uid().unwrap_or_default().to_owned();
         let before = {
             let mut sights = self.sights.lock();
             let before = sights.remove(&uid);
-            if sighting != Sighting::Deleted {
+            if event_kind != EventKind::Deleted {
                 sights.insert(uid, Sight::after(before.as_ref(), body));
             }
             before
         };
         let kind = kind(body);
         let version = body.resource_version().unwrap_or("unknown");
-        let what = match (sighting, &before) {
-            (Sighting::Deleted, _) => "is gone",
-            (Sighting::Listed, None) => "was there",
+        let what = match (event_kind, &before) {
+            (EventKind::Deleted, _) => "is gone",
+            (EventKind::Listed, None) => "was there",
             (_, None) => "was added",
             (_, Some(before)) if body.is_deleting() && !before.body.is_deleting() => "is to be deleted",
             (_, Some(_)) => "has changed",
@@ -163,7 +163,7 @@ impl ChangeLog {
 impl EventSink for ChangeLog {
     fn accept(&self, event: &EngineEvent<'_>) {
         match event {
-            EngineEvent::ObjectSeen { body, sighting, .. } => self.tell_sighting(*sighting, body),
+            EngineEvent::ObjectSeen { body, event_kind, .. } => self.report_event(*event_kind, body),
             EngineEvent::PatchPrepared { body, patch } => self.tell_patch(body, patch),
             EngineEvent::PatchSent { body, version } => self.patched(body, *version),
             _ => {}
@@ -331,9 +331,9 @@ mod tests {
     #[test]
     fn a_change_from_outside_is_told_by_what_is_different() {
         let lines = told(|log| {
-            log.tell_sighting(Sighting::Listed, &body("1", json!({"spec": {"size": 1}})));
-            log.tell_sighting(Sighting::Modified, &body("2", json!({"spec": {"size": 2}, "metadata": {"managedFields": []}})));
-            log.tell_sighting(Sighting::Modified, &body("3", json!({"spec": {"size": 2}, "metadata": {"deletionTimestamp": "now"}})));
+            log.report_event(EventKind::Listed, &body("1", json!({"spec": {"size": 1}})));
+            log.report_event(EventKind::Modified, &body("2", json!({"spec": {"size": 2}, "metadata": {"managedFields": []}})));
+            log.report_event(EventKind::Modified, &body("3", json!({"spec": {"size": 2}, "metadata": {"deletionTimestamp": "now"}})));
         });
         let expected = ["┌ The Thing was there, at version 1.", "┌ The Thing has changed, at version 2.", "│ ~ spec.size: 1 -> 2"];
         assert_eq!(lines[..3], expected);
@@ -346,14 +346,14 @@ mod tests {
         let mut patch = Patch::default();
         patch.set(&["status", "create", "port"], json!(80)).unwrap();
         let lines = told(|log| {
-            log.tell_sighting(Sighting::Listed, &first);
+            log.report_event(EventKind::Listed, &first);
             log.tell_patch(&first, &patch);
             log.patched(&first, Some("3"));
             // The first of two requests, then the second, with what somebody else has written in between.
-            log.tell_sighting(Sighting::Modified, &body("2", json!({"spec": {"size": 1}})));
+            log.report_event(EventKind::Modified, &body("2", json!({"spec": {"size": 1}})));
             let status = json!({"create": {"port": 80}, "other": 1});
-            log.tell_sighting(Sighting::Modified, &body("4", json!({"spec": {"size": 1}, "status": status})));
-            log.tell_sighting(Sighting::Modified, &body("5", json!({"spec": {"size": 1}})));
+            log.report_event(EventKind::Modified, &body("4", json!({"spec": {"size": 1}, "status": status})));
+            log.report_event(EventKind::Modified, &body("5", json!({"spec": {"size": 1}})));
         });
         let expected = [
             "┌ The Thing was there, at version 1.",

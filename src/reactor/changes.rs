@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::object::Scope;
 use crate::object::diff::{self, Item, Op};
 
-use super::account::shown;
+use super::activity::shown;
 
 /// What the server keeps for itself, and changes with every write.
 pub const SERVERS: [&str; 5] = ["managedFields", "resourceVersion", "generation", "creationTimestamp", "uid"];

@@ -10,16 +10,16 @@ use crate::cluster::transformed;
 use crate::handling::conclude::conclude;
 use crate::handling::echo::ignores_echoes;
 use crate::handling::finalizer::{self, Adjustment, adjust, is_demanded_by_deletion};
+use crate::handling::message::{float, seconds};
 use crate::handling::plan::{self, Obstacle};
 use crate::handling::progress::time_between;
 use crate::handling::sequence::{OwnPatch, Presence, Situation, Step, next};
-use crate::handling::telling::{float, seconds};
 use crate::handling::{
-    Answers, Cause, Change, Handler, Handlers, Lifecycle, Outcome, Plan, Policy, Reason, Record, Telling, Unsettled, attempt, cause,
+    Answers, Cause, Change, Handler, Handlers, Lifecycle, Message, Outcome, Plan, Policy, Reason, Record, Unsettled, attempt, cause,
     filter, select,
 };
 use crate::kit::Stop;
-use crate::object::{Body, Patch, Resource, Sighting, Transform};
+use crate::object::{Body, EventKind, Patch, Resource, Transform};
 use crate::persistence::{Storages, Stored, essence, write};
 use crate::script::{Call, Evaluation, Object, Returned, Subhandling, Subject};
 
@@ -93,7 +93,7 @@ pub struct Cycle<'a, W: Effects> {
     /// The kind.
     pub served: &'a Served,
     /// How the object came to our notice.
-    pub sighting: Sighting,
+    pub event_kind: EventKind,
     /// The object.
     pub body: Body,
     /// What is remembered of it.
@@ -198,7 +198,7 @@ impl<W: Effects> Cycle<'_, W> {
                 spawning: !self.served.handlers.spawning.is_empty(),
                 changing: !self.served.handlers.changing.is_empty(),
             },
-            is_gone: self.sighting == Sighting::Deleted,
+            is_gone: self.event_kind == EventKind::Deleted,
             is_held: self.body.is_deleting() && self.body.has_finalizer(finalizer),
             cause: state.cause.as_ref().map(|cause| cause.reason),
             began_with_patch: state.began_with_patch,
@@ -211,7 +211,7 @@ impl<W: Effects> Cycle<'_, W> {
 
     async fn carry_out(&self, step: Step, state: State) -> Result<State, Error> {
         match step {
-            Step::Index => self.world.index(&self.object(), self.sighting).await.map(|()| state),
+            Step::Index => self.world.index(&self.object(), self.event_kind).await.map(|()| state),
             Step::Detect => self.detect(state),
             Step::Watch => Ok(State { patch: self.watch(state.patch).await?, ..state }),
             Step::Background => self.update_background(state).await,
@@ -248,7 +248,7 @@ impl<W: Effects> Cycle<'_, W> {
         let change = essence::change(&self.served.storages, &self.body, &self.served.extra_fields)?;
         let is_changing = !self.served.handlers.changing.is_empty();
         let finalizer = &self.served.storages.finalizer;
-        let cause = is_changing.then(|| cause::detect(self.sighting, &self.body, finalizer, self.memory, change.clone()));
+        let cause = is_changing.then(|| cause::detect(self.event_kind, &self.body, finalizer, self.memory, change.clone()));
         Ok(State { change, cause, ..state })
     }
 
@@ -260,7 +260,7 @@ impl<W: Effects> Cycle<'_, W> {
     fn subject(&self, cause: Option<&Cause>) -> Subject {
         match cause {
             Some(cause) => Subject::Change { object: self.object(), reason: cause.reason, change: Arc::new(cause.change.clone()) },
-            None => Subject::Event { object: self.object(), sighting: self.sighting },
+            None => Subject::Event { object: self.object(), event_kind: self.event_kind },
         }
     }
 
@@ -294,8 +294,8 @@ impl<W: Effects> Cycle<'_, W> {
             let returned = self.call(attempt, patch).await?;
             patch = returned.patch;
             let now = self.world.clock().now();
-            let (outcome, telling) = attempt::judge(handler, &record, returned.verdict, now, self.served.default_backoff);
-            self.tell(&telling);
+            let (outcome, message) = attempt::judge(handler, &record, returned.verdict, now, self.served.default_backoff);
+            self.tell(&message);
             if let Some(result) = outcome.result.filter(|result| !result.is_null()) {
                 patch.deliver(&handler.id, result);
             }
@@ -305,7 +305,7 @@ impl<W: Effects> Cycle<'_, W> {
 
     async fn update_background(&self, state: State) -> Result<State, Error> {
         let is_reset = !state.change.diff.is_empty();
-        let demand = self.world.update_background(&self.object(), self.sighting, is_reset).await?;
+        let demand = self.world.update_background(&self.object(), self.event_kind, is_reset).await?;
         Ok(State { is_finalizer_demanded: demand.demand_finalizer, delays: demand.delays, ..state })
     }
 
@@ -331,7 +331,7 @@ impl<W: Effects> Cycle<'_, W> {
         let name = &self.served.storages.finalizer;
         let adjustment = adjust(is_demanded, &self.body, name);
         if let Some(message) = adjustment.message() {
-            self.tell(&Telling::debug(message));
+            self.tell(&Message::debug(message));
         }
         let transform = match adjustment {
             Adjustment::Add => Transform::AddFinalizer(name.clone()),
@@ -349,7 +349,7 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     fn release(&self, mut state: State) -> State {
-        self.tell(&Telling::debug(finalizer::RELEASE));
+        self.tell(&Message::debug(finalizer::RELEASE));
         state.patch.transforms.push(Transform::RemoveFinalizer(self.served.storages.finalizer.clone()));
         state
     }
@@ -358,7 +358,7 @@ impl<W: Effects> Cycle<'_, W> {
     async fn handle_change(&self, state: State) -> Result<State, Error> {
         let Some(cause) = &state.cause else { return Ok(state) };
         if !cause.reason.is_handled() {
-            self.tell(&Telling::debug(uninteresting(cause.reason)));
+            self.tell(&Message::debug(uninteresting(cause.reason)));
             return Ok(state);
         }
         let now = self.world.clock().now();
@@ -376,23 +376,23 @@ impl<W: Effects> Cycle<'_, W> {
         decision.store.extend(attempts.sub_records);
         let mut patch = attempts.patch;
         write::write(&self.served.storages, &self.body, &decision, &mut patch);
-        decision.tellings.iter().for_each(|telling| self.tell(telling));
+        decision.messages.iter().for_each(|message| self.tell(message));
         let delays = state.delays.into_iter().chain(decision.delays).collect();
         Ok(State { patch, delays, handled: decision.is_handled, ..state })
     }
 
-    fn tell(&self, telling: &Telling) {
-        self.world.events().tell(telling);
+    fn tell(&self, message: &Message) {
+        self.world.events().tell(message);
     }
 
     fn tell_plan(&self, plan: &Plan<'_>, cause: &Cause) {
-        plan.tellings.iter().for_each(|telling| self.tell(telling));
+        plan.messages.iter().for_each(|message| self.tell(message));
         if self.world.events().wants_debugging() {
             let title = cause.reason.capitalised_title();
-            self.tell(&Telling::debug(format!("{title} is in progress: {}", *self.body)));
+            self.tell(&Message::debug(format!("{title} is in progress: {}", *self.body)));
             if !cause.change.diff.is_empty() && cause.change.old.is_some() && cause.change.new.is_some() {
                 let items: Vec<Value> = cause.change.diff.iter().map(diff_item).collect();
-                self.tell(&Telling::debug(format!("{title} diff: {}", Value::Array(items))));
+                self.tell(&Message::debug(format!("{title} diff: {}", Value::Array(items))));
             }
         }
     }
@@ -405,7 +405,7 @@ impl<W: Effects> Cycle<'_, W> {
             let Some(entry) = plan.state.get(&handler.id) else { continue };
             let record = &entry.record;
             self.tell(&attempt::announce(handler));
-            let (outcome, telling) = if let Some(failed) = attempt::check_limits(handler, record, self.world.clock().now()) {
+            let (outcome, message) = if let Some(failed) = attempt::check_limits(handler, record, self.world.clock().now()) {
                 failed
             } else {
                 let subject = handler.field.as_ref().map_or_else(|| whole.clone(), |field| whole.reduced_to(field));
@@ -414,11 +414,11 @@ impl<W: Effects> Cycle<'_, W> {
                 attempts.patch = returned.patch;
                 attempts.sub_records.extend(returned.records);
                 let now = self.world.clock().now();
-                let (mut outcome, telling) = attempt::judge(handler, record, returned.verdict, now, self.served.default_backoff);
+                let (mut outcome, message) = attempt::judge(handler, record, returned.verdict, now, self.served.default_backoff);
                 outcome.subrefs = returned.subrefs;
-                (outcome, telling)
+                (outcome, message)
             };
-            self.tell(&telling);
+            self.tell(&message);
             let (body, retry) = (&self.body, record.retries);
             self.world.events().emit(&EngineEvent::AttemptJudged { body, handler, retry, outcome: &outcome });
             attempts.outcomes.push((handler.id.clone(), outcome));
@@ -458,7 +458,7 @@ impl<W: Effects> Cycle<'_, W> {
         }
         let returned = self.call_once(handler, call).await;
         if returned.is_cancelled {
-            self.tell(&Telling::warning(format!("{} is cancelled. Will escalate.", handler.title())));
+            self.tell(&Message::warning(format!("{} is cancelled. Will escalate.", handler.title())));
             return Err(Error::Cancelled);
         }
         Ok(returned)
@@ -478,7 +478,7 @@ impl<W: Effects> Cycle<'_, W> {
         let sent = self.send(&state.patch, state.sent).await?;
         let delay = state.delays.iter().copied().min();
         if let Some(delay) = delay.filter(|delay| !delay.is_zero()) {
-            self.tell(&Telling::debug(format!("Sleeping was skipped because of the patch, {} seconds left.", float(delay))));
+            self.tell(&Message::debug(format!("Sleeping was skipped because of the patch, {} seconds left.", float(delay))));
         }
         Ok(State { sent, ..state })
     }
@@ -489,17 +489,17 @@ impl<W: Effects> Cycle<'_, W> {
         let applied = self.world.apply(&self.served.resource, body, patch).await?;
         events.emit(&EngineEvent::PatchSent { body, version: applied.version.as_deref() });
         if applied.is_gone {
-            self.tell(&Telling::debug("Patching was skipped: the object does not exist anymore."));
+            self.tell(&Message::debug("Patching was skipped: the object does not exist anymore."));
         }
         if !applied.remaining.is_empty() {
             self.tell(
-                &Telling::debug("Could not apply the patch in full due to conflicts with newer changes. Will try on the next cycle soon.")
+                &Message::debug("Could not apply the patch in full due to conflicts with newer changes. Will try on the next cycle soon.")
                     .followed_by(format!("Remaining: {} functions.", applied.remaining.len())),
             );
         }
         if !applied.inconsistencies.is_empty() {
             let items: Vec<Value> = applied.inconsistencies.iter().map(diff_item).collect();
-            self.tell(&Telling::warning(format!("Merge-patching finished with inconsistencies: {}", Value::Array(items))));
+            self.tell(&Message::warning(format!("Merge-patching finished with inconsistencies: {}", Value::Array(items))));
         }
         let remaining = before.remaining.into_iter().chain(applied.remaining).collect();
         let versions = before.versions.into_iter().chain(applied.versions).collect();
@@ -512,7 +512,7 @@ impl<W: Effects> Cycle<'_, W> {
         let limit = delay.min(SLEEP_CAP);
         if !delay.is_zero() {
             let cap = if delay > SLEEP_CAP { format!(" (capped {})", seconds(SLEEP_CAP)) } else { String::new() };
-            self.tell(&Telling::debug(format!("Sleeping for {}{cap} seconds for the delayed handlers.", float(delay))));
+            self.tell(&Message::debug(format!("Sleeping for {}{cap} seconds for the delayed handlers.", float(delay))));
         }
         let is_full = self.mailbox.sleep(limit).await;
         if self.mailbox.is_closed() {
@@ -520,7 +520,7 @@ impl<W: Effects> Cycle<'_, W> {
         }
         if !is_full {
             let left = limit.saturating_sub(time_between(begun, self.world.clock().now()));
-            self.tell(&Telling::debug(format!("Sleeping was interrupted by new changes, {} seconds left.", float(left))));
+            self.tell(&Message::debug(format!("Sleeping was interrupted by new changes, {} seconds left.", float(left))));
         }
         is_full
     }
@@ -536,7 +536,7 @@ impl<W: Effects> Cycle<'_, W> {
         let situation = self.situation(state);
         let is_idle = !situation.has_patch && situation.delay.is_none() && !situation.is_gone;
         if is_idle && state.cause.is_some() && !situation.is_postponed() {
-            self.tell(&Telling::debug(FINISHED));
+            self.tell(&Message::debug(FINISHED));
         }
     }
 }
@@ -559,8 +559,8 @@ struct Attempts {
 /// Reports what a cycle does that finds nothing to do.
 pub fn tell_nothing_changed(events: &EventStream) {
     if events.wants_debugging() {
-        events.tell(&Telling::debug(uninteresting(Reason::Noop)));
-        events.tell(&Telling::debug(FINISHED));
+        events.tell(&Message::debug(uninteresting(Reason::Noop)));
+        events.tell(&Message::debug(FINISHED));
     }
 }
 

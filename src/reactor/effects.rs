@@ -8,7 +8,7 @@ use crate::cluster::Applied;
 use crate::handling::Handler;
 use crate::handling::spawning::BackgroundDemand;
 use crate::kit::Clock;
-use crate::object::{Body, Patch, Resource, Sighting};
+use crate::object::{Body, EventKind, Patch, Resource};
 use crate::script::{Call, Evaluation, Object, Returned, Subject};
 
 use super::Error;
@@ -38,7 +38,7 @@ pub trait Background: Send + Sync {
     fn update_background<'a>(
         &'a self,
         _object: &'a Object,
-        _sighting: Sighting,
+        _sighting: EventKind,
         _is_reset: bool,
     ) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
         std::future::ready(Ok(BackgroundDemand::default())).boxed()
@@ -48,7 +48,7 @@ pub trait Background: Send + Sync {
 /// Keeps indexes. By default there are none.
 pub trait Indexing: Send + Sync {
     /// Puts an object into the indexes, or takes it out of them, before anything is handled. Asked only for kinds with handlers of indexes.
-    fn index<'a>(&'a self, _object: &'a Object, _sighting: Sighting) -> BoxFuture<'a, Result<(), Error>> {
+    fn index<'a>(&'a self, _object: &'a Object, _sighting: EventKind) -> BoxFuture<'a, Result<(), Error>> {
         std::future::ready(Ok(())).boxed()
     }
 }

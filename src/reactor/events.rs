@@ -11,21 +11,21 @@ use jiff::SignedDuration;
 use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
 
-use crate::handling::{Handler, Level, Outcome, Reason, Telling};
-use crate::object::{Body, Patch, Sighting};
+use crate::handling::{Handler, Level, Message, Outcome, Reason};
+use crate::object::{Body, EventKind, Patch};
 use crate::script::Returned;
 
 /// Something that the engine meets or does.
 #[derive(Debug)]
 pub enum EngineEvent<'a> {
     /// A line about the object that is handled. The current span is that of the object.
-    Message(&'a Telling),
+    Message(&'a Message),
     /// An event of an object is taken up.
     ObjectSeen {
         /// The object.
         body: &'a Body,
         /// How it came.
-        sighting: Sighting,
+        event_kind: EventKind,
         /// How long the event of the own last patch is still waited for; negative if that time is over.
         consistency_in: Option<SignedDuration>,
     },
@@ -136,8 +136,8 @@ impl EventStream {
     }
 
     /// Passes a message on.
-    pub fn tell(&self, telling: &Telling) {
-        self.emit(&EngineEvent::Message(telling));
+    pub fn tell(&self, message: &Message) {
+        self.emit(&EngineEvent::Message(message));
     }
 
     /// Tells whether a sink follows the states of objects.
@@ -172,13 +172,13 @@ pub struct LogSink;
 
 impl EventSink for LogSink {
     fn accept(&self, event: &EngineEvent<'_>) {
-        let EngineEvent::Message(telling) = event else { return };
-        match telling.level {
-            Level::Debug => debug!(target: "kopfd::objects", "{telling}"),
-            Level::Step => debug!(target: "kopfd::objects::steps", "{telling}"),
-            Level::Info => info!(target: "kopfd::objects", "{telling}"),
-            Level::Warning => warn!(target: "kopfd::objects", "{telling}"),
-            Level::Error => error!(target: "kopfd::objects", "{telling}"),
+        let EngineEvent::Message(message) = event else { return };
+        match message.level {
+            Level::Debug => debug!(target: "kopfd::objects", "{message}"),
+            Level::Step => debug!(target: "kopfd::objects::steps", "{message}"),
+            Level::Info => info!(target: "kopfd::objects", "{message}"),
+            Level::Warning => warn!(target: "kopfd::objects", "{message}"),
+            Level::Error => error!(target: "kopfd::objects", "{message}"),
         }
     }
 
@@ -246,8 +246,8 @@ mod tests {
 
     impl EventSink for Recorder {
         fn accept(&self, event: &EngineEvent<'_>) {
-            if let EngineEvent::Message(telling) = event {
-                self.0.lock().push(telling.text.clone());
+            if let EngineEvent::Message(message) = event {
+                self.0.lock().push(message.text.clone());
             }
         }
 
@@ -257,7 +257,7 @@ mod tests {
     }
 
     fn text(event: &EngineEvent<'_>) -> Option<String> {
-        if let EngineEvent::Message(telling) = event { Some(telling.text.clone()) } else { None }
+        if let EngineEvent::Message(message) = event { Some(message.text.clone()) } else { None }
     }
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
         let inner = EventStream::default().with(Arc::clone(&other) as Arc<dyn EventSink>);
         let stream = EventStream::default().with(Arc::clone(&one) as Arc<dyn EventSink>).with(Arc::new(inner));
         for text in ["a", "b"] {
-            stream.tell(&Telling::info(text));
+            stream.tell(&Message::info(text));
         }
         stream.emit(&EngineEvent::CycleDecided { delays: &[Duration::from_secs(1)] });
         assert_eq!(*one.0.lock(), ["a", "b"]);
@@ -279,10 +279,10 @@ mod tests {
         let (sink, mut events) = buffered(2, text);
         let stream = EventStream::default().with(Arc::new(sink));
         let began = tokio::time::Instant::now();
-        (0..5).for_each(|number| stream.tell(&Telling::info(number.to_string())));
+        (0..5).for_each(|number| stream.tell(&Message::info(number.to_string())));
         assert_eq!((began.elapsed().as_nanos(), events.lost()), (0, 3));
         assert_eq!(events.next().await.as_deref(), Some("0"));
-        stream.tell(&Telling::info("later"));
+        stream.tell(&Message::info("later"));
         assert_eq!(events.next().await.as_deref(), Some("1"));
         assert_eq!(events.next().await.as_deref(), Some("later"));
         drop(stream);
@@ -294,7 +294,7 @@ mod tests {
         let (sink, events) = buffered(2, text);
         let lost = Arc::clone(&events.lost);
         drop(events);
-        EventStream::default().with(Arc::new(sink)).tell(&Telling::info("x"));
+        EventStream::default().with(Arc::new(sink)).tell(&Message::info("x"));
         assert_eq!(lost.load(Ordering::Relaxed), 1);
     }
 }

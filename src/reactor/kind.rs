@@ -10,10 +10,10 @@ use tracing::{Instrument as _, Span, warn};
 use crate::cluster::{self, PartialMetadata, Seen, Sink};
 use crate::handling::Handler;
 use crate::kit::{Stop, TaskGroup};
-use crate::object::{ObjectKey, Sighting};
+use crate::object::{EventKind, ObjectKey};
 use crate::telemetry::object_span;
 
-use super::account::Account;
+use super::activity::ActivityMonitor;
 use super::cycle::Served;
 use super::effects::Effects;
 use super::mailbox::{Event, Mailbox};
@@ -48,7 +48,7 @@ pub struct Kind<W: Effects> {
     workers: TaskGroup,
     room: Arc<Semaphore>,
     calls: Stop,
-    account: Option<Arc<Account>>,
+    monitor: Option<Arc<ActivityMonitor>>,
     read: Read,
 }
 
@@ -65,14 +65,14 @@ impl<W: Effects + 'static> Kind<W> {
             workers: TaskGroup::default(),
             room: Arc::new(Semaphore::new(TAKEN_UP)),
             calls: Stop::new(),
-            account: None,
+            monitor: None,
             read: cluster::watch::read,
         }
     }
 
-    /// Returns the kind with an account of its workers and watches.
-    pub fn with_account(self, account: Option<Arc<Account>>) -> Self {
-        Self { account, ..self }
+    /// Returns the kind with an monitor of its workers and watches.
+    pub fn with_monitor(self, monitor: Option<Arc<ActivityMonitor>>) -> Self {
+        Self { monitor, ..self }
     }
 
     /// Returns the kind with workers that are cancelled with a stop. Without it they go on until they are told to finish.
@@ -136,8 +136,8 @@ struct Claim<W: Effects> {
 
 impl<W: Effects> Claim<W> {
     fn new(kind: Arc<Kind<W>>, uid: Arc<str>, mailbox: Arc<Mailbox>) -> Self {
-        if let Some(account) = &kind.account {
-            account.worker_began();
+        if let Some(monitor) = &kind.monitor {
+            monitor.worker_began();
         }
         Self { kind, uid, mailbox }
     }
@@ -146,8 +146,8 @@ impl<W: Effects> Claim<W> {
 impl<W: Effects> Drop for Claim<W> {
     fn drop(&mut self) {
         self.kind.queues.give_back(&self.uid, &self.mailbox);
-        if let Some(account) = &self.kind.account {
-            account.worker_ended();
+        if let Some(monitor) = &self.kind.monitor {
+            monitor.worker_ended();
         }
     }
 }
@@ -203,15 +203,15 @@ pub struct KindSink<W: Effects> {
 impl<W: Effects> KindSink<W> {
     /// Returns the sink of a kind.
     pub fn new(kind: Arc<Kind<W>>) -> Self {
-        if let Some(account) = &kind.account {
-            account.watch_began();
+        if let Some(monitor) = &kind.monitor {
+            monitor.watch_began();
         }
         Self { kind, is_listed: false }
     }
 
     fn note_list(&mut self) {
-        if let Some(account) = self.kind.account.as_ref().filter(|_| !self.is_listed) {
-            account.listed();
+        if let Some(monitor) = self.kind.monitor.as_ref().filter(|_| !self.is_listed) {
+            monitor.listed();
         }
         self.is_listed = true;
     }
@@ -220,8 +220,8 @@ impl<W: Effects> KindSink<W> {
 impl<W: Effects> Drop for KindSink<W> {
     fn drop(&mut self) {
         // A watch that ends before its first list is not waited for.
-        if let Some(account) = self.kind.account.as_ref().filter(|_| !self.is_listed) {
-            account.listed();
+        if let Some(monitor) = self.kind.monitor.as_ref().filter(|_| !self.is_listed) {
+            monitor.listed();
         }
     }
 }
@@ -238,13 +238,13 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
         };
         let uid = uid.as_ref();
         if is_uninteresting(&kind.served, seen.head) && !kind.queues.has(uid) {
-            match seen.sighting {
-                Sighting::Deleted => kind.forget(uid),
-                sighting => kind.memories.notice(uid, sighting == Sighting::Listed),
+            match seen.event_kind {
+                EventKind::Deleted => kind.forget(uid),
+                event_kind => kind.memories.notice(uid, event_kind == EventKind::Listed),
             }
             return;
         }
-        kind.put(uid, seen.head, Event { sighting: seen.sighting, raw: Arc::from(seen.text) }).await;
+        kind.put(uid, seen.head, Event { event_kind: seen.event_kind, raw: Arc::from(seen.text) }).await;
     }
 
     async fn listed(&mut self) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::object::Sighting;
+use crate::object::EventKind;
 
 /// Events that may wait for one object. An object that changes faster than its handlers run would fill the memory;
 /// beyond this, intermediate states are skipped, as they are after a reconnection.
@@ -17,7 +17,7 @@ const CAPACITY: usize = 128;
 #[derive(Debug, Clone)]
 pub struct Event {
     /// How the object came to our notice.
-    pub sighting: Sighting,
+    pub event_kind: EventKind,
     /// The object as JSON text. It is parsed when it is its turn.
     pub raw: Arc<str>,
 }
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     fn event(text: &str) -> Event {
-        Event { sighting: Sighting::Modified, raw: Arc::from(text) }
+        Event { event_kind: EventKind::Modified, raw: Arc::from(text) }
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,10 +16,10 @@ use crate::handling::{Handler, Lifecycle, Policy};
 use crate::kit::{Backoff, Stop, Tasks, tasks};
 use crate::manifest::cross_operator;
 use crate::object::namespace::{self, Pattern};
-use crate::object::{Body, Resource, Sighting};
+use crate::object::{Body, EventKind, Resource};
 use crate::persistence::Storages;
 
-use super::account::Account;
+use super::activity::ActivityMonitor;
 use super::cycle::Served;
 use super::effects::Effects;
 use super::kind::{Kind, KindSink};
@@ -78,7 +78,7 @@ pub struct Declared {
     /// The operators of the process that come before this one.
     pub earlier: Precedence,
     /// Where it is noted what happens, if anybody follows it.
-    pub account: Option<Arc<Account>>,
+    pub monitor: Option<Arc<ActivityMonitor>>,
 }
 
 /// Watches what an operator is for.
@@ -101,15 +101,15 @@ pub struct Observer<W: Effects> {
     looks: BTreeMap<Instant, BTreeSet<Option<String>>>,
     /// Cancels the workers of all kinds if the observer is dropped before its end.
     lives: Stop,
-    /// The looks that the account knows of.
+    /// The looks that the monitor knows of.
     looks_told: usize,
 }
 
 impl<W: Effects> Drop for Observer<W> {
     fn drop(&mut self) {
         self.lives.request("the observer is gone");
-        if let Some(account) = &self.declared.account {
-            account.looks(self.looks_told, 0);
+        if let Some(monitor) = &self.declared.monitor {
+            monitor.looks(self.looks_told, 0);
         }
     }
 }
@@ -119,7 +119,7 @@ enum Observed {
     /// The kinds of a group may have changed; of all groups if none is named.
     Kinds(Option<String>),
     /// A namespace was seen.
-    Namespace(Sighting, Body),
+    Namespace(EventKind, Body),
     /// The namespaces were listed completely.
     NamespacesListed,
     /// The namespaces may not be listed.
@@ -165,8 +165,8 @@ impl<W: Effects + 'static> Observer<W> {
         self.revise(None, scan);
         let observations = self.start_observing(&stop);
         self.reconcile(&stop);
-        if let Some(account) = &self.declared.account {
-            account.observer_began();
+        if let Some(monitor) = &self.declared.monitor {
+            monitor.observer_began();
         }
         self.observe(observations, &stop).await;
         self.finish().await;
@@ -184,8 +184,8 @@ impl<W: Effects + 'static> Observer<W> {
                 () = until(next_look) => self.look().await,
             }
             self.reconcile(stop);
-            if let Some(account) = &self.declared.account {
-                self.looks_told = account.looks(self.looks_told, self.looks.len());
+            if let Some(monitor) = &self.declared.monitor {
+                self.looks_told = monitor.looks(self.looks_told, self.looks.len());
             }
         }
     }
@@ -198,9 +198,9 @@ impl<W: Effects + 'static> Observer<W> {
                     self.looks.entry(now + delay).or_default().insert(group.clone());
                 }
             }
-            Observed::Namespace(sighting, namespace) => {
+            Observed::Namespace(event_kind, namespace) => {
                 if let Scope::Namespaces(patterns) = &self.declared.scope {
-                    namespace::revise(&mut self.namespaces, patterns, sighting, &namespace);
+                    namespace::revise(&mut self.namespaces, patterns, event_kind, &namespace);
                 }
             }
             Observed::NamespacesListed => {
@@ -251,14 +251,14 @@ impl<W: Effects + 'static> Observer<W> {
         for warning in warnings.difference(&self.warnings) {
             warn!(target: "kopfd::reactor", operator = &*self.declared.name, "{warning}");
         }
-        if let Some(account) = &self.declared.account {
+        if let Some(monitor) = &self.declared.monitor {
             let yielded = self.yielded.iter().map(|yielded| {
                 format!(
                     "{} is not served by operator '{}', since operator '{}' serves it",
                     yielded.resource, self.declared.name, yielded.to
                 )
             });
-            account.not_served(&self.declared.name, unserved.into_iter().filter_map(|one| one.named).chain(yielded));
+            monitor.not_served(&self.declared.name, unserved.into_iter().filter_map(|one| one.named).chain(yielded));
         }
         self.warnings = warnings;
     }
@@ -359,7 +359,7 @@ impl<W: Effects + 'static> Observer<W> {
                 .with_sub_defaults(declared.sub_defaults.clone());
         let (world, pace) = (Arc::clone(&self.world), Arc::clone(&declared.pace));
         Kind::new(world, Arc::new(served), pace, declared.worker_limit, Arc::clone(&declared.name))
-            .with_account(declared.account.clone())
+            .with_monitor(declared.monitor.clone())
             .with_lives(&self.lives)
     }
 
@@ -503,9 +503,9 @@ impl Sink for ObservationSink {
     async fn seen(&mut self, seen: Seen<'_>) {
         let Ok(body) = seen.body() else { return };
         match self.subject {
-            Subject::Namespaces => self.send(Observed::Namespace(seen.sighting, body)).await,
+            Subject::Namespaces => self.send(Observed::Namespace(seen.event_kind, body)).await,
             // Everything that was there at the start is known from the scan.
-            Subject::Kinds if seen.sighting == Sighting::Listed => {}
+            Subject::Kinds if seen.event_kind == EventKind::Listed => {}
             Subject::Kinds => {
                 let group = body.pointer("/spec/group").and_then(serde_json::Value::as_str).map(str::to_owned);
                 self.send(Observed::Kinds(group)).await;

@@ -9,7 +9,7 @@ use crate::manifest::{Operator, settings};
 use crate::script::host::{self, Threads};
 use crate::script::{Host, Problem, Program};
 
-use super::account::Account;
+use super::activity::ActivityMonitor;
 use super::change_log::ChangeLog;
 use super::events::{EventSink, EventStream, LogSink};
 use super::live_effects::LiveEffects;
@@ -28,8 +28,8 @@ pub struct Shared {
     /// The operators in their order: of two that would overwrite each other's records on a kind, the first serves it.
     pub precedence: Precedence,
     /// Keeps what is left to do, if anybody asks for it.
-    pub account: Option<Arc<Account>>,
-    /// Follow the engine, besides the log and the account.
+    pub monitor: Option<Arc<ActivityMonitor>>,
+    /// Follow the engine, besides the log and the monitor.
     pub events: EventStream,
     /// Whether changes of objects are logged, too.
     pub has_change_log: bool,
@@ -72,17 +72,17 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
     let options = host::Options { clock: shared.clock.clone(), api: Some(Arc::new(api)), seed: shared.seed, threads, ..usual };
     let host = Host::start(options).map_err(ServeError::Threads)?;
     let scripts = host.install(Arc::new(program)).await.map_err(failed)?;
-    let events = event_stream(shared.account.clone(), shared.events, log);
+    let events = event_stream(shared.monitor.clone(), shared.events, log);
     let effects = LiveEffects::new(host, scripts, client.clone(), shared.clock).with_events(events).with_seed(shared.seed);
     let earlier = shared.precedence.before(&name);
     let declared =
-        Declared { earlier, sub_defaults: defaults, account: shared.account, ..declare(&name, handlers, &settings, shared.scope) };
+        Declared { earlier, sub_defaults: defaults, monitor: shared.monitor, ..declare(&name, handlers, &settings, shared.scope) };
     Observer::new(declared, Arc::new(effects), client, kinds).run(stop).await.map_err(ServeError::Discovery)
 }
 
 /// Returns the stream of an operator's events: first what is left to do, then who follows, at last the log.
-fn event_stream(account: Option<Arc<Account>>, followers: EventStream, log: Option<Arc<ChangeLog>>) -> EventStream {
-    let sinks = account.map(|account| account as Arc<dyn EventSink>).into_iter();
+fn event_stream(monitor: Option<Arc<ActivityMonitor>>, followers: EventStream, log: Option<Arc<ChangeLog>>) -> EventStream {
+    let sinks = monitor.map(|monitor| monitor as Arc<dyn EventSink>).into_iter();
     let sinks = sinks.chain([Arc::new(followers) as Arc<dyn EventSink>]).chain(log.map(|log| log as Arc<dyn EventSink>));
     sinks.chain([Arc::new(LogSink) as Arc<dyn EventSink>]).fold(EventStream::default(), EventStream::with)
 }
@@ -96,7 +96,7 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &settings::Settings, sc
         lifecycle: execution.lifecycle,
         default_backoff: execution.default_backoff,
         sub_defaults: Policy::default(),
-        account: None,
+        monitor: None,
         earlier: Precedence::default(),
         pace: Arc::new(Pace {
             consistency_timeout: persistence.consistency_timeout,

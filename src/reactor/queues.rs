@@ -111,12 +111,12 @@ fn remove(mailboxes: &mut HashMap<Arc<str>, Arc<Mailbox>>, uid: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Sighting;
+    use crate::object::EventKind;
 
     #[test]
     fn a_mailbox_is_given_back_by_its_own_worker_only() {
         let queues = Queues::new(None);
-        let put = || queues.put("a", Event { sighting: Sighting::Modified, raw: Arc::from("{}") });
+        let put = || queues.put("a", Event { event_kind: EventKind::Modified, raw: Arc::from("{}") });
         let Queued::First(_, first) = put() else { panic!("the first event needs a worker") };
         queues.give_back("a", &first);
         let Queued::First(..) = put() else { panic!("after the end of its worker, the object gets another one") };

@@ -8,12 +8,12 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 
 use crate::cluster::PartialMetadata;
+use crate::handling::message::seconds;
 use crate::handling::progress::time_between;
-use crate::handling::telling::seconds;
-use crate::handling::{Moment, Telling};
+use crate::handling::{Message, Moment};
 use crate::kit::errors::chain;
 use crate::kit::{Stop, tasks};
-use crate::object::{Body, Patch, Resource, Sighting, Transform};
+use crate::object::{Body, EventKind, Patch, Resource, Transform};
 
 use super::cycle::{self, Cycle, Served};
 use super::echo::Echo;
@@ -96,7 +96,7 @@ pub struct Expected {
 impl Expected {
     fn is_echo(&self, event: &Event) -> bool {
         let heard = |(before, echo): &(Arc<str>, Echo)| echo.is_heard_in(before, &event.raw);
-        event.sighting == Sighting::Modified && self.echo.as_ref().is_some_and(heard)
+        event.event_kind == EventKind::Modified && self.echo.as_ref().is_some_and(heard)
     }
 }
 
@@ -128,7 +128,7 @@ impl<W: Effects> Worker<W> {
         // What was expected may have been done or not.
         self.expected = Expected::default();
         let text = format!("Throttling for {} seconds due to a defect of the engine: {panic}", seconds(delay));
-        let told = Telling::error(&text).followed_by("The object will be processed again in its newest state.");
+        let told = Message::error(&text).followed_by("The object will be processed again in its newest state.");
         // The log itself may be what panics.
         if std::panic::catch_unwind(AssertUnwindSafe(|| self.tell(&told))).is_err() {
             let logged = || tracing::error!(target: "kopfd::reactor", uid = &*self.uid, "{text}");
@@ -163,9 +163,9 @@ impl<W: Effects> Worker<W> {
             self.expected = Expected::default();
         }
         let now = self.world.clock().now();
-        let (sighting, consistency_in) = (event.sighting, self.expected.until.map(|until| until.duration_since(now)));
-        self.world.events().emit(&EngineEvent::ObjectSeen { body: &body, sighting, consistency_in });
-        let (version, echo) = self.process(event.sighting, body).await;
+        let (event_kind, consistency_in) = (event.event_kind, self.expected.until.map(|until| until.duration_since(now)));
+        self.world.events().emit(&EngineEvent::ObjectSeen { body: &body, event_kind, consistency_in });
+        let (version, echo) = self.process(event.event_kind, body).await;
         if let Some(version) = version
             && !self.pace.consistency_timeout.is_zero()
         {
@@ -188,7 +188,7 @@ impl<W: Effects> Worker<W> {
         let state = if events.wants_states() { (self.read)(&event.raw, &self.served.resource).ok() } else { None };
         if let Some(body) = &state {
             let consistency_in = self.expected.until.map(|until| until.duration_since(self.world.clock().now()));
-            events.emit(&EngineEvent::ObjectSeen { body, sighting: event.sighting, consistency_in });
+            events.emit(&EngineEvent::ObjectSeen { body, event_kind: event.event_kind, consistency_in });
         }
         if is_last {
             cycle::tell_nothing_changed(events);
@@ -203,21 +203,21 @@ impl<W: Effects> Worker<W> {
     async fn pass_over(&mut self, event: &Event, error: &serde_json::Error) {
         let head = PartialMetadata::of(&event.raw).unwrap_or_default();
         let body = head.to_body(&self.served.resource);
-        if event.sighting == Sighting::Deleted {
+        if event.event_kind == EventKind::Deleted {
             self.memories.forget(&self.uid);
             self.tell_cycle(&body, None);
             return self.world.forget(&self.memo);
         }
-        self.memories.notice(&self.uid, event.sighting == Sighting::Listed);
+        self.memories.notice(&self.uid, event.event_kind == EventKind::Listed);
         let mut retry_state = self.memories.retry_state(&self.uid);
         if !std::mem::replace(&mut retry_state.is_unreadable, true) {
-            let told = Telling::error(format!("The object cannot be read and is not handled: {error}"));
+            let told = Message::error(format!("The object cannot be read and is not handled: {error}"));
             self.tell(&told.followed_by("Its next changes are not reported while that lasts. Its deletion will not be held back."));
         }
         self.tell_cycle(&body, Some(&format!("the object cannot be read: {error}")));
         let finalizer = &self.served.storages.finalizer;
         if head.is_deleting() && head.has_finalizer(finalizer) {
-            self.tell(&Telling::warning("Removing the finalizer without calling any handlers, since the object cannot be read."));
+            self.tell(&Message::warning("Removing the finalizer without calling any handlers, since the object cannot be read."));
             let patch = Patch { transforms: vec![Transform::RemoveFinalizer(finalizer.clone())], ..Patch::default() };
             if let Err(error) = self.world.apply(&self.served.resource, &body, &patch).await {
                 self.throttle(&mut retry_state, &body, &chain(&error)).await;
@@ -227,12 +227,12 @@ impl<W: Effects> Worker<W> {
     }
 
     /// Runs one cycle, unless the object is left alone after errors. Returns the version to wait for, and what needs no cycle until then.
-    async fn process(&mut self, sighting: Sighting, body: Body) -> (Option<String>, Option<Echo>) {
-        self.memories.notice(&self.uid, sighting == Sighting::Listed);
+    async fn process(&mut self, event_kind: EventKind, body: Body) -> (Option<String>, Option<Echo>) {
+        self.memories.notice(&self.uid, event_kind == EventKind::Listed);
         let memory = self.memories.flags(&self.uid);
         let mut retry_state = self.memories.retry_state(&self.uid);
         retry_state.is_unreadable = false;
-        if sighting == Sighting::Deleted {
+        if event_kind == EventKind::Deleted {
             self.memories.forget(&self.uid);
         }
         self.await_throttling(&mut retry_state).await;
@@ -242,7 +242,7 @@ impl<W: Effects> Worker<W> {
             let cycle = Cycle {
                 world: &*self.world,
                 served: &self.served,
-                sighting,
+                event_kind,
                 body,
                 memory,
                 consistent_at: self.expected.until,
@@ -276,7 +276,7 @@ impl<W: Effects> Worker<W> {
                 }
             }
         }
-        if sighting == Sighting::Deleted {
+        if event_kind == EventKind::Deleted {
             // Nothing is left of an object that is gone that could be brought to its end.
             self.tell_cycle(&seen, None);
             self.world.forget(&self.memo);
@@ -286,8 +286,8 @@ impl<W: Effects> Worker<W> {
         (version, echo)
     }
 
-    fn tell(&self, telling: &Telling) {
-        self.world.events().tell(telling);
+    fn tell(&self, message: &Message) {
+        self.world.events().tell(message);
     }
 
     fn tell_cycle(&self, body: &Body, error: Option<&str>) {
@@ -305,7 +305,7 @@ impl<W: Effects> Worker<W> {
         self.tell_cycle(body, Some(error));
         let now = self.world.clock().now();
         if let Some(delay) = retry_state.throttle.fail(&self.pace.error_delays, now) {
-            self.tell(&Telling::error(format!("Throttling for {} seconds due to an unexpected error: {error}", seconds(delay))));
+            self.tell(&Message::error(format!("Throttling for {} seconds due to an unexpected error: {error}", seconds(delay))));
             self.sleep_off(retry_state, delay).await;
         }
     }
@@ -313,7 +313,7 @@ impl<W: Effects> Worker<W> {
     async fn sleep_off(&self, retry_state: &mut RetryState, left: Duration) {
         if self.mailbox.sleep(left).await {
             retry_state.throttle.lift();
-            self.tell(&Telling::info("Throttling is over. Switching back to normal operations."));
+            self.tell(&Message::info("Throttling is over. Switching back to normal operations."));
         }
     }
 }

@@ -19,10 +19,10 @@ use crate::apiserver::{ApiServer, Settings};
 use crate::cluster::Client;
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::tree::Spot;
-use crate::reactor::account::Broken;
+use crate::reactor::activity::Broken;
 use crate::reactor::operator::{self, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::reactor::{Account, EventStream, Scope};
+use crate::reactor::{ActivityMonitor, EventStream, Scope};
 
 use super::chaos::Chaos;
 use super::compare::{FOREIGN_ANNOTATION, FinalState};
@@ -169,13 +169,13 @@ impl Environment {
             clock: self.clock.clone(),
             scope,
             precedence,
-            account: None,
+            monitor: None,
             events: EventStream::default(),
             has_change_log: false,
             seed: Some(self.seed),
         };
         let stop = Stop::new();
-        let (mut tasks, mut accounts) = (Vec::new(), Vec::new());
+        let (mut tasks, mut monitors) = (Vec::new(), Vec::new());
         for (index, operator) in self.scenario.operators.iter().cloned().enumerate() {
             let (networking, watching) = operator::connection(&operator.settings);
             let login = Box::new(transport.of_operator(index));
@@ -184,12 +184,12 @@ impl Environment {
             let (timeline, invariants, pending_calls) =
                 (Arc::clone(&self.timeline), Arc::clone(&self.invariants), Arc::clone(&pending_calls));
             let events = EventStream::default().with(Arc::new(TimelineRecorder { timeline, invariants, process, pending_calls }));
-            let account = Arc::new(Account::default());
-            let shared = Shared { account: Some(Arc::clone(&account)), events, ..shared.clone() };
-            accounts.push(account);
+            let monitor = Arc::new(ActivityMonitor::default());
+            let shared = Shared { monitor: Some(Arc::clone(&monitor)), events, ..shared.clone() };
+            monitors.push(monitor);
             tasks.push(tokio::task::spawn_local(operator::serve(operator, client, shared, stop.clone())));
         }
-        *current = Some(OperatorRun { transport, accounts, pending_calls, stop, tasks });
+        *current = Some(OperatorRun { transport, monitors, pending_calls, stop, tasks });
         drop(current);
         self.until_ready().await
     }
@@ -206,10 +206,10 @@ impl Environment {
             if let Some(exit) = run.exit().await {
                 return self.handle_exit(exit);
             }
-            let accounts = run.accounts.clone();
+            let monitors = run.monitors.clone();
             drop(current);
             // The timeout covers a change between the check and the wait.
-            let _ = tokio::time::timeout(POLL_INTERVAL, operator_run::changed(&accounts)).await;
+            let _ = tokio::time::timeout(POLL_INTERVAL, operator_run::changed(&monitors)).await;
         }
     }
 
@@ -351,12 +351,12 @@ impl Environment {
 
     async fn wait_for_change(&self, until: Instant) {
         let current = self.run.lock().await;
-        let sources = current.as_ref().map(|run| (run.accounts.clone(), run.transport.clone()));
+        let sources = current.as_ref().map(|run| (run.monitors.clone(), run.transport.clone()));
         drop(current);
-        let Some((accounts, transport)) = sources else { return tokio::time::sleep_until(until).await };
+        let Some((monitors, transport)) = sources else { return tokio::time::sleep_until(until).await };
         tokio::select! {
             biased;
-            () = operator_run::changed(&accounts) => {}
+            () = operator_run::changed(&monitors) => {}
             () = transport.changed() => {}
             () = tokio::time::sleep_until(until) => {}
         }

@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::kit::Stop;
-use crate::reactor::Account;
-use crate::reactor::account::Broken;
+use crate::reactor::ActivityMonitor;
+use crate::reactor::activity::Broken;
 use crate::reactor::operator::ServeError;
 
 use super::pending::PendingCalls;
@@ -18,7 +18,7 @@ pub struct OperatorRun {
     /// Their connection to the server.
     pub transport: ScenarioTransport,
     /// The activity of each operator.
-    pub accounts: Vec<Arc<Account>>,
+    pub monitors: Vec<Arc<ActivityMonitor>>,
     /// Running and scheduled calls, for messages.
     pub pending_calls: Arc<Mutex<PendingCalls>>,
     pub stop: Stop,
@@ -28,17 +28,17 @@ pub struct OperatorRun {
 impl OperatorRun {
     /// Returns the objects whose last cycles failed.
     pub fn broken(&self) -> Vec<Broken> {
-        self.accounts.iter().flat_map(|account| account.broken()).collect()
+        self.monitors.iter().flat_map(|monitor| monitor.broken()).collect()
     }
 
     /// Tells whether all operators watch, and have listed everything once.
     pub fn is_ready(&self) -> bool {
-        self.accounts.iter().all(|account| account.is_ready(1))
+        self.monitors.iter().all(|monitor| monitor.is_ready(1))
     }
 
     /// Tells whether no operator is working or waiting for something.
     pub fn is_calm(&self) -> bool {
-        self.accounts.iter().all(|account| account.is_calm())
+        self.monitors.iter().all(|monitor| monitor.is_calm())
     }
 
     /// Describes the operators' pending work.
@@ -75,9 +75,9 @@ pub enum Exit {
 }
 
 /// Waits until the activity of any operator changes.
-pub async fn changed(accounts: &[Arc<Account>]) {
-    if accounts.is_empty() {
+pub async fn changed(monitors: &[Arc<ActivityMonitor>]) {
+    if monitors.is_empty() {
         return std::future::pending().await;
     }
-    futures::future::select_all(accounts.iter().map(|account| Box::pin(account.changed()))).await;
+    futures::future::select_all(monitors.iter().map(|monitor| Box::pin(monitor.changed()))).await;
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::handling::telling::seconds;
+use crate::handling::message::seconds;
 use crate::handling::{Handler, Outcome, Reason, Verdict};
-use crate::object::Sighting;
-use crate::reactor::account::shown;
+use crate::object::EventKind;
+use crate::reactor::activity::shown;
 use crate::reactor::{EngineEvent, EventSink};
 
 use super::invariants::{Invariants, Process};
@@ -27,14 +27,14 @@ pub struct TimelineRecorder {
 impl EventSink for TimelineRecorder {
     fn accept(&self, event: &EngineEvent<'_>) {
         match *event {
-            EngineEvent::ObjectSeen { body, sighting, .. } => {
+            EngineEvent::ObjectSeen { body, event_kind, .. } => {
                 let subject = Subject::of(body);
                 self.invariants.object_seen(self.process, body);
-                if sighting == Sighting::Deleted {
+                if event_kind == EventKind::Deleted {
                     self.pending_calls.lock().object_deleted(&subject);
                 }
                 let version = body.resource_version().unwrap_or("unknown").to_owned();
-                self.timeline.add(Event::ObjectSeen { subject, arrival: arrival(sighting), version });
+                self.timeline.add(Event::ObjectSeen { subject, arrival: arrival(event_kind), version });
             }
             EngineEvent::HandlerCalled { body, handler, reason, retry } => {
                 let subject = Subject::of(body);
@@ -83,12 +83,12 @@ fn call(handler: &Handler, retry: u64) -> Call {
     Call { handler: handler.id.clone(), retry: Some(retry) }
 }
 
-fn arrival(sighting: Sighting) -> &'static str {
-    match sighting {
-        Sighting::Listed => "listed",
-        Sighting::Added => "added",
-        Sighting::Modified => "modified",
-        Sighting::Deleted => "deleted",
+fn arrival(event_kind: EventKind) -> &'static str {
+    match event_kind {
+        EventKind::Listed => "listed",
+        EventKind::Added => "added",
+        EventKind::Modified => "modified",
+        EventKind::Deleted => "deleted",
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::manifest::suggest::nearest;
 use crate::manifest::tree::Spot;
-use crate::reactor::account::shown;
+use crate::reactor::activity::shown;
 
 use super::expressions::{Answers, Question};
 use super::model::{Call, Calls, Events, Expectation, LogPattern, Logs, ObjectExpectation, Requests, Target};

@@ -330,7 +330,7 @@ impl Offer<'_> {
 
 fn event_type(offer: &Offer<'_>) -> Option<Dynamic> {
     match offer.subject {
-        Subject::Event { sighting, .. } => Some(sighting.event_type().map_or(Dynamic::UNIT, Into::into)),
+        Subject::Event { event_kind, .. } => Some(event_kind.event_type().map_or(Dynamic::UNIT, Into::into)),
         _ => None,
     }
 }

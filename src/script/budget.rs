@@ -8,7 +8,7 @@ use rhai::{Dynamic, EvalAltResult, Position};
 use tokio::time::Instant;
 
 use super::declaration::Limits;
-use crate::handling::telling::seconds;
+use crate::handling::message::seconds;
 use crate::kit::Stop;
 
 /// The operations between two looks at the clock and at the signals to stop.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::subject::Subject;
-use crate::handling::{Candidate, Handler, Lifecycle, Outcome, Policy, Predicate, Reason, Record, Records, Telling, Verdict};
+use crate::handling::{Candidate, Handler, Lifecycle, Message, Outcome, Policy, Predicate, Reason, Record, Records, Verdict};
 use crate::kit::Stop;
 use crate::object::Patch;
 
@@ -64,7 +64,7 @@ pub struct Returned {
     /// The ids of all sub-handlers of all levels that were seen.
     pub subrefs: Vec<String>,
     /// What was told of the sub-handlers, in order; already logged by the host within the call's span.
-    pub tellings: Vec<Telling>,
+    pub messages: Vec<Message>,
     /// The attempts of sub-handlers, in order.
     pub attempts: Vec<Attempted>,
     /// What a review tells the user.
@@ -89,8 +89,8 @@ pub struct Attempted {
 impl Returned {
     /// Returns what a call has come to, with nothing else to report.
     pub fn new(verdict: Verdict, patch: Patch) -> Self {
-        let (records, subrefs, tellings, attempts) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { verdict, patch, records, subrefs, tellings, attempts, warnings: Vec::new(), settings: None, is_cancelled: false }
+        let (records, subrefs, messages, attempts) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { verdict, patch, records, subrefs, messages, attempts, warnings: Vec::new(), settings: None, is_cancelled: false }
     }
 }
 

@@ -17,7 +17,7 @@ use super::function::{Closure, Ended, Function};
 use super::logger;
 use super::scripts::Scripts;
 use super::subject::Subject;
-use crate::handling::{Handler, Record, Telling};
+use crate::handling::{Handler, Message, Record};
 
 /// What a handler and all its sub-handlers share in one call.
 pub struct Stage {
@@ -47,7 +47,7 @@ pub struct Notes {
     /// The ids of all sub-handlers of all levels.
     pub subrefs: Vec<String>,
     /// What was told.
-    pub tellings: Vec<Telling>,
+    pub messages: Vec<Message>,
     /// The attempts that were made, in order.
     pub attempts: Vec<Attempted>,
 }
@@ -114,8 +114,8 @@ impl Stage {
     }
 
     /// Logs a line about a sub-handler, and keeps it for the report.
-    pub fn tell(&self, telling: Telling) {
-        logger::tell(&self.span, telling.level, &telling.to_string());
-        self.notes.borrow_mut().tellings.push(telling);
+    pub fn tell(&self, message: Message) {
+        logger::tell(&self.span, message.level, &message.to_string());
+        self.notes.borrow_mut().messages.push(message);
     }
 }

@@ -22,7 +22,7 @@ use super::suboptions::{Condition, Options, Written};
 use crate::handling::attempt;
 use crate::handling::filter::View;
 use crate::handling::subhandling::{self, Pass};
-use crate::handling::{Answers, Handler, On, Outcome, Question, Telling, Unsettled, Verdict};
+use crate::handling::{Answers, Handler, Message, On, Outcome, Question, Unsettled, Verdict};
 
 /// The sub-handlers that one call of a function has registered.
 pub struct Registry {
@@ -193,18 +193,18 @@ impl Running {
         let clock = &self.stage.scripts.environment.clock;
         let record = pass.record(&handler.id).expect("what is run has a record");
         self.stage.tell(attempt::announce(handler));
-        if let Some((outcome, telling)) = attempt::check_limits(handler, record, clock.now()) {
-            self.stage.tell(telling);
+        if let Some((outcome, message)) = attempt::check_limits(handler, record, clock.now()) {
+            self.stage.tell(message);
             return Ok(outcome);
         }
         let (verdict, subrefs) = self.call(handler, record.retries, record.started.at);
         if self.stage.budget.ending() == Some(Ending::Cancelled) {
-            self.stage.tell(Telling::warning(format!("{} is cancelled. Will escalate.", handler.title())));
+            self.stage.tell(Message::warning(format!("{} is cancelled. Will escalate.", handler.title())));
             return Err(self.stage.budget.end(Ending::Cancelled));
         }
-        let (mut outcome, telling) = attempt::judge(handler, record, verdict, clock.now(), subhandling.default_backoff);
+        let (mut outcome, message) = attempt::judge(handler, record, verdict, clock.now(), subhandling.default_backoff);
         outcome.subrefs = subrefs;
-        self.stage.tell(telling);
+        self.stage.tell(message);
         let attempted = Attempted { id: handler.id.clone(), retry: record.retries, outcome: outcome.clone() };
         self.stage.notes.borrow_mut().attempts.push(attempted);
         Ok(outcome)

@@ -10,7 +10,7 @@ use super::declaration::BindingKind;
 use super::memo::OPERATOR;
 use super::stopped::Stopped;
 use crate::handling::{Change, Reason};
-use crate::object::{Body, FieldPath, ObjectKey, Resource, Sighting};
+use crate::object::{Body, EventKind, FieldPath, ObjectKey, Resource};
 
 /// The operation of an admission request whose object does not exist yet.
 const CREATE: &str = "CREATE";
@@ -32,7 +32,7 @@ pub enum Subject {
         /// The object.
         object: Object,
         /// The type of the event.
-        sighting: Sighting,
+        event_kind: EventKind,
     },
     /// An object that is put into an index.
     Index {

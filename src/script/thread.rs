@@ -272,13 +272,13 @@ impl Thread {
             },
         };
         let is_cancelled = budget.ending() == Some(Ending::Cancelled);
-        let Notes { records, mut subrefs, tellings, attempts } = stage.notes.take();
+        let Notes { records, mut subrefs, messages, attempts } = stage.notes.take();
         subrefs.sort();
         subrefs.dedup();
         drop(temporary_memo);
         let (patch, warnings) = (stage.outputs.patch.take(), stage.outputs.warnings.take());
         let settings = is_startup.then(|| stage.outputs.settings.take());
-        Returned { verdict, patch, records, subrefs, tellings, attempts, warnings, settings, is_cancelled }
+        Returned { verdict, patch, records, subrefs, messages, attempts, warnings, settings, is_cancelled }
     }
 
     async fn evaluate(self: Rc<Self>, job: EvaluateJob) {

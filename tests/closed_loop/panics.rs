@@ -11,10 +11,10 @@ use kopfd::cluster::{Applied, PartialMetadata, Seen, Sink as _};
 use kopfd::handling::Handler;
 use kopfd::handling::spawning::BackgroundDemand;
 use kopfd::kit::Clock;
-use kopfd::object::{Body, Patch, Resource, Sighting};
+use kopfd::object::{Body, EventKind, Patch, Resource};
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{
-    Account, Background, Effects, EngineEvent, Environment, Error, Event, EventSink, EventStream, Indexing, Pace, Patcher, Scripts,
+    ActivityMonitor, Background, Effects, EngineEvent, Environment, Error, Event, EventSink, EventStream, Indexing, Pace, Patcher, Scripts,
 };
 use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
 use serde_json::{Value, json};
@@ -116,18 +116,18 @@ impl Background for Panicking {
     fn update_background<'a>(
         &'a self,
         object: &'a Object,
-        sighting: Sighting,
+        event_kind: EventKind,
         is_reset: bool,
     ) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
         point("update_background");
-        self.world.update_background(object, sighting, is_reset)
+        self.world.update_background(object, event_kind, is_reset)
     }
 }
 
 impl Indexing for Panicking {
-    fn index<'a>(&'a self, object: &'a Object, sighting: Sighting) -> BoxFuture<'a, Result<(), Error>> {
+    fn index<'a>(&'a self, object: &'a Object, event_kind: EventKind) -> BoxFuture<'a, Result<(), Error>> {
         point("index");
-        self.world.index(object, sighting)
+        self.world.index(object, event_kind)
     }
 }
 
@@ -206,13 +206,13 @@ async fn run(panics: Panics, heals_after: Duration) -> Run {
     CALLS.set(0);
     RAISED.set(0);
     PANICS.set(panics);
-    let account = Arc::new(Account::default());
+    let monitor = Arc::new(ActivityMonitor::default());
     let world = Arc::new(Panicking::new(&scene.world));
     let kind = Kind::new(world, Arc::clone(&scene.served), Arc::new(Pace::default()), None, Arc::from("test"));
-    let kind = Arc::new(kind.with_account(Some(Arc::clone(&account))).with_reader(read));
+    let kind = Arc::new(kind.with_monitor(Some(Arc::clone(&monitor))).with_reader(read));
     let server = &scene.world.server;
     let act = async {
-        server.announce(Sighting::Added);
+        server.announce(EventKind::Added);
         tokio::time::sleep(Duration::from_mins(1)).await;
         if !matches!(panics, Panics::Always(_)) {
             server.trouble(Some(Trouble::Fail(500)));
@@ -235,9 +235,9 @@ async fn run(panics: Panics, heals_after: Duration) -> Run {
         let mut sink = KindSink::new(Arc::clone(&kind));
         sink.listed().await;
         loop {
-            let Event { sighting, raw } = server.next_event().await;
+            let Event { event_kind, raw } = server.next_event().await;
             let head = PartialMetadata::of(&raw).expect("the server sends objects");
-            sink.seen(Seen { sighting, head: &head, text: &raw, resource: &scene.served.resource }).await;
+            sink.seen(Seen { event_kind, head: &head, text: &raw, resource: &scene.served.resource }).await;
         }
     };
     tokio::select! {
@@ -245,7 +245,7 @@ async fn run(panics: Panics, heals_after: Duration) -> Run {
         () = feed => unreachable!("the server goes on for ever"),
     }
     assert!(kind.queues.is_empty(), "{panics:?}: a mailbox is left without a worker");
-    assert!(account.is_calm(), "{panics:?}: a worker counts as running");
+    assert!(monitor.is_calm(), "{panics:?}: a worker counts as running");
     assert!(kind.memories.is_empty(), "{panics:?}: the deleted object is remembered");
     let (mut called, mut updated_to) = (BTreeMap::new(), Value::Null);
     for call in scene.world.timeline.with("call") {

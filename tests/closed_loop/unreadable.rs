@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kopfd::object::Sighting;
+use kopfd::object::EventKind;
 use serde_json::{Value, json};
 
 use crate::world::{Scene, in_virtual_time};
@@ -32,7 +32,7 @@ fn an_object_that_is_nested_too_deeply_is_reported_once_and_can_be_deleted() {
         let scene = Scene::of(&input, object).expect("the handlers make sense");
         let act = async {
             let server = &scene.world.server;
-            server.announce(Sighting::Listed);
+            server.announce(EventKind::Listed);
             for number in 0..5 {
                 server.merge(&json!({"status": {"number": number}})).await;
                 tokio::time::sleep(Duration::from_mins(1)).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kopfd::handling::filter::View;
 use kopfd::handling::finalizer::is_demanded_by_deletion;
 use kopfd::handling::{Cause, Handler, cause, select};
-use kopfd::object::{Body, Sighting, Transform};
+use kopfd::object::{Body, EventKind, Transform};
 use kopfd::persistence::essence;
 use kopfd::reactor::Event;
 use serde_json::{Value, json};
@@ -27,32 +27,32 @@ async fn run_case(input: &Value, expected: &Value) -> Result<(), String> {
     input["lifecycle"] = json!("all_at_once");
     let scene = Scene::of(&input, input["body"].clone()).map_err(|contradiction| contradiction.to_string())?;
     let body = Body::from(input["body"].clone());
-    let sighting = declare::sighting(&input["event_type"]);
+    let event_kind = declare::event_kind(&input["event_type"]);
     let memory = cause::Memory {
         noticed_by_listing: input["memory"]["noticed_by_listing"] == true,
         fully_handled_once: input["memory"]["fully_handled_once"] == true,
     };
-    same_facts(expected, &scene, &body, sighting, memory)?;
+    same_facts(expected, &scene, &body, event_kind, memory)?;
     let uid = body.uid().unwrap_or_default();
     scene.memories.notice(uid, memory.noticed_by_listing);
     if memory.fully_handled_once {
         scene.memories.mark_handled(uid);
     }
-    scene.mailbox.put(Event { sighting, raw: Arc::from(body.to_string()) });
+    scene.mailbox.put(Event { event_kind, raw: Arc::from(body.to_string()) });
     let _ = tokio::time::timeout(Duration::from_millis(1), scene.worker().run()).await;
-    same_cycle(&expected["cycle"], &scene, uid, (sighting == Sighting::Deleted).then_some(memory))
+    same_cycle(&expected["cycle"], &scene, uid, (event_kind == EventKind::Deleted).then_some(memory))
 }
 
 /// Checks what the rules say of the event, before anything is done about it.
-fn same_facts(expected: &Value, scene: &Scene, body: &Body, sighting: Sighting, memory: cause::Memory) -> Result<(), String> {
+fn same_facts(expected: &Value, scene: &Scene, body: &Body, event_kind: EventKind, memory: cause::Memory) -> Result<(), String> {
     let served = &scene.served;
     let handlers = &served.handlers;
     let storages = &served.storages;
     let change = essence::change(storages, body, &served.extra_fields).map_err(|error| error.to_string())?;
-    let cause = cause::detect(sighting, body, &storages.finalizer, memory, change);
+    let cause = cause::detect(event_kind, body, &storages.finalizer, memory, change);
     let ids = |handlers: Vec<&Handler>| handlers.iter().map(|handler| handler.id.clone()).collect::<Vec<_>>();
     let view = View { body, change: None };
-    let facts = Facts { body, reason: None, change: None, sighting: Some(sighting) };
+    let facts = Facts { body, reason: None, change: None, event_kind: Some(event_kind) };
     let oracle = Oracle { callbacks: &scene.world.callbacks, facts };
     let is_watching = !handlers.watching.is_empty();
     same("watching", &expected["watching"], &json!(is_watching))?;
@@ -65,7 +65,7 @@ fn same_facts(expected: &Value, scene: &Scene, body: &Body, sighting: Sighting, 
         let spawning = select::spawning(&handlers.spawning, &BTreeSet::new(), view, &oracle).expect("all is answered");
         same("spawning_selected", selected, &json!(ids(spawning)))?;
     }
-    let changing = (!handlers.changing.is_empty()).then(|| changing(scene, body, sighting, &cause));
+    let changing = (!handlers.changing.is_empty()).then(|| changing(scene, body, event_kind, &cause));
     let mut expected = expected["changing"].clone();
     if let Some(diff) = expected.get_mut("diff") {
         *diff = sorted(diff);
@@ -73,10 +73,10 @@ fn same_facts(expected: &Value, scene: &Scene, body: &Body, sighting: Sighting, 
     same("changing", &expected, &json!(changing))
 }
 
-fn changing(scene: &Scene, body: &Body, sighting: Sighting, cause: &Cause) -> Value {
+fn changing(scene: &Scene, body: &Body, event_kind: EventKind, cause: &Cause) -> Value {
     let handlers = &scene.served.handlers.changing;
     let change = Some(&cause.change);
-    let facts = Facts { body, reason: Some(cause.reason.as_str()), change, sighting: Some(sighting) };
+    let facts = Facts { body, reason: Some(cause.reason.as_str()), change, event_kind: Some(event_kind) };
     let oracle = Oracle { callbacks: &scene.world.callbacks, facts };
     let view = View { body, change };
     let selected = if cause.reason.is_handled() { select::changing(handlers, cause, view, &oracle) } else { Ok(Vec::new()) };

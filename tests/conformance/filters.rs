@@ -26,9 +26,9 @@ pub fn run(case: &Value) -> Result<(), String> {
     }
     let body = Body::from(input["cause"]["body"].clone());
     let cause = input["cause"]["reason"].as_str().map(|reason| cause(reason, &input["cause"]));
-    let sighting = input["cause"].get("type").map(declare::sighting);
+    let event_kind = input["cause"].get("type").map(declare::event_kind);
     let change = cause.as_ref().map(|cause| &cause.change);
-    let facts = Facts { body: &body, reason: input["cause"]["reason"].as_str(), change, sighting };
+    let facts = Facts { body: &body, reason: input["cause"]["reason"].as_str(), change, event_kind };
     let oracle = Oracle { callbacks: &declared.callbacks, facts };
     let view = View { body: &body, change };
     let found = || -> Result<Value, Unsettled> {

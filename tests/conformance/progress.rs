@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kopfd::handling::Moment;
-use kopfd::object::{Body, Sighting, Transform};
+use kopfd::object::{Body, EventKind, Transform};
 use kopfd::persistence::{ProgressStorage, key, text};
 use kopfd::reactor::Event;
 use serde_json::{Map, Value, json};
@@ -30,8 +30,8 @@ async fn run_case(input: &Value, expected: &Value) -> Result<(), String> {
     }
     let object = object(&input, reason);
     let scene = Scene::of(&input, object.clone()).map_err(|contradiction| contradiction.to_string())?;
-    let sighting = if input["listed"] == true || reason == "resume" { Sighting::Listed } else { Sighting::Modified };
-    scene.mailbox.put(Event { sighting, raw: Arc::from(object.to_string()) });
+    let event_kind = if input["listed"] == true || reason == "resume" { EventKind::Listed } else { EventKind::Modified };
+    scene.mailbox.put(Event { event_kind, raw: Arc::from(object.to_string()) });
     // The cycle itself takes no time; what it sleeps for afterwards is not looked at.
     let _ = tokio::time::timeout(Duration::from_millis(1), scene.worker().run()).await;
     compare(expected, &scene)

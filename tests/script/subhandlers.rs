@@ -26,8 +26,8 @@ async fn to_the_end(world: &mut World, lifecycle: Lifecycle) -> (Returned, usize
     panic!("it does not end");
 }
 
-fn tellings(returned: &Returned) -> Vec<String> {
-    returned.tellings.iter().map(ToString::to_string).collect()
+fn messages(returned: &Returned) -> Vec<String> {
+    returned.messages.iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn sub_handlers_run_after_the_parent_and_deliver_under_their_full_ids() {
         assert_eq!(Value::Object(returned.patch.merge.clone()), json!({"status": {"parent/a": 1, "parent/b": {"n": "obj", "s": 3}}}));
         assert_eq!(returned.subrefs, ["parent/a", "parent/b", "parent/c"]);
         assert!(returned.records.values().all(|record| record.success));
-        assert_eq!(tellings(&returned)[..2], ["Handler 'parent/a' is invoked.", "Handler 'parent/a' succeeded."]);
+        assert_eq!(messages(&returned)[..2], ["Handler 'parent/a' is invoked.", "Handler 'parent/a' succeeded."]);
     });
 }
 
@@ -80,7 +80,7 @@ fn failures_of_sub_handlers_do_not_fail_the_parent() {
         assert_eq!(returned.verdict, Verdict::Returned(None));
         let flags: Vec<_> = returned.records.iter().map(|(id, record)| (id.as_str(), record.success, record.failure)).collect();
         assert_eq!(flags, [("parent/a", false, true), ("parent/b", true, false), ("parent/c", false, true)]);
-        assert!(tellings(&returned).iter().any(|line| line.contains("has exceeded 0 retries")));
+        assert!(messages(&returned).iter().any(|line| line.contains("has exceeded 0 retries")));
     });
 }
 
@@ -188,6 +188,6 @@ fn a_stop_ends_the_sub_handlers_too_and_concludes_nothing() {
             stop.request("enough");
         });
         assert!(returned.is_cancelled && returned.records.is_empty());
-        assert_eq!(tellings(&returned), ["Handler 'parent/a' is invoked.", "Handler 'parent/a' is cancelled. Will escalate."]);
+        assert_eq!(messages(&returned), ["Handler 'parent/a' is invoked.", "Handler 'parent/a' is cancelled. Will escalate."]);
     });
 }

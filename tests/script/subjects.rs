@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kopfd::handling::{Change, Reason, Verdict};
-use kopfd::object::{Body, Sighting};
+use kopfd::object::{Body, EventKind};
 use kopfd::script::arguments::known;
 use kopfd::script::subject::{Activity, ReviewRequest};
 use kopfd::script::{BindingKind, LiveBody, Returned, StopFlag, Stopped, Subject};
@@ -43,7 +43,7 @@ fn subject(world: &World, kind: BindingKind) -> Subject {
     let (live, stopped) = (LiveBody::new(object.body.clone()), Stopped::default());
     match kind {
         BindingKind::Change => world.creation("u-1"),
-        BindingKind::Event => Subject::Event { object, sighting: Sighting::Modified },
+        BindingKind::Event => Subject::Event { object, event_kind: EventKind::Modified },
         BindingKind::Index => Subject::Index { object },
         BindingKind::Map => Subject::Related { object },
         BindingKind::Timer | BindingKind::Daemon => Subject::Background { object, live, stopped },

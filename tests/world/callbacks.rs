@@ -2,7 +2,7 @@
 
 use kopfd::handling::{Candidate, Change, Predicate, Predicates, Question};
 use kopfd::object::equality::equal;
-use kopfd::object::{Body, Sighting};
+use kopfd::object::{Body, EventKind};
 use kopfd::script::Subject;
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub struct Facts<'a> {
     pub body: &'a Body,
     pub reason: Option<&'a str>,
     pub change: Option<&'a Change>,
-    pub sighting: Option<Sighting>,
+    pub event_kind: Option<EventKind>,
 }
 
 impl<'a> Facts<'a> {
@@ -30,16 +30,16 @@ impl<'a> Facts<'a> {
     pub fn of(subject: &'a Subject) -> Self {
         match subject {
             Subject::Change { object, reason, change } => {
-                Self { body: &object.body, reason: Some(reason.as_str()), change: Some(change), sighting: None }
+                Self { body: &object.body, reason: Some(reason.as_str()), change: Some(change), event_kind: None }
             }
-            Subject::Event { object, sighting } => Self::of_event(&object.body, *sighting),
+            Subject::Event { object, event_kind } => Self::of_event(&object.body, *event_kind),
             other => panic!("the vectors ask nothing about {other:?}"),
         }
     }
 
     /// Returns what a raw event shows.
-    pub fn of_event(body: &'a Body, sighting: Sighting) -> Self {
-        Self { body, reason: None, change: None, sighting: Some(sighting) }
+    pub fn of_event(body: &'a Body, event_kind: EventKind) -> Self {
+        Self { body, reason: None, change: None, event_kind: Some(event_kind) }
     }
 
     fn has_argument(&self, name: &str) -> bool {
@@ -120,7 +120,7 @@ fn when(spec: &Value, facts: &Facts<'_>) -> bool {
         "has_kwarg" => facts.has_argument(text()),
         "old_is_null" => facts.change.is_some_and(|change| change.old.is_none()),
         "diff_len" => facts.change.is_some_and(|change| argument.as_u64() == Some(change.diff.len() as u64)),
-        "type_is" => facts.sighting.is_some_and(|sighting| sighting.event_type() == argument.as_str()),
+        "type_is" => facts.event_kind.is_some_and(|event_kind| event_kind.event_type() == argument.as_str()),
         "label_eq" => {
             let label = facts.body.pointer("/metadata/labels").and_then(|labels| labels.get(argument[0].as_str().unwrap_or_default()));
             // Labels are a mapping for kopf's callbacks, also where the object has none: a missing one is null.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kopfd::handling::progress::time_between;
 use kopfd::handling::spawning::{self, BackgroundDemand, BackgroundPlan, RunningTasks, Stage};
-use kopfd::handling::{Handler, On, SpawningHandlers, Telling, attempt, filter};
+use kopfd::handling::{Handler, Message, On, SpawningHandlers, attempt, filter};
 use kopfd::kit::{Stop, Tasks};
-use kopfd::object::Sighting;
+use kopfd::object::EventKind;
 use kopfd::script::Object;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -40,12 +40,13 @@ struct Running {
 
 impl Daemons {
     /// Starts and stops what the rules say.
-    pub async fn update_background(&self, world: &ScriptedWorld, object: &Object, sighting: Sighting) -> BackgroundDemand {
+    pub async fn update_background(&self, world: &ScriptedWorld, object: &Object, event_kind: EventKind) -> BackgroundDemand {
         let mut demand = BackgroundDemand::default();
         self.running.lock().retain(|_, running| !*running.has_ended.lock());
-        let oracle = Oracle { callbacks: &world.callbacks, facts: Facts::of_event(&object.body, sighting) };
+        let oracle = Oracle { callbacks: &world.callbacks, facts: Facts::of_event(&object.body, event_kind) };
         let running: BTreeSet<String> = self.running.lock().keys().cloned().collect();
-        let tasks = RunningTasks { running: &running, ended: &BTreeSet::new(), is_paused: false, is_gone: sighting == Sighting::Deleted };
+        let tasks =
+            RunningTasks { running: &running, ended: &BTreeSet::new(), is_paused: false, is_gone: event_kind == EventKind::Deleted };
         let view = filter::View { body: &object.body, change: None };
         let handlers = SpawningHandlers::of(world.handlers.iter().cloned());
         let plan = spawning::plan(&handlers, tasks, view, &oracle).expect("the world answers all questions");
@@ -80,8 +81,8 @@ impl Daemons {
         }
         let script = &world.steps.scripts[running.handler.target];
         let step = spawning::step(script.cancellation, reached, time_between(asked_at, now));
-        if let Some(telling) = spawning::tell_step(&running.handler, step) {
-            world.timeline.tell(&telling);
+        if let Some(message) = spawning::tell_step(&running.handler, step) {
+            world.timeline.tell(&message);
         }
         running.stopping = Some((asked_at, step.enter.unwrap_or(reached)));
         if step.enter.is_some() {
@@ -113,7 +114,7 @@ async fn live(running: Running, script: Script, timeline: Arc<Timeline>) {
         tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
     }
     timeline.add(Entry { shown: json!({"daemon_exit": script.id}), ..Entry::default() });
-    timeline.tell(&Telling::info(format!("{} succeeded.", running.handler.title())));
+    timeline.tell(&Message::info(format!("{} succeeded.", running.handler.title())));
     timeline.tell(&spawning::tell_end(&running.handler, true));
     *running.has_ended.lock() = true;
 }

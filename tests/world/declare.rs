@@ -6,7 +6,7 @@ use std::time::Duration;
 use kopfd::handling::contradiction::{self, Contradiction};
 use kopfd::handling::spawning::Cancellation;
 use kopfd::handling::{ErrorMode, Filters, Handler, Lifecycle, Matcher, On, Policy};
-use kopfd::object::{FieldPath, Resource, Selector, Sighting};
+use kopfd::object::{EventKind, FieldPath, Resource, Selector};
 use kopfd::persistence::{
     DiffbaseAnnotations, DiffbaseStatus, DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage, Storages,
 };
@@ -168,12 +168,12 @@ fn text(value: &Value) -> Option<String> {
 }
 
 /// Returns how an event of a type came to our notice.
-pub fn sighting(event_type: &Value) -> Sighting {
+pub fn event_kind(event_type: &Value) -> EventKind {
     match event_type.as_str() {
-        None => Sighting::Listed,
-        Some("ADDED") => Sighting::Added,
-        Some("DELETED") => Sighting::Deleted,
-        Some(_) => Sighting::Modified,
+        None => EventKind::Listed,
+        Some("ADDED") => EventKind::Added,
+        Some("DELETED") => EventKind::Deleted,
+        Some(_) => EventKind::Modified,
     }
 }
 

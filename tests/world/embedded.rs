@@ -14,7 +14,7 @@ use kopfd::apiserver::{ApiServer, Settings, admin_client, bootstrap};
 use kopfd::cluster::in_process::InProcess;
 use kopfd::cluster::{Client, Error, Networking, Requests as _, Seen, Sink, Watcher, Watching};
 use kopfd::kit::{Clock, Stop};
-use kopfd::object::Sighting;
+use kopfd::object::EventKind;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -145,7 +145,7 @@ impl Embedded {
     }
 
     /// Watches the object with the engine's own watcher, for ever.
-    pub async fn follow(&self, tell: impl FnMut(Sighting, Arc<str>) + Send) {
+    pub async fn follow(&self, tell: impl FnMut(EventKind, Arc<str>) + Send) {
         let mut watcher = Watcher::new(self.client.clone(), self.resource.clone(), None).expect("all namespaces can be watched");
         let mut sink = Following { embedded: self, tell };
         watcher.run(&mut sink, &Stop::new()).await;
@@ -203,10 +203,10 @@ struct Following<'a, F> {
     tell: F,
 }
 
-impl<F: FnMut(Sighting, Arc<str>) + Send> Sink for Following<'_, F> {
+impl<F: FnMut(EventKind, Arc<str>) + Send> Sink for Following<'_, F> {
     async fn seen(&mut self, seen: Seen<'_>) {
         let object: Value = serde_json::from_str(seen.text).expect("the server sends JSON");
-        (self.tell)(seen.sighting, Arc::from(self.embedded.shown(object).to_string()));
+        (self.tell)(seen.event_kind, Arc::from(self.embedded.shown(object).to_string()));
     }
 
     async fn listed(&mut self) {}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kopfd::handling::contradiction::Contradiction;
 use kopfd::kit::Stop;
-use kopfd::object::Sighting;
+use kopfd::object::EventKind;
 use kopfd::reactor::worker::{Attempt, Expected, Pace, Worker};
 use kopfd::reactor::{Mailbox, Memories, Served};
 use serde_json::{Value, json};
@@ -103,7 +103,7 @@ impl Scene {
         let before = self.world.server.object();
         self.world.timeline.add(Entry { shown: json!({"life": "begins"}), version: version(&before), before, ..Entry::default() });
         if !self.world.server.is_gone() {
-            self.world.server.announce(Sighting::Listed);
+            self.world.server.announce(EventKind::Listed);
         }
     }
 

@@ -11,7 +11,7 @@ use kopfd::handling::attempt::TEMPORARY_DELAY;
 use kopfd::handling::spawning::BackgroundDemand;
 use kopfd::handling::{Handler, IndexingHandlers, Verdict, filter, select};
 use kopfd::kit::Clock;
-use kopfd::object::{Body, BodyFunction, Item, Patch, Reply, Resource, Sighting, Transform};
+use kopfd::object::{Body, BodyFunction, EventKind, Item, Patch, Reply, Resource, Transform};
 use kopfd::reactor::{Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, Indexing, Patcher, Scripts};
 use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
 use parking_lot::Mutex;
@@ -99,7 +99,7 @@ impl ScriptedWorld {
                 "new": change.new,
                 "diff": change.diff.iter().map(diff_item).collect::<Vec<_>>(),
             }),
-            Subject::Event { sighting, .. } => json!({"type": sighting.event_type()}),
+            Subject::Event { event_kind, .. } => json!({"type": event_kind.event_type()}),
             other => panic!("the vectors call nothing for {other:?}"),
         }
     }
@@ -126,7 +126,7 @@ impl ScriptedWorld {
     async fn invoke_script(&self, call: Call) -> Returned {
         let start = || ScriptHost::start(Arc::clone(&self.steps), self.clock().clone());
         let returned = self.host.get_or_init(start).await.call(call).await;
-        returned.tellings.iter().for_each(|telling| self.timeline.tell(telling));
+        returned.messages.iter().for_each(|message| self.timeline.tell(message));
         returned
     }
 }
@@ -153,21 +153,21 @@ impl Background for ScriptedWorld {
     fn update_background<'a>(
         &'a self,
         object: &'a Object,
-        sighting: Sighting,
+        event_kind: EventKind,
         _is_reset: bool,
     ) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
-        Box::pin(async move { Ok(self.daemons.update_background(self, object, sighting).await) })
+        Box::pin(async move { Ok(self.daemons.update_background(self, object, event_kind).await) })
     }
 }
 
 impl Indexing for ScriptedWorld {
-    fn index<'a>(&'a self, object: &'a Object, sighting: Sighting) -> BoxFuture<'a, Result<(), Error>> {
+    fn index<'a>(&'a self, object: &'a Object, event_kind: EventKind) -> BoxFuture<'a, Result<(), Error>> {
         let view = filter::View { body: &object.body, change: None };
-        let oracle = Oracle { callbacks: &self.callbacks, facts: Facts::of_event(&object.body, sighting) };
+        let oracle = Oracle { callbacks: &self.callbacks, facts: Facts::of_event(&object.body, event_kind) };
         let handlers = IndexingHandlers::of(self.handlers.iter().cloned());
         let selected = select::indexing(&handlers, view, &oracle);
         for handler in selected.expect("the world answers all questions") {
-            let shown = json!({"call": self.steps.scripts[handler.target].id, "type": sighting.event_type()});
+            let shown = json!({"call": self.steps.scripts[handler.target].id, "type": event_kind.event_type()});
             self.timeline.add(Entry { shown, ..Entry::default() });
         }
         Box::pin(std::future::ready(Ok(())))
@@ -195,9 +195,9 @@ struct TimelineSink {
 impl EventSink for TimelineSink {
     fn accept(&self, event: &EngineEvent<'_>) {
         match event {
-            EngineEvent::Message(telling) => self.timeline.tell(telling),
-            EngineEvent::ObjectSeen { body, sighting, consistency_in } => {
-                let mut shown = json!({"event": sighting.event_type(), "rv": body.resource_version()});
+            EngineEvent::Message(message) => self.timeline.tell(message),
+            EngineEvent::ObjectSeen { body, event_kind, consistency_in } => {
+                let mut shown = json!({"event": event_kind.event_type(), "rv": body.resource_version()});
                 if let Some(left) = consistency_in {
                     shown["consistency_in"] = json!(left.as_secs_f64());
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kopfd::cluster::apply::MERGE_PATCH;
 use kopfd::cluster::{Error, Requests};
-use kopfd::object::Sighting;
+use kopfd::object::EventKind;
 use kopfd::reactor::{Event, Mailbox};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -116,7 +116,7 @@ impl Server {
     /// Lets the object be there: as it is found by a list, or as it is added.
     pub async fn begin(&self, is_listed: bool) {
         let Some(embedded) = &self.embedded else {
-            return self.announce(if is_listed { Sighting::Listed } else { Sighting::Added });
+            return self.announce(if is_listed { EventKind::Listed } else { EventKind::Added });
         };
         if !is_listed {
             // The watch opens before the object comes, and time does not pass meanwhile.
@@ -130,15 +130,15 @@ impl Server {
     /// Passes on what the embedded server tells, for ever.
     pub async fn follow(&self) {
         match &self.embedded {
-            Some(embedded) => Box::pin(embedded.follow(|sighting, raw| self.send(Event { sighting, raw }))).await,
+            Some(embedded) => Box::pin(embedded.follow(|event_kind, raw| self.send(Event { event_kind, raw }))).await,
             None => std::future::pending().await,
         }
     }
 
     /// Sends the present state as an event.
-    pub fn announce(&self, sighting: Sighting) {
+    pub fn announce(&self, event_kind: EventKind) {
         let raw = Arc::from(self.object().to_string());
-        self.send(Event { sighting, raw });
+        self.send(Event { event_kind, raw });
     }
 
     fn send(&self, event: Event) {
@@ -214,7 +214,7 @@ impl Server {
         let is_held = object.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|held| !held.is_empty());
         if !is_held {
             self.state.lock().is_gone = true;
-            self.announce(Sighting::Deleted);
+            self.announce(EventKind::Deleted);
         } else if object["metadata"].get("deletionTimestamp").is_none() {
             let before = object.clone();
             object["metadata"]["deletionTimestamp"] = json!(DELETED_AT);
@@ -242,7 +242,7 @@ impl Server {
             state.object = after.clone();
             state.is_gone = is_released;
         }
-        self.announce(if is_released { Sighting::Deleted } else { Sighting::Modified });
+        self.announce(if is_released { EventKind::Deleted } else { EventKind::Modified });
         after
     }
 

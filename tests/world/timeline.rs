@@ -1,7 +1,7 @@
 //! What has happened, in order, and what was told.
 
 use jiff::Timestamp;
-use kopfd::handling::Telling;
+use kopfd::handling::Message;
 use kopfd::kit::Clock;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ const MOST_ENTRIES: usize = 10_000;
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
     pub shown: Value,
-    /// The object before a patch, for telling whether operations do the same; as it is when a handler is called; or as an event shows it.
+    /// The object before a patch, for message whether operations do the same; as it is when a handler is called; or as an event shows it.
     pub before: Value,
     /// The version of the object in the answer to a request.
     pub version: Option<u64>,
@@ -60,10 +60,10 @@ impl Timeline {
     }
 
     /// Adds what was told, but for lines with whole bodies in them.
-    pub fn tell(&self, telling: &Telling) {
-        let line = telling.text.lines().next().unwrap_or_default();
+    pub fn tell(&self, message: &Message) {
+        let line = message.text.lines().next().unwrap_or_default();
         if !line.contains(" is in progress: ") && !line.contains(" diff: ") {
-            self.logs.lock().push(json!([telling.level.as_str(), line]));
+            self.logs.lock().push(json!([message.level.as_str(), line]));
         }
     }
 

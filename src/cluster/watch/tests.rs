@@ -92,7 +92,7 @@ impl Sink for Transcript {
         }
         let body = seen.body().unwrap();
         assert_eq!((body["kind"].as_str(), body["apiVersion"].as_str(), body.uid()), (Some("Pod"), Some("v1"), seen.head.uid()));
-        self.lines.lock().push(format!("{:?} {}", seen.sighting, seen.head.name()));
+        self.lines.lock().push(format!("{:?} {}", seen.event_kind, seen.head.name()));
     }
 
     async fn listed(&mut self) {

@@ -10,7 +10,7 @@ use crate::apiserver::kinds::registry::Registry;
 use crate::handling::cause::{self, Memory};
 use crate::handling::{Handler, Reason, Record, Records as _};
 use crate::manifest::Operator;
-use crate::object::{Body, Resource, Scope, Sighting, diff};
+use crate::object::{Body, EventKind, Resource, Scope, diff};
 use crate::persistence::{Storages, Stored, essence};
 
 /// The storage and the handlers of one operator.
@@ -72,7 +72,7 @@ impl Storage {
         let resource = resource(body, registry)?;
         let extra = essence::extra_fields(self.handlers.iter().filter(|handler| handler.concerns(&resource)));
         let change = essence::change(&self.storages, body, &extra).ok()?;
-        let cause = cause::detect(Sighting::Modified, body, &self.storages.finalizer, Memory::default(), change);
+        let cause = cause::detect(EventKind::Modified, body, &self.storages.finalizer, Memory::default(), change);
         let is_held = body.has_finalizer(&self.storages.finalizer);
         Some(Facts { handled: cause.change.old, essence: cause.change.new?, reason: cause.reason, is_held })
     }

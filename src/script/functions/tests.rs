@@ -9,7 +9,7 @@ use futures::future::{BoxFuture, FutureExt, ready};
 use serde_json::{Value, json};
 
 use crate::kit::Stop;
-use crate::object::{Body, Resource, Selector, Sighting};
+use crate::object::{Body, EventKind, Resource, Selector};
 use crate::script::api::{Api, ApiError, ApiRequest, Operation};
 use crate::script::budget::Budget;
 use crate::script::context::testing::{environment, run, run_as, run_in};
@@ -224,7 +224,7 @@ async fn on_cluster(script: &str, answers: Vec<Result<Value, ApiError>>) -> (Res
     let body = json!({"apiVersion": "example.com/v1", "kind": "Example", "metadata":
         {"name": "ex", "namespace": "here", "uid": "u", "labels": {"app": "x"}}, "spec": {"child": {"kind": "Pod"}}});
     let object = Object { resource: Arc::default(), body: Body::from(body), memo: "u".into() };
-    let subject = Subject::Event { object, sighting: Sighting::Added };
+    let subject = Subject::Event { object, event_kind: EventKind::Added };
     let context = Context::new(environment, budget, Mode::Function).about(subject, tracing::Span::none());
     let value = run_in(context, script).await;
     let value = plain(value);
