@@ -1,6 +1,6 @@
 //! The only speaker to the API server: connections, requests, discovery, watches, and patches.
 //!
-//! It knows paths and statuses, but not why somebody asks.
+//! It knows paths and statuses, but not the purpose of a request.
 
 pub mod address;
 pub mod apply;

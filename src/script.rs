@@ -1,6 +1,6 @@
 //! The Rhai host: scripts are compiled, checked, and called here, each call within its limits, to one outcome.
 //!
-//! Whoever calls knows nothing of Rhai: what goes in and out is JSON, and the words of `handling`.
+//! Callers know nothing of Rhai: inputs and outputs are JSON and types of `handling`.
 
 /// Registers a function that changes no variable of a script, though it takes its first argument by reference.
 ///

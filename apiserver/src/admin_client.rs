@@ -1,4 +1,4 @@
-//! Requests by hand: what somebody with all rights does to objects that are meant by their names.
+//! A client with all rights, for tools and tests: objects are addressed by kind and name.
 
 use bytes::Bytes;
 use http::{Method, Request, header};
@@ -27,7 +27,7 @@ pub struct Refused {
 /// Why it is not clear what is meant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unclear {
-    /// Nobody knows such a resource.
+    /// There is no such resource.
     #[error("the server has no resource {0:?}")]
     Resource(String),
     /// Several namespaces have such an object.

@@ -186,7 +186,7 @@ impl Api {
     /// Commits a decision on an object that was read before. Returns what is stored afterwards.
     ///
     /// # Errors
-    /// If somebody else has written the object meanwhile.
+    /// If the object was written by another client meanwhile.
     pub fn commit(&self, served: &Served, old: Option<&Arc<Stored>>, decision: Decision) -> Result<Option<Arc<Stored>>, Raced> {
         let expected = old.map_or(Expected::Nothing, |old| Expected::Revision(old.revision));
         let now = self.now();

@@ -172,7 +172,7 @@ impl Faults {
         self.firings.clear();
     }
 
-    /// Notes that a token was issued: whoever has it is not affected by the expiry of others.
+    /// Notes that a token was issued; it is not affected by the expiry of others.
     pub fn note_token(&mut self, token: &str) {
         if !self.is_empty() {
             self.fresh_tokens.insert(token.to_owned());

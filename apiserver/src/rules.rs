@@ -91,7 +91,7 @@ impl Writer<'_> {
         }
         let sent = builtin::decides(kind).then(|| value.clone());
         let (mut value, warnings) = self.validate(value, None)?;
-        // Without storing anything, nobody notices.
+        // Nothing is stored, so there is nothing to notify of.
         if is_stored && !self.options.is_dry_run {
             return Err(Failure::new(500, "", "resourceVersion should not be set on objects to be created").after(&warnings));
         }
@@ -137,7 +137,7 @@ impl Writer<'_> {
         seen
     }
 
-    /// Returns the draft that webhooks have made of one, in the form in which they have seen it. What they have set is nobody's.
+    /// Returns the draft that webhooks have made of one, in the form in which they have seen it. Fields that they set have no owner.
     ///
     /// # Errors
     /// If it is no such object any more.
@@ -178,7 +178,7 @@ impl Writer<'_> {
         Ok((self.conclude(old, new), warnings))
     }
 
-    /// An object that is going and is held by nobody goes with its last update.
+    /// A terminating object without finalizers is removed with its last update.
     fn conclude(&self, old: &Value, new: Value) -> Decision {
         let is_held = |value: &Value| {
             let list = |value: &Value| value.as_array().is_some_and(|list| !list.is_empty());

@@ -99,7 +99,7 @@ impl Schema {
         Pruning::default().root(&self.root, object)
     }
 
-    /// Returns the fields that nobody can own, because their schema does not know them. An object without any fields may have any.
+    /// Returns the fields that cannot be owned, because the schema does not have them. An object without any fields may have any.
     pub fn undeclared(&self, object: &Value) -> Vec<String> {
         Pruning::sparing_bare_objects().root(&self.root, &mut object.clone())
     }

@@ -240,7 +240,7 @@ impl Session<'_> {
     }
 
     fn monitor(&self) -> Arc<ActivityMonitor> {
-        Arc::clone(self.shared.monitor.as_ref().expect("a trial has an monitor"))
+        Arc::clone(self.shared.monitor.as_ref().expect("a trial has a monitor"))
     }
 
     /// Applies changes of files: first the objects, then the operators.

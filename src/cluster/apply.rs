@@ -88,7 +88,7 @@ pub async fn apply(api: &impl Requests, resource: &Resource, body: &Body, patch:
 /// The text of the error of a script.
 pub async fn transformed(transform: &Transform, body: Value) -> Result<Value, String> {
     let (sender, changed) = oneshot::channel();
-    // Without a receiver, nobody waits for the change any more.
+    // Without a receiver, the change is no longer awaited.
     transform.start(body, Box::new(move |result| drop(sender.send(result))));
     changed.await.unwrap_or_else(|_| Err("the script thread has ended".to_owned()))
 }

@@ -231,7 +231,7 @@ impl Client {
         limit.into_iter().chain(watching.inactivity_timeout).min()
     }
 
-    /// Opens a stream of lines. It fails at once where it fails: whoever watches has a better idea of how to go on.
+    /// Opens a stream of lines. Failures are returned at once, without retries: the watcher decides how to go on.
     ///
     /// # Errors
     /// If the stream cannot be opened, or not in time.

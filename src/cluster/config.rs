@@ -247,7 +247,7 @@ fn told(error: KubeconfigError) -> String {
     }
 }
 
-/// Whoever misspells a context wants to know which ones there are.
+/// The error for a misspelt context lists the existing ones.
 fn check_context(kubeconfig: &Kubeconfig, wanted: &str) -> Result<(), LoginError> {
     let names: Vec<&str> = kubeconfig.contexts.iter().map(|named| named.name.as_str()).collect();
     if names.contains(&wanted) {

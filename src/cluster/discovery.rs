@@ -56,7 +56,7 @@ struct Target {
     is_preferred: bool,
 }
 
-/// Returns the resources as [`scan`] does, whoever fetches the answers: of a path, with the patience for it.
+/// Returns the resources as [`scan`] does, with a function that fetches the answer for a path, given its timeout.
 ///
 /// # Errors
 /// As for [`scan`].

@@ -1,4 +1,4 @@
-//! Excerpts of answers: objects in which only those parts are built that somebody will look at.
+//! Excerpts of answers: objects of which only the requested parts are built.
 
 use std::collections::HashMap;
 

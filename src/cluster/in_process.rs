@@ -1,4 +1,4 @@
-//! A way to a server in the same process: no sockets, no TLS, and the time of whoever runs both.
+//! A transport to a server in the same process: no sockets, no TLS, and the clock of that process.
 
 use bytes::Bytes;
 use futures::StreamExt as _;

@@ -21,7 +21,7 @@ const PAGE: &str = "500";
 /// The longest name of a field manager that API servers take.
 const MANAGER_LIMIT: usize = 128;
 
-/// Operations on objects by somebody with a name.
+/// Operations on objects, with a field manager.
 #[derive(Clone)]
 pub struct ObjectClient {
     client: Client,

@@ -29,7 +29,7 @@ impl ResourceResolver {
         Self { client, resources: RwLock::default(), scanned_at: Mutex::new(None) }
     }
 
-    /// Takes over what somebody else has found: everything of all groups, or of some.
+    /// Takes the result of another scan: everything of all groups, or of some.
     pub fn learn(&self, scan: &Scan, groups: Option<&std::collections::BTreeSet<String>>) {
         let mut resources = self.resources.write();
         let is_fresh = |group: &String| groups.is_none_or(|groups| groups.contains(group)) && !scan.skipped.contains(group);
@@ -49,7 +49,7 @@ impl ResourceResolver {
         }
         let asked_at = Instant::now();
         let mut scanned_at = self.scanned_at.lock().await;
-        // Somebody else may have looked while this one waited, or a moment ago.
+        // Another task may have scanned while this one waited, or a moment ago.
         if scanned_at.is_none_or(|at| at < asked_at && asked_at - at >= SCAN_PAUSE) {
             let scan = discovery::scan(&self.client, None).await?;
             self.learn(&scan, None);

@@ -39,7 +39,7 @@ const EMPTY_PAUSES: [u64; 5] = [0, 100, 300, 1000, 2000];
 /// A stream that lasted this long was a working one, even if nothing happened.
 const WORKING: Duration = Duration::from_secs(1);
 
-/// Pauses in seconds after failures if the settings have none: somebody who wants no retries of requests does not want a deaf operator.
+/// Pauses in seconds after failures if the settings have none: settings without retries of requests must not stop the watches.
 const FAILURE_PAUSES: [u64; 4] = [1, 2, 5, 10];
 
 /// Takes what a watcher sees. While a method waits, nothing more is read from the server.
@@ -122,7 +122,7 @@ enum End {
     Silent,
     /// The server does not know (any more) what happened since our version.
     Lost,
-    /// The server reported an error, or sent what nobody can read.
+    /// The server reported an error, or sent something unreadable.
     Failed(Error),
 }
 

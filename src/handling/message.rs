@@ -1,4 +1,4 @@
-//! What is to be told about a decision: the core does not log, it returns the lines.
+//! Messages about decisions: the core does not log, it returns them.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use std::time::Duration;
 pub enum Level {
     /// Why it took this path.
     Debug,
-    /// A step that readers of `dev` follow; a debugging line for everybody else.
+    /// A step that readers of `dev` follow; otherwise a debugging line.
     Step,
     /// A change that a user would notice.
     Info,
     /// Unusual, still working.
     Warning,
-    /// Somebody must act.
+    /// An action is required.
     Error,
 }
 

@@ -15,7 +15,7 @@ use super::suggest::{nearest, one_of};
 use super::tree::{Entry, Kind, MERGE, Mistake, Node, Spot, Text};
 use super::values;
 
-/// The diagnostics of one file that are kept: nobody reads more, and a hostile file must not fill the memory with them.
+/// The diagnostics of one file that are kept: more are not readable, and a hostile file must not fill the memory with them.
 const MOST_DIAGNOSTICS: usize = 1_000;
 
 /// What is read, and what was found wrong with it so far.

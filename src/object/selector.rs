@@ -194,7 +194,7 @@ impl Criterion {
     }
 }
 
-/// Whoever watches everything would otherwise see the events that the watching itself causes.
+/// Otherwise an operator that watches everything would see the events that its own watching causes.
 fn is_event(resource: &Resource) -> bool {
     resource.preferred && resource.plural == "events" && matches!(resource.group.as_str(), "" | "events.k8s.io")
 }

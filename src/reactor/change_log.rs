@@ -349,7 +349,7 @@ mod tests {
             log.report_event(EventKind::Listed, &first);
             log.tell_patch(&first, &patch);
             log.patched(&first, Some("3"));
-            // The first of two requests, then the second, with what somebody else has written in between.
+            // The first of two requests, then the second, with a foreign change in between.
             log.report_event(EventKind::Modified, &body("2", json!({"spec": {"size": 1}})));
             let status = json!({"create": {"port": 80}, "other": 1});
             log.report_event(EventKind::Modified, &body("4", json!({"spec": {"size": 1}, "status": status})));

@@ -94,7 +94,7 @@ pub enum EngineEvent<'a> {
     },
 }
 
-/// Somebody who follows the engine.
+/// A consumer of engine events.
 pub trait EventSink: Send + Sync {
     /// Takes an event at the moment it happens. Must neither wait nor take long: the engine goes on afterwards.
     fn accept(&self, event: &EngineEvent<'_>);

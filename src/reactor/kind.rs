@@ -25,7 +25,7 @@ use super::worker::{Attempt, Expected, Pace, Read, Worker};
 /// a longer list or burst waits in the connection, where it costs nothing.
 const TAKEN_UP: usize = 256;
 
-/// How long an object counts as just taken up. Whoever waits longer, for a slow handler or a sleep, makes room for others.
+/// How long an object counts as just taken up. An object that waits longer, for a slow handler or a sleep, gives its slot to others.
 const TAKING_UP: Duration = Duration::from_millis(200);
 
 /// How long cancelled calls may take to end.

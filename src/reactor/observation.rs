@@ -85,7 +85,7 @@ impl Insights {
         warnings.into_iter().flatten().collect()
     }
 
-    /// Nobody can tell which kind was meant, so none of them is served.
+    /// The selector is ambiguous, so none of the kinds is served.
     fn drop_ambiguous(&mut self, selectors: &[Selector]) -> Option<Unserved> {
         let mut ambiguous = BTreeSet::new();
         for selector in selectors.iter().filter(|selector| selector.is_specific()) {

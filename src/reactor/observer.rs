@@ -39,7 +39,7 @@ const AFTER_PANICS: [Duration; 4] = [Duration::from_secs(1), Duration::from_secs
 /// Why a watch is stopped whose kind or namespace is gone: its objects are forgotten.
 const GONE: &str = "it is gone";
 
-/// Observations that may wait; whoever observes waits with them.
+/// Capacity of the queue of observations; observers wait while it is full.
 const WAITING: usize = 64;
 
 /// Which namespaces an operator serves.
@@ -494,7 +494,7 @@ impl ObservationSink {
     }
 
     async fn send(&self, observed: Observed) {
-        // Whoever observed is gone only when everything stops.
+        // The receiver is gone only when everything stops.
         let _ = self.sender.send(observed).await;
     }
 }

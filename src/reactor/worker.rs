@@ -132,7 +132,7 @@ impl<W: Effects> Worker<W> {
         // The log itself may be what panics.
         if std::panic::catch_unwind(AssertUnwindSafe(|| self.tell(&told))).is_err() {
             let logged = || tracing::error!(target: "kopfd::reactor", uid = &*self.uid, "{text}");
-            // There is nobody left to tell.
+            // No other way to report it is left.
             let _ = std::panic::catch_unwind(AssertUnwindSafe(logged));
         }
         self.mailbox.rest(delay).await;

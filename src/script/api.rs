@@ -1,4 +1,4 @@
-//! What host functions need of a cluster. Whoever starts the host brings it.
+//! What host functions need of a cluster. The starter of the host provides it.
 
 use futures::future::BoxFuture;
 use serde_json::Value;

@@ -35,7 +35,7 @@ pub struct Budget {
 /// Why a call ends, whatever its script does about it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ending {
-    /// The stop signal was given, or nobody waits for the call any more.
+    /// The stop signal was given, or the call is no longer awaited.
     Cancelled,
     /// A budget is used up: the text.
     Overrun(String),
@@ -94,7 +94,7 @@ impl Budget {
         self.is_preempted.set(is_preempted);
     }
 
-    /// Tells that nobody waits for the call any more: it is to end as soon as it can.
+    /// Marks the call as no longer awaited: it ends as soon as it can.
     pub fn abandon(&self) {
         self.is_abandoned.set(true);
     }
@@ -202,7 +202,7 @@ impl Budget {
         self.end(ending)
     }
 
-    /// Whoever abandons a call polls it right after.
+    /// An abandoned call is polled right after.
     async fn abandoned(&self) {
         std::future::poll_fn(|_| if self.is_abandoned.get() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }).await;
     }

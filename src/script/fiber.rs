@@ -7,7 +7,7 @@
 //!   or ends, also by a panic. The yielder lives on the fiber's stack as long as its function.
 //! * [`Ask`] points to a step on the stack of a suspended fiber, which waits for it and does nothing else. It is used by the
 //!   fiber's own future only, and given up before the fiber goes on.
-//! * What a fiber waits for is polled on the stack of whoever polls the fiber: nothing is current there, so that another fiber,
+//! * What a fiber waits for is polled on the stack of the fiber's poller: nothing is current there, so that another fiber,
 //!   polled inside of it, cannot be mixed up with this one, and what the poll needs of the stack is not kept during the wait.
 //! * Thread-locals are reached through functions that are not inlined, so that no address of one is kept across a suspension.
 
@@ -190,7 +190,7 @@ pub fn wait<F: Future>(future: F) -> F::Output {
     assert!(!suspender.is_null(), "only fibers wait");
     let mut output = None;
     let mut poll = |context: &mut Context<'_>| {
-        // A panic belongs to the script that waits, not to whoever polls it.
+        // A panic belongs to the waiting script, not to its poller.
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
             Ok(Poll::Pending) => return false,
             Ok(Poll::Ready(value)) => output = Some(Ok(value)),

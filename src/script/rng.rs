@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 #[derive(Debug)]
 pub struct Rng(RefCell<StdRng>);
 
-/// A source that nobody can predict.
+/// An unpredictable source.
 impl Default for Rng {
     fn default() -> Self {
         Self(RefCell::new(rand::make_rng()))

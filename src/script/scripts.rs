@@ -274,7 +274,7 @@ impl Compiling {
         self.inline("when", ast, inline).unwrap_or_else(|| Rc::new(self.nothing()))
     }
 
-    /// What stands for code that could not be compiled; nobody gets to call it.
+    /// What stands for code that could not be compiled; it is never called.
     fn nothing(&self) -> Function {
         let global = Rc::new(self.engine.new_global_runtime_state());
         Function::new(String::new(), Vec::new(), StmtBlock::NONE, global)

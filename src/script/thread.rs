@@ -138,7 +138,7 @@ impl Thread {
     /// Returns a thread that gets jobs from elsewhere, also by this way.
     pub fn new(ingredients: Ingredients, jobs: mpsc::WeakUnboundedSender<Job>) -> Rc<Self> {
         let memos = Rc::new(Memos::new(Arc::clone(&ingredients.memory)));
-        // If the thread has ended, nobody can apply a transformation, and none is kept.
+        // If the thread has ended, transformations cannot be applied, and none is kept.
         let send = Arc::new(move |job| drop(jobs.upgrade().map(|jobs| jobs.send(Job::Transform(job)))));
         Rc::new(Self {
             ingredients,
@@ -151,7 +151,7 @@ impl Thread {
         })
     }
 
-    /// Does jobs until nobody gives any.
+    /// Does jobs until all senders are gone.
     pub async fn run(self: Rc<Self>, mut jobs: mpsc::UnboundedReceiver<Job>) {
         while let Some(job) = jobs.recv().await {
             // A thread that ends would leave all its objects without scripts.
@@ -168,7 +168,7 @@ impl Thread {
             Job::Evaluate(job) => spawn("evaluation of an expression", async move { thread.evaluate(*job).await }),
             Job::Install { generation, program, reply } => spawn("compilation of scripts", async move {
                 let installed = thread.install(generation, program).await;
-                // Whoever has asked may be gone.
+                // The receiver may be gone.
                 let _ = reply.send(installed);
             }),
             Job::Transform(TransformJob::Apply { number, body, reply }) => spawn("transformation of an object", async move {
@@ -178,7 +178,7 @@ impl Thread {
             Job::Uninstall(generation) => drop(self.generations.borrow_mut().remove(&generation)),
             Job::Forget(name) => self.memos.forget(&name),
             Job::Transform(TransformJob::Forget(number)) => self.transforms.forget(number),
-            // Whoever has asked may be gone.
+            // The receiver may be gone.
             Job::Count(reply) => drop(reply.send(self.kept())),
         }
     }
@@ -219,12 +219,12 @@ impl Thread {
         self.calls.set(self.calls.get() + 1);
         let returned = tokio::select! {
             biased;
-            // Nobody waits any more: dropping the call ends the script.
+            // The call is no longer awaited: dropping it ends the script.
             () = reply.closed() => return,
             returned = self.run_call(generation, call) => returned,
         };
         drop(permit);
-        // Whoever has asked may be gone by now, and the object's own progress tells that nothing was stored.
+        // The receiver may be gone by now; nothing was stored on the object then.
         let _ = reply.send(returned);
     }
 

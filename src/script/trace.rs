@@ -57,7 +57,7 @@ pub struct Told {
     pub thrown: Option<Failure>,
     /// Why the call must end, if it must.
     pub ending: Option<Ending>,
-    /// The text for records and for whoever looks at the object.
+    /// The text for records and object statuses.
     pub text: String,
     /// Where it happened.
     pub place: Option<SourcePosition>,

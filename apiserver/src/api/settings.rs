@@ -12,7 +12,7 @@ pub struct Settings {
     pub authentication: Authentication,
     /// How much history is kept.
     pub limits: Limits,
-    /// The seed of unique ids and generated names; none for ids that nobody has seen before.
+    /// The seed of unique ids and generated names; none for random ids.
     pub seed: Option<u64>,
     /// How many requests are kept on record that came from clients; none by default.
     pub requests: usize,
@@ -27,7 +27,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            authentication: Authentication::Nobody,
+            authentication: Authentication::Disabled,
             limits: Limits::default(),
             seed: None,
             requests: 0,

@@ -14,7 +14,7 @@ use crate::storage::store::Store;
 /// The group whose members may do everything.
 pub const MASTERS: &str = "system:masters";
 
-/// Somebody who asks.
+/// A user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct User {
     /// The name.
@@ -27,16 +27,16 @@ pub struct User {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// How users are told apart.
+/// How users are authenticated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Authentication {
-    /// Everybody is the administrator.
-    Nobody,
+    /// Not at all: every request is the administrator's.
+    Disabled,
     /// By bearer tokens.
     Tokens(BTreeMap<String, User>),
 }
 
-/// What somebody wants to do.
+/// The attributes of a request that is to be authorized.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// The verb, such as `get`.
@@ -87,7 +87,7 @@ impl Attributes {
 pub struct Unknown;
 
 impl User {
-    /// Returns the user of a server that tells nobody apart.
+    /// Returns the user of all requests to a server without authentication.
     pub fn administrator() -> Self {
         Self::new("dev-admin", &[MASTERS, "system:authenticated"])
     }
@@ -142,7 +142,7 @@ pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     Some(token.trim())
 }
 
-/// Tells whether somebody may do something, by the roles that are stored.
+/// Decides whether a user may do something, by the stored roles and bindings.
 pub fn is_allowed(store: &Store, user: &User, wanted: &Attributes) -> bool {
     if user.groups.iter().any(|group| group == MASTERS) {
         return true;
@@ -168,7 +168,7 @@ pub fn is_allowed(store: &Store, user: &User, wanted: &Attributes) -> bool {
     cluster.filter(|binding| binds(binding, user)).any(|binding| rules(store, &binding).iter().any(|rule| permits(rule, wanted)))
 }
 
-/// Returns the refusal of what somebody may not do.
+/// Returns the failure of a forbidden request.
 pub fn refusal(user: &User, wanted: &Attributes) -> Failure {
     let Attributes { verb, group, resource, namespace, name, path } = wanted;
     if let Some(path) = path {

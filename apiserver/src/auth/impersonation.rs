@@ -1,4 +1,4 @@
-//! Requests in somebody else's name, as headers ask for it of those who have the right to.
+//! Impersonation: requests in another user's name, by their headers, for users with the right to.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use crate::storage::store::Store;
 /// What the names of headers begin with that give more to be known of the user.
 const EXTRA: &str = "impersonate-extra-";
 
-/// Why somebody cannot be played.
+/// Why an impersonation is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// The headers do not say who is meant.
-    Nobody,
-    /// Who asks has not the right.
+    /// The headers name no user.
+    NoUser,
+    /// The user lacks the right to impersonate.
     Right(Box<User>, Box<Attributes>),
 }
 
 /// Returns for whom a request is to be answered: who asks, or who the headers of impersonation name.
 ///
 /// # Errors
-/// If they name nobody, or a right to impersonate is missing.
+/// If they name no user, or a right to impersonate is missing.
 pub fn impersonated(store: &Store, user: User, headers: &HeaderMap) -> Result<User, Refusal> {
     let wanted = Wanted::read(headers);
     let Some(name) = wanted.name else {
-        return if wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty() { Ok(user) } else { Err(Refusal::Nobody) };
+        return if wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty() { Ok(user) } else { Err(Refusal::NoUser) };
     };
     let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
     let mut rights = vec![match account {
@@ -120,7 +120,7 @@ mod tests {
         let played = impersonated(&store, User::administrator(), &bob).unwrap();
         assert_eq!((played.uid.as_str(), &played.extra["acme.test/project"]), ("17", &vec!["x".to_owned()]));
         for nobody in [("impersonate-group", "crew"), ("impersonate-uid", "17"), ("impersonate-extra-x", "y")] {
-            assert_eq!(impersonated(&store, User::administrator(), &headers(&[nobody])), Err(Refusal::Nobody), "{nobody:?}");
+            assert_eq!(impersonated(&store, User::administrator(), &headers(&[nobody])), Err(Refusal::NoUser), "{nobody:?}");
         }
     }
 }

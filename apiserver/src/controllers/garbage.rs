@@ -23,7 +23,7 @@ enum Owner {
     Waiting,
     /// There is none.
     Absent,
-    /// Nobody knows such a kind, or it makes no sense as an owner: there may be one.
+    /// The kind is unknown, or it makes no sense as an owner: there may be one.
     Unknown,
 }
 

@@ -35,7 +35,7 @@ fn user() -> User {
     User::new(&format!("system:{NAME}"), &["system:masters", "system:authenticated"])
 }
 
-/// Writes a changed form of an object, if nobody else has written it meanwhile; if so, there is another item.
+/// Writes a changed form of an object, unless it was written meanwhile; then another item is queued.
 pub(super) async fn write(api: &Api, served: &Arc<Served>, stored: &Arc<Stored>, new: Value, again: &WorkItem) {
     let options = Options::default();
     let writer = Writer { served, subresource: "finalize", options: &options, manager: NAME, now: api.now(), is_patch: true };

@@ -76,7 +76,7 @@ pub enum Action {
         #[serde(default)]
         ms: Option<u64>,
     },
-    /// Somebody else writes the object before each matching write.
+    /// Another client writes the object before each matching write.
     Conflict {
         #[serde(default)]
         times: Option<u64>,
@@ -89,7 +89,7 @@ pub enum Action {
         #[serde(default)]
         retry_after: Option<u64>,
     },
-    /// Nobody is known any more some time after the rule was made.
+    /// All tokens expire some time after the rule was made.
     Unauthorized {
         #[serde(default)]
         after_ms: u64,

@@ -29,7 +29,7 @@ pub struct Asked {
     pub namespace: String,
     /// The object's name; empty for collections.
     pub name: String,
-    /// The user; empty for nobody who is known.
+    /// The user; empty if unauthenticated.
     pub user: String,
     /// The client's program.
     pub user_agent: String,

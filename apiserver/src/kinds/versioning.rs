@@ -83,7 +83,7 @@ pub fn store(served: &Served, value: &mut Value) {
     }
 }
 
-/// Fills in the defaults of an object as it is written: a status that nobody has written yet may have one, too.
+/// Fills in the defaults of an object as it is written: a status that was never written may have one, too.
 pub fn complete(served: &Served, value: &mut Value) {
     if let Some(schema) = &served.schema {
         schema.fill_defaults(value);

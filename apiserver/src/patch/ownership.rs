@@ -23,7 +23,7 @@ use set::Set;
 ///
 /// # Errors
 ///
-/// 409 with a cause for each field that somebody else owns with another value, unless forced; 400 for `managedFields` in the applied
+/// 409 with a cause for each field that another manager owns with another value, unless forced; 400 for `managedFields` in the applied
 /// object; 500 for list items without their keys, and for the same item twice.
 pub fn apply(live: Option<&Value>, applied: &Value, by: &Manager<'_>) -> Result<Value, Failure> {
     if applied.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {

@@ -154,7 +154,7 @@ pub fn is_marked_first(served: &Served, object: &Value) -> bool {
     served.kind.kind == "Pod" && served.kind.group.is_empty() && !object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// Marks an object as leaving. Nobody here would make use of a time of grace: there are no nodes.
+/// Marks an object as terminating. The grace period is not waited for: there are no nodes.
 pub fn mark(object: &mut Value, now: Timestamp) {
     object["metadata"]["deletionTimestamp"] = json!(time(now));
     object["metadata"]["deletionGracePeriodSeconds"] = json!(0);

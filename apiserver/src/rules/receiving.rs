@@ -21,8 +21,8 @@ impl Writer<'_> {
         self.receive_with(value, remarks, Schema::conform)
     }
 
-    /// Reads what an apply has made, as [`Self::receive`] does; but nulls that are not allowed stay, and are mistakes. What nobody could
-    /// have owned was refused before, and what else is dropped is not told.
+    /// Reads what an apply has made, as [`Self::receive`] does; but nulls that are not allowed stay, and are mistakes. Fields that
+    /// cannot be owned were refused before; other dropped fields are not reported.
     ///
     /// # Errors
     /// If it is something else, or has mistakes that the client wants to hear of.

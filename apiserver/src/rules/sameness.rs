@@ -10,7 +10,7 @@ pub fn gives_its_status(kind: &Kind) -> bool {
     !kind.is_custom() && matches!(kind.kind.as_str(), "Node" | "CustomResourceDefinition")
 }
 
-/// Tells whether an object may only be updated by somebody who knows its revision.
+/// Tells whether updates of an object must name its revision.
 pub fn needs_version(served: &Served) -> bool {
     const KINDS: &[&str] = &[
         "CustomResourceDefinition",

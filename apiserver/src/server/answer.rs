@@ -26,13 +26,13 @@ impl ApiServer {
     /// Returns for whom a request is answered: who asks, or who is to be impersonated.
     ///
     /// # Errors
-    /// If there is a token that is not known, nobody to be impersonated, or no right to it.
+    /// If the token is unknown, no user is named for impersonation, or the right to it is missing.
     pub fn authenticate(&self, question: &Question) -> Result<User, Failure> {
         let unknown = |_| Failure::new(401, "Unauthorized", "Unauthorized");
         self.api.with(|state| {
             let user = self.api.settings().authentication.user(&question.headers, &state.issued).map_err(unknown)?;
             impersonated(&state.store, user, &question.headers).map_err(|refusal| match refusal {
-                Refusal::Nobody => Failure::bad_request("requested groups, a uid or more of a user, without a user to impersonate"),
+                Refusal::NoUser => Failure::bad_request("requested groups, a uid or more of a user, without a user to impersonate"),
                 // It is the request that is refused.
                 Refusal::Right(user, missing) => Failure {
                     details: access::refusal(&user, &access::Attributes::of_request(question)).details,
@@ -61,7 +61,7 @@ impl ApiServer {
         }
     }
 
-    /// Answers a request of somebody who is known, without faults and without a record.
+    /// Answers a request of an authenticated user, without faults and without a record.
     pub async fn answer_as(&self, user: User, request: Request<Bytes>) -> Response<Body> {
         self.carry_out(user, Question::read(request), None).await
     }

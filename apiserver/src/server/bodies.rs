@@ -19,7 +19,7 @@ const STEPS: u64 = 10;
 /// The beginning of a line that never ends.
 const HALF_A_LINE: &[u8] = b"{\"type\":\"MODIFIED\",\"object\":{\"apiVersion\":\"";
 
-/// Returns the body, of which each piece is shown to somebody first.
+/// Returns the body with a callback that sees each chunk first.
 pub fn observed(body: Body, mut look: impl FnMut(&Bytes) + Send + 'static) -> Body {
     Body::from_stream(body.into_data_stream().inspect(move |piece| {
         if let Ok(piece) = piece {

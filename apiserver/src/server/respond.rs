@@ -60,7 +60,7 @@ impl ApiServer {
         }
         let subject = Subject::of(&self.api, &question, user.as_ref().ok());
         let fault = self.api.injection().faults().decide(&subject.request(&question));
-        // It is over when this is dropped, also if nobody waits for the answer any more.
+        // The request ends when this is dropped, also if the client is gone.
         let ending = {
             let mut requests = self.api.injection().requests();
             let number = requests.is_kept().then(|| requests.begin(subject.asked(&question, fault.as_ref())));
@@ -84,7 +84,7 @@ impl ApiServer {
         }
     }
 
-    /// Notes what came of a request. A watch is over when nobody reads it any more.
+    /// Records the result of a request. A watch ends when it is no longer read.
     fn record(&self, ending: Ending, response: Response<Body>, is_watch: bool) -> Response<Body> {
         self.api.injection().requests().note_answer(ending.number, response.status().as_u16(), self.api.now());
         if !is_watch || response.status() != StatusCode::OK {

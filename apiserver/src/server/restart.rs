@@ -20,7 +20,7 @@ pub struct Restart {
     pub keep_objects: bool,
     /// Whether revisions begin anew, so that clients know ones from the future.
     pub reset_revision: bool,
-    /// How long nobody can connect.
+    /// How long connections are refused.
     pub down_ms: u64,
 }
 

@@ -32,7 +32,7 @@ impl Ids {
         Self { state: seed, is_repeatable: true, counts: BTreeMap::new() }
     }
 
-    /// Returns a source whose ids nobody has seen before.
+    /// Returns a source of random ids.
     pub fn random() -> Self {
         Self { state: uuid::Uuid::new_v4().as_u64_pair().0, is_repeatable: false, counts: BTreeMap::new() }
     }

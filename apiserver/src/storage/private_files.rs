@@ -16,7 +16,7 @@ pub fn make_directory(path: &Path) -> Result<()> {
 /// Makes an empty file if it is not there, and closes one that is there to others.
 ///
 /// # Errors
-/// If it cannot be made, or belongs to somebody else.
+/// If it cannot be made, or belongs to another user.
 pub fn make_file(path: &Path) -> Result<()> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     if file.metadata()?.permissions().mode() & 0o077 != 0 {

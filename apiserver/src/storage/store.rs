@@ -180,7 +180,7 @@ impl Store {
         }
     }
 
-    /// Undoes the last write of a resource, which nobody has read.
+    /// Undoes the last write of a resource, which has not been read.
     pub fn undo(&mut self, resource: &Resource, key: &Key, revision: u64, old: Option<&Arc<Stored>>) {
         let undone = self.get(resource, key);
         let table = self.table(resource);
@@ -326,7 +326,7 @@ impl Store {
         later.min().unwrap_or(self.revision)
     }
 
-    /// Returns the revision before the last change up to a revision that somebody sees; the same one if there is none.
+    /// Returns the revision before the last visible change up to a revision; the same one if there is none.
     pub fn before_last(&self, resource: &Resource, revision: u64, is_seen: impl Fn(&Change) -> bool) -> u64 {
         let history = self.tables.get(resource).into_iter().flat_map(|table| table.history.iter().rev());
         let mut seen = history.filter(|change| change.revision <= revision && is_seen(change));

@@ -48,7 +48,7 @@ pub fn read_yaml(text: &str) -> Result<Body, yaml::Error> {
     Ok(Body { value: json::with_whole_numbers(read.value), remarks })
 }
 
-/// Returns the failure of a body that nobody here can read.
+/// Returns the failure of a body in an unsupported form.
 pub fn unsupported_media(accepted: &str) -> Failure {
     let text = format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
     Failure::new(415, "UnsupportedMediaType", text)

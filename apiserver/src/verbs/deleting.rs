@@ -70,7 +70,7 @@ pub enum Deleted {
     Gone(Arc<Value>),
 }
 
-/// Deletes an object, again if somebody else has written it meanwhile. Returns the warnings of webhooks, too.
+/// Deletes an object, again if it was written meanwhile. Returns the warnings of webhooks, too.
 ///
 /// # Errors
 /// If the object is not the expected one, a webhook objects, or there are always others who write.

@@ -183,7 +183,7 @@ async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, 
         // What is applied to nothing has no revision to be based on.
         value["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
         let owners = ownership::take(&mut value);
-        // It is nobody's, but some kinds begin with it.
+        // It has no owner, but some kinds begin with it.
         if let Some(status) = applied.get("status") {
             value["status"] = status.clone();
         }

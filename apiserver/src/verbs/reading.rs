@@ -26,7 +26,7 @@ use crate::verbs::target;
 /// How long a request waits for a revision that is not there yet.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Which objects somebody is interested in.
+/// Which objects are selected.
 #[derive(Debug, Clone)]
 pub struct Interest {
     namespace: Option<String>,
@@ -39,7 +39,7 @@ impl Interest {
     /// Reads the selectors of a request.
     ///
     /// # Errors
-    /// If they cannot be read, or select by fields that nobody can select by; or if numbers that come with them are none.
+    /// If they cannot be read, or select by unsupported fields; or if numeric parameters are no numbers.
     pub fn read(served: &Served, call: &Call) -> Result<Self, Failure> {
         for number in ["limit", "timeoutSeconds"] {
             call.query.number(number)?;

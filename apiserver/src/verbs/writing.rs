@@ -1,4 +1,4 @@
-//! Creations and updates: from a request over the webhooks to what is stored, again if somebody else was faster.
+//! Creations and updates: from a request over the webhooks to what is stored, again after conflicts with other writers.
 
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_ge
             if named["metadata"]["name"].as_str().is_none_or(str::is_empty) {
                 named["metadata"]["name"] = given_name;
             }
-            // What webhooks have set is nobody's.
+            // Fields set by webhooks have no owner.
             if shown["metadata"]["managedFields"].is_array() {
                 named["metadata"]["managedFields"] = shown["metadata"]["managedFields"].clone();
                 writer.is_patch = true;
@@ -179,7 +179,7 @@ fn is_created_by_put(served: &Served) -> bool {
     !served.kind.is_custom() && KINDS.contains(&served.kind.kind.as_str())
 }
 
-/// Changes the present object and commits, again if somebody was faster. Returns the object as it is seen.
+/// Changes the present object and commits, again after conflicts. Returns the object in the requested version.
 ///
 /// # Errors
 /// If the object is not there or has mistakes, a webhook objects, or there are always others who write.

@@ -56,7 +56,7 @@ impl Validity {
         Self { not_before: now.checked_sub(CLOCK_SKEW).unwrap_or(now), not_after: now.checked_add(duration).unwrap_or(Timestamp::MAX) }
     }
 
-    /// Returns a validity for certificates that nobody renews.
+    /// Returns a validity for certificates that are not renewed.
     pub fn unlimited() -> Self {
         let day = |year| jiff::civil::date(year, 1, 1).to_zoned(TimeZone::UTC).expect("a year of four digits").timestamp();
         Self { not_before: day(1975), not_after: day(4096) }

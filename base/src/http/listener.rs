@@ -74,7 +74,7 @@ impl Listener {
         let limit = self.limits.connections.min(file_limit());
         let mut warned_at: Option<Instant> = None;
         for id in 0.. {
-            // One more than the limit is accepted: whether somebody else waits cannot be seen before.
+            // One more than the limit is accepted: a waiting connection cannot be seen before.
             let is_full = tasks.len() > limit;
             if is_full {
                 connections.close_one_above(limit);

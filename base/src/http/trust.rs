@@ -77,7 +77,7 @@ impl Trust {
         Ok(Self { file: Some(path.to_owned()), ..Self::new(read(path)?) })
     }
 
-    /// Tells whether nobody is trusted.
+    /// Tells whether there are no authorities.
     pub fn is_empty(&self) -> bool {
         self.authorities.load().signed.is_none()
     }

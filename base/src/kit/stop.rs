@@ -13,7 +13,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Returns a signal that nobody has given yet.
+    /// Returns a signal that has not been given yet.
     pub fn new() -> Self {
         Self::default()
     }

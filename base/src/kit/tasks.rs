@@ -1,4 +1,4 @@
-//! Tasks with a name and somebody who waits for them.
+//! Tasks with a name, whose ends are awaited.
 
 use std::any::Any;
 use std::collections::HashMap;

@@ -10,7 +10,7 @@ use crate::script::arguments;
 use crate::script::declaration::BindingKind;
 use crate::script::problem::{Problem, Severity};
 
-/// Warns where a binding's function returns something that nobody wants, or nothing though it is called for its result.
+/// Warns where a binding's function returns something that is not used, or nothing though it is called for its result.
 pub fn check_returns(code: &Code, unit: &Unit, kind: BindingKind, place: &SourcePosition, binding: usize, report: &mut Report) {
     let returns = || {
         unit.uses.iter().filter_map(|usage| match usage.what {

@@ -405,7 +405,7 @@ const RETURNING: &[&str] = &["adopt", "label", "append_owner", "remove_owner", "
 /// Functions that make an error, which does nothing unless it is thrown.
 const ERRORS: &[&str] = &["temporary", "permanent", "reject"];
 
-/// Reports results that are lost although they are all that the function does, and errors that nobody throws.
+/// Reports results that are lost although they are all that the function does, and errors that are made but not thrown.
 pub fn check_lost_results(code: &Code, is_handler: impl Fn(&Unit) -> bool, report: &mut Report) {
     for unit in std::iter::once(&code.top).chain(&code.units) {
         let is_handler = is_handler(unit);

@@ -89,7 +89,7 @@ impl Caller {
     fn send(&self, target: &Target, operation: Operation) -> Result<Value, Thrown> {
         let api = self.context.api(&self.name)?;
         let request = ApiRequest { resource: Arc::clone(&target.resource), namespace: target.namespace.clone(), operation };
-        // Whoever tells of the request tells it about the object that is handled.
+        // Log lines of the request belong to the handled object.
         let sent = async move { api.send(request).await }.instrument(self.context.span().clone());
         wait_in(&self.context, sent)?.map_err(|error| self.failed(target, error))
     }

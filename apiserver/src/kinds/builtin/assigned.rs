@@ -1,4 +1,4 @@
-//! What the server itself decides of new objects when it is known already who wrote what: nobody owns it.
+//! Fields of new objects that the server assigns after field ownership is decided: they have no owner.
 
 use serde_json::Value;
 

@@ -9,7 +9,7 @@ const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
-/// The utilization that is aimed at if nobody says otherwise.
+/// The default target utilization.
 const DEFAULT_UTILIZATION: i64 = 80;
 
 /// Fields of a target by their names in the old version and their places in the other. Those of a current value are called by that word
@@ -148,7 +148,7 @@ pub fn to_new(autoscaler: &mut Value) {
     }
 }
 
-/// Fills in what nobody has said, in either version.
+/// Fills in the defaults, in either version.
 pub(super) fn fill(version: &str, autoscaler: &mut Value) {
     let put = super::members::put;
     put(&mut autoscaler["spec"], "minReplicas", json!(1));

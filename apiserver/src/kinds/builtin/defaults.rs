@@ -199,7 +199,7 @@ fn release(spec: &mut Value, old: &Value, name: &str) {
 fn addresses(spec: &mut Value, old: Option<&Value>, address: &str) {
     let is_given = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
     let had = old.map(|old| old["clusterIP"].clone()).filter(is_given);
-    // Whoever changes the one means the other, too.
+    // A change of one is a change of the other, too.
     if let Some(old) = old
         && spec["clusterIP"] != old["clusterIP"]
         && spec["clusterIPs"] == old["clusterIPs"]
@@ -213,7 +213,7 @@ fn addresses(spec: &mut Value, old: Option<&Value>, address: &str) {
         let all = json!([spec["clusterIP"]]);
         put(spec, "clusterIPs", all);
     }
-    // Without a selector nobody knows of what family the endpoints will be.
+    // Without a selector the address family of the endpoints is unknown.
     let is_open = spec["clusterIP"] == "None" && spec["selector"].as_object().is_none_or(Map::is_empty);
     let (families, policy) = if is_open { (json!(["IPv4", "IPv6"]), "RequireDualStack") } else { (json!(["IPv4"]), "SingleStack") };
     put_all(spec, [("ipFamilies", families), ("ipFamilyPolicy", json!(policy))]);

@@ -11,7 +11,7 @@ use crate::schema::Schema;
 use crate::schema::field_error;
 use crate::schema::metadata::{self, NameRule};
 
-/// The annotation without which nobody may define kinds in Kubernetes' own groups.
+/// The annotation that is required for definitions in Kubernetes' own groups.
 const APPROVAL: &str = "api-approved.kubernetes.io";
 /// The reason of the condition of kinds that have it.
 pub(super) const APPROVED: &str = "ApprovedAnnotation";

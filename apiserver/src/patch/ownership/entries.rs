@@ -112,7 +112,7 @@ impl Entries {
         listed(object).is_some_and(|list| list.len() == 1 && list[0].as_object().is_some_and(Map::is_empty))
     }
 
-    /// Tells whether nobody owns anything.
+    /// Tells whether there are no owned fields.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -30,7 +30,7 @@ pub trait Lists {
     /// Tells whether the field at the path is a field of the schema, as opposed to the key of a free map.
     fn is_declared(&self, path: &[&str]) -> bool;
 
-    /// Returns what is there in every object, so that nobody has made it.
+    /// Returns fields that every object has, which are not owned.
     fn zero(&self) -> Value;
 
     /// Tells whether the status is written through a subresource only.

@@ -84,7 +84,7 @@ impl Change {
         Sight::of(was, is)
     }
 
-    /// Returns what a watcher sees that is interested in the object whatever it says. Nobody has to look into it.
+    /// Returns the event for a watcher without selectors. The object is not parsed.
     pub fn whole_sight(&self) -> Option<Sight> {
         Sight::of(self.old.is_some(), self.new.is_some())
     }

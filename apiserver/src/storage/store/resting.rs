@@ -1,4 +1,4 @@
-//! Objects at rest: as text, which takes a tenth of the memory of what they are while somebody looks at them.
+//! Objects at rest: as text, which takes a tenth of the memory of the parsed form.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::storage::resource::Stored;
 
-/// The bytes of text of those objects that stay awake for whoever asks next; awake they take ten times as much.
+/// The bytes of text of the objects that stay parsed for the next reader; parsed they take ten times as much.
 const AWAKE: usize = 256 << 10;
 
 /// An object as it rests in the store.
