@@ -53,7 +53,7 @@ fn other(registry: &Registry, query: &Query, path: &str) -> Reply {
 
 fn version() -> Value {
     json!({
-        "major": "1", "minor": "32", "gitVersion": format!("v1.32.0+kopfd-{}", env!("CARGO_PKG_VERSION")), "gitCommit": "",
+        "major": "1", "minor": "36", "gitVersion": format!("v1.36.0+kopfd-{}", env!("CARGO_PKG_VERSION")), "gitCommit": "",
         "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "none", "compiler": "rustc", "platform": "linux/amd64",
     })
 }

@@ -20,7 +20,7 @@ pub const VERSION_TWO_ANSWER: &str = "application/com.github.proto-openapi.spec.
 /// A document of that version, in protobuf, that describes nothing: the version, and the title and version of what it is about.
 ///
 /// kubectl asks for it before it sends the items of a `List`, and does not check itself what is not in there: the server does.
-pub const VERSION_TWO: &[u8] = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.32.0";
+pub const VERSION_TWO: &[u8] = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.0";
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
@@ -88,7 +88,7 @@ pub fn document(group: &str, version: &str, kinds: &[Kind]) -> Value {
     }
     json!({
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1.32.0"},
+        "info": {"title": "Kubernetes", "version": "v1.36.0"},
         "paths": paths,
         "components": {"schemas": schemas},
     })
