@@ -139,6 +139,15 @@ fn build_base(body: &Body, extra_fields: &[Vec<String>]) -> Result<Map<String, V
     Ok(essence)
 }
 
+/// Tells whether the last handled essence is looked for in annotations first.
+pub fn is_in_annotations(storage: &DiffbaseStorage) -> bool {
+    match storage {
+        DiffbaseStorage::Annotations(_) => true,
+        DiffbaseStorage::Status(_) => false,
+        DiffbaseStorage::Multi(storages) => storages.first().is_some_and(is_in_annotations),
+    }
+}
+
 /// Tells whether a patch of annotations leaves the essence of an object as it is, because it is about annotations of operators alone.
 pub fn is_kept_by(body: &Body, patched: &Map<String, Value>) -> bool {
     let before = body.metadata().and_then(|metadata| metadata.get("annotations")).and_then(Value::as_object).cloned().unwrap_or_default();

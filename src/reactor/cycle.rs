@@ -67,7 +67,7 @@ impl Served {
     ) -> Self {
         let handlers: Vec<Arc<Handler>> = handlers.iter().filter(|handler| handler.concerns(&resource)).cloned().collect();
         let extra_fields = essence::extra_fields(handlers.iter().map(AsRef::as_ref));
-        let ignores_echoes = handlers.iter().all(|handler| ignores_echoes(handler));
+        let ignores_echoes = essence::is_in_annotations(&storages.diffbase) && handlers.iter().all(|handler| ignores_echoes(handler));
         Self {
             resource,
             handlers: Handlers::of(&handlers),

@@ -118,6 +118,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::persistence::storage::{DiffbaseAnnotations, DiffbaseStatus, DiffbaseStorage};
     use serde_json::json;
 
     const KEY: &str = "kopf.zalando.org/last-handled-configuration";
@@ -190,6 +191,16 @@ mod tests {
             overlay(&mut event, &other);
             assert!(!echo().is_heard_in(&before, &event.to_string()), "{other}");
         }
+    }
+
+    #[test]
+    fn an_essence_in_the_status_may_be_lost_with_the_patch() {
+        let (in_annotations, in_status) =
+            (DiffbaseStorage::Annotations(DiffbaseAnnotations::default()), DiffbaseStorage::Status(DiffbaseStatus::default()));
+        assert!(essence::is_in_annotations(&in_annotations) && !essence::is_in_annotations(&in_status));
+        let both = |first: &DiffbaseStorage, second: &DiffbaseStorage| DiffbaseStorage::Multi(vec![first.clone(), second.clone()]);
+        assert!(essence::is_in_annotations(&both(&in_annotations, &in_status)));
+        assert!(!essence::is_in_annotations(&both(&in_status, &in_annotations)), "what is found first is read");
     }
 
     #[test]
