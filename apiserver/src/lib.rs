@@ -1,6 +1,9 @@
-//! The embedded API server: a store of objects with the face of Kubernetes, for trying and testing operators without a cluster.
+#![doc = include_str!("../README.md")]
 //!
-//! What a request does to the objects is decided by pure functions; waiting, sockets and time come from outside.
+//! # Inside
+//!
+//! What a request does to the objects is decided by pure functions; waiting, sockets and time come from outside. [`TestServer`] is the
+//! part for tests of other projects; [`ApiServer`] is the server without a runtime of its own.
 
 pub mod admin_client;
 pub mod admission;
@@ -20,6 +23,7 @@ pub mod rules;
 pub mod schema;
 pub mod server;
 pub mod storage;
+pub mod test_server;
 pub mod verbs;
 
 pub use crate::api::Settings;
@@ -28,3 +32,4 @@ pub use crate::http::api_error::{Cause, Failure};
 pub use crate::kinds::kind::Kind;
 pub use crate::schema::Schema;
 pub use crate::server::ApiServer;
+pub use crate::test_server::TestServer;
