@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Namespace;
-use kopfd_apiserver::faults::{Action, Match, Rule};
+use kopfd_apiserver::faults::{Action, Expiry, Match, Phase, Rule};
 use kopfd_apiserver::test_server::ApplyError;
 use kopfd_apiserver::{Latency, TestServer};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, PostParams, WatchEvent, WatchParams};
@@ -48,15 +48,15 @@ fn widget(name: &str, size: i64) -> DynamicObject {
 }
 
 async fn started() -> (TestServer, Api<DynamicObject>) {
-    let server = TestServer::builder().start_time("2030-01-01T00:00:00Z".parse().unwrap()).seed(7).start();
-    server.apply(DEFINITION).await.unwrap();
+    let server = TestServer::builder().start_time("2030-01-01T00:00:00Z".parse().expect("a time")).seed(7).start();
+    server.apply(DEFINITION).await.expect("the definition is valid");
     let widgets = widgets(Client::new(server.service(), "default"));
     (server, widgets)
 }
 
 async fn next_added(events: &mut (impl Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + Unpin)) -> String {
-    match events.try_next().await.unwrap() {
-        Some(WatchEvent::Added(object)) => object.metadata.name.unwrap(),
+    match events.try_next().await.expect("the watch is open") {
+        Some(WatchEvent::Added(object)) => object.metadata.name.expect("stored objects have names"),
         other => panic!("expected an added object, got {other:?}"),
     }
 }
@@ -91,7 +91,7 @@ async fn faults_affect_clients_until_they_are_cleared() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_connection_is_an_error_of_the_client() {
     let (server, widgets) = started().await;
-    server.add_fault(Rule::new(Match::default(), Action::Reset { phase: kopfd_apiserver::faults::Phase::Before }));
+    server.add_fault(Rule::new(Match::default(), Action::Reset { phase: Phase::Before }));
     assert!(matches!(widgets.get("one").await, Err(Error::Service(_))));
 }
 
@@ -99,7 +99,7 @@ async fn a_lost_connection_is_an_error_of_the_client() {
 async fn a_watcher_resumes_after_its_watch_has_expired() {
     let (server, widgets) = started().await;
     widgets.create(&PostParams::default(), &widget("one", 1)).await.unwrap();
-    let expiry = Action::WatchExpire { how: kopfd_apiserver::faults::Expiry::Event };
+    let expiry = Action::WatchExpire { how: Expiry::Event };
     server.add_fault(Rule { times: Some(1), ..Rule::new(Match { verb: "watch".into(), ..Match::default() }, expiry) });
     let mut events = watcher(widgets.clone(), watcher::Config::default()).boxed();
     let mut lists = 0;
