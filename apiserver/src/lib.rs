@@ -7,24 +7,24 @@
 
 pub mod admin_client;
 pub mod admission;
-pub mod api;
+mod api;
 pub mod auth;
 pub mod bootstrap;
 #[cfg(feature = "cel")]
 mod cel;
-pub mod controllers;
-pub mod discovery;
+mod controllers;
+mod discovery;
 pub mod faults;
 mod go;
 pub mod http;
 pub mod kinds;
-pub mod patch;
-pub mod rules;
-pub mod schema;
+mod patch;
+mod rules;
+mod schema;
 pub mod server;
 pub mod storage;
 pub mod test_server;
-pub mod verbs;
+mod verbs;
 
 pub use crate::api::Settings;
 pub use crate::api::latency::Latency;
