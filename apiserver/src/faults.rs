@@ -44,6 +44,13 @@ pub struct Rule {
     pub action: Action,
 }
 
+impl Rule {
+    /// Returns a rule that fires at every matching request.
+    pub fn new(matching: Match, action: Action) -> Self {
+        Self { matching, skip: 0, times: None, probability: always(), seed: 0, action }
+    }
+}
+
 fn always() -> f64 {
     1.0
 }

@@ -1,26 +1,30 @@
-//! The embedded API server: a store of objects with the face of Kubernetes, for trying and testing operators without a cluster.
+#![doc = include_str!("../README.md")]
 //!
-//! What a request does to the objects is decided by pure functions; waiting, sockets and time come from outside.
+//! # Inside
+//!
+//! What a request does to the objects is decided by pure functions; waiting, sockets and time come from outside. [`TestServer`] is the
+//! part for tests of other projects; [`ApiServer`] is the server without a runtime of its own.
 
 pub mod admin_client;
 pub mod admission;
-pub mod api;
+mod api;
 pub mod auth;
 pub mod bootstrap;
 #[cfg(feature = "cel")]
 mod cel;
-pub mod controllers;
-pub mod discovery;
+mod controllers;
+mod discovery;
 pub mod faults;
 mod go;
 pub mod http;
 pub mod kinds;
-pub mod patch;
-pub mod rules;
-pub mod schema;
+mod patch;
+mod rules;
+mod schema;
 pub mod server;
 pub mod storage;
-pub mod verbs;
+pub mod test_server;
+mod verbs;
 
 pub use crate::api::Settings;
 pub use crate::api::latency::Latency;
@@ -28,3 +32,4 @@ pub use crate::http::api_error::{Cause, Failure};
 pub use crate::kinds::kind::Kind;
 pub use crate::schema::Schema;
 pub use crate::server::ApiServer;
+pub use crate::test_server::TestServer;

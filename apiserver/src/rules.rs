@@ -156,7 +156,7 @@ impl Writer<'_> {
     /// If the object has mistakes.
     pub fn settle(&self, old: &Value, draft: Draft) -> Result<(Decision, Vec<String>), Failure> {
         if self.subresource == "finalize" {
-            return Ok((self.finish(old, draft.value)?, Vec::new()));
+            return Ok((self.finish(old, draft.value), Vec::new()));
         }
         let is_patched = self.is_patch && draft.owners.is_none();
         let refused = |failure| if is_patched { no_object(failure) } else { failure };
@@ -192,12 +192,9 @@ impl Writer<'_> {
         Decision::Store(new)
     }
 
-    /// Returns what a changed object comes to that the server itself has changed.
-    ///
-    /// # Errors
-    /// If the object has mistakes.
-    pub fn finish(&self, old: &Value, new: Value) -> Result<Decision, Failure> {
-        if is_same(old, &new) && self.served.kind.kind != "Namespace" { Ok(Decision::Unchanged) } else { Ok(self.conclude(old, new)) }
+    /// Decides about an object that the server itself has changed.
+    pub fn finish(&self, old: &Value, new: Value) -> Decision {
+        if is_same(old, &new) && self.served.kind.kind != "Namespace" { Decision::Unchanged } else { self.conclude(old, new) }
     }
 
     /// The mistakes of an object, in its schema and in its metadata.

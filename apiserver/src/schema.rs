@@ -23,7 +23,7 @@ use crate::http::api_error::Cause;
 use crate::kinds::kind::Scale;
 use prune::Pruning;
 
-pub use node::{Additional, ListType, Node, Rule, Type};
+pub use node::{Node, Type};
 
 /// A schema of a custom resource in one version.
 #[derive(Debug, Clone)]

@@ -49,7 +49,7 @@ pub(super) async fn write(api: &Api, served: &Arc<Served>, stored: &Arc<Stored>,
     if gate.validate(Passage { object: Some(&new), ..passage }).await.is_err() {
         return api.enqueue_after(again.clone(), AGAIN);
     }
-    let Ok(decision) = writer.finish(&stored.value, new) else { return };
+    let decision = writer.finish(&stored.value, new);
     if api.commit(served, Some(stored), decision).is_err() {
         api.enqueue(again.clone());
     }

@@ -106,6 +106,13 @@ pub enum Action {
     DiscoveryFail { group: String, code: u16 },
 }
 
+impl Action {
+    /// Answers with a failure of this status code, and carries nothing out.
+    pub fn status(code: u16) -> Self {
+        Self::Status { code, reason: String::new(), message: String::new(), retry_after: None, body: AnswerBody::Status }
+    }
+}
+
 /// What an injected answer has for a body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

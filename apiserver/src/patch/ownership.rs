@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::http::api_error::{Cause, Failure};
 use entries::{Entries, Entry};
-pub use lists::{BuiltIn, Lists, Schema, Topology, lists_of};
+pub use lists::{Lists, lists_of};
 pub use manager::{Manager, Operation};
 use set::Set;
 

@@ -35,7 +35,7 @@ pub enum Additional {
 #[derive(Debug, Clone, Default)]
 pub struct Rule {
     /// The expression that must be true.
-    pub rule: String,
+    pub expression: String,
     /// What to say otherwise.
     pub message: Option<String>,
     /// The expression that tells what to say.

@@ -38,7 +38,7 @@ fn read_one(written: &Value, node: &Node, place: &str, causes: &mut Vec<Cause>) 
         causes.push(field_error::not_supported(at("reason"), &json!(reason), REASONS));
     }
     Rule {
-        rule: rule.to_owned(),
+        expression: rule.to_owned(),
         message: message.map(str::to_owned),
         message_expression: message_expression.map(str::to_owned),
         reason: reason.to_owned(),

@@ -141,13 +141,15 @@ async fn answer(server: &ApiServer, request: Request<Incoming>) -> Result<Respon
     let (head, body) = request.into_parts();
     let failure = match read_body(body, BODIES).await {
         Ok(whole) => return Box::pin(server.respond(Request::from_parts(head, whole))).await,
-        Err(BodyError::TooLarge(rest)) => {
-            let text = format!("Request entity too large: limit is {MAX_BODY}");
-            let refused = reply::refuse(Failure::new(413, "RequestEntityTooLarge", text));
-            return Ok(rest.answer(refused).await.map(Body::new));
-        }
+        Err(BodyError::TooLarge(rest)) => return Ok(rest.answer(too_large()).await.map(Body::new)),
         Err(error @ BodyError::Broken(_)) => Failure::bad_request(error.to_string()),
         Err(error @ BodyError::Timeout) => Failure::new(408, "Timeout", error.to_string()),
     };
     Ok(reply::refuse(failure))
+}
+
+/// Returns the answer to a request with a body that is too large.
+pub(crate) fn too_large() -> Response<Body> {
+    let text = format!("Request entity too large: limit is {MAX_BODY}");
+    reply::refuse(Failure::new(413, "RequestEntityTooLarge", text))
 }

@@ -167,5 +167,5 @@ pub async fn delete_all(api: &Api, served: &Arc<Served>, call: &Call) -> Result<
             _ => {}
         }
     }
-    reading::shape(served, call, selection.to_list(served))
+    reading::shape(served, call, selection.into_list(served))
 }

@@ -116,7 +116,7 @@ fn existing_at(api: &Api, served: &Served, call: &Call, revision: u64) -> Result
 /// Answers a request for a list.
 pub async fn list(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
     match select(api, served, call).await? {
-        Ok(selection) => shape(served, call, selection.to_list(served)),
+        Ok(selection) => shape(served, call, selection.into_list(served)),
         Err(expired) => Ok(expired),
     }
 }
@@ -133,7 +133,7 @@ pub struct Selection {
 
 impl Selection {
     /// Returns the list that a client is shown.
-    pub fn to_list(self, served: &Served) -> Value {
+    pub fn into_list(self, served: &Served) -> Value {
         list_of(served, self.items.into_iter().map(|(_, seen)| (*seen).clone()).collect(), self.metadata)
     }
 }

@@ -5,5 +5,6 @@ mod applying;
 mod differ;
 mod faults;
 mod sameness;
+mod test_server;
 mod watching;
 mod webhooks;

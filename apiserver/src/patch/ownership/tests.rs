@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::lists::Schema;
 use super::*;
 use jiff::Timestamp;
 

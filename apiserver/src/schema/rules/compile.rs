@@ -111,7 +111,7 @@ impl Compiler {
         let uses_old = program.uses("oldSelf");
         if let (true, Some(above)) = (uses_old, &place.uncorrelated) {
             let text = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {above}");
-            self.report.causes.push(field_error::invalid(format!("{at}.rule"), &json!(rule.rule), text));
+            self.report.causes.push(field_error::invalid(format!("{at}.rule"), &json!(rule.expression), text));
         }
         self.check_optional(rule, uses_old, at);
         Some(Compiled { rule: program, message, uses_old })
@@ -186,7 +186,7 @@ struct Expected {
 
 impl Expected {
     const RULE: Self = Self {
-        text_of: |rule| &rule.rule,
+        text_of: |rule| &rule.expression,
         kind: Type::Bool,
         lead: "compilation failed",
         constant_lead: "program instantiation failed",
@@ -206,7 +206,7 @@ fn shown(rule: &Rule) -> String {
     let text = |text: &str| json!(text).to_string().replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
     format!(
         "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
-        text(&rule.rule),
+        text(&rule.expression),
         text(rule.message.as_deref().unwrap_or_default()),
         text(rule.message_expression.as_deref().unwrap_or_default()),
         if rule.reason == "FieldValueInvalid" { json!(null) } else { json!(rule.reason) },

@@ -140,7 +140,7 @@ impl Validation {
     /// # Errors
     /// If computing it is too expensive.
     fn message(&mut self, ruled: &Ruled<'_>, variables: &[(&'static str, Value)]) -> Result<String, Cause> {
-        let written = || ruled.rule.message.clone().unwrap_or_else(|| format!("failed rule: {}", ruled.rule.rule));
+        let written = || ruled.rule.message.clone().unwrap_or_else(|| format!("failed rule: {}", ruled.rule.expression));
         let Some(program) = &ruled.compiled.message else { return Ok(written()) };
         let (outcome, cost) = program.evaluate(variables, CALL_LIMIT);
         if !self.pay(cost) {
@@ -208,7 +208,7 @@ impl Ruled<'_> {
     }
 
     fn error_text(&self, error: &Error) -> String {
-        let subject = self.rule.message.as_deref().unwrap_or(&self.rule.rule);
+        let subject = self.rule.message.as_deref().unwrap_or(&self.rule.expression);
         match error {
             Error::TooExpensive => {
                 format!("'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {subject}")
