@@ -221,6 +221,8 @@ impl ApiServer {
         command
             .arg("kube-apiserver")
             .arg(format!("--etcd-servers=http://127.0.0.1:{}", self.etcd))
+            // Otherwise versions are too old for watches from the sixth minute on.
+            .arg("--etcd-compaction-interval=0")
             .arg(format!("--cert-dir={}", file(&format!("{}-certificates", self.title))))
             .arg(format!("--secure-port={}", self.port))
             .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--authorization-mode=RBAC"])
