@@ -10,8 +10,8 @@ use crate::cluster::partial_metadata::Text;
 use crate::object::{Body, Patch};
 use crate::persistence::essence;
 
-/// Metadata that change with every write.
-const CHANGING: [&str; 3] = ["resourceVersion", "managedFields", "generation"];
+/// Metadata that change with every write, and the annotations, which are compared one by one.
+const CHANGING: [&str; 4] = ["resourceVersion", "managedFields", "generation", "annotations"];
 
 /// The events of the last patch of a finished cause, which need no cycle.
 #[derive(Debug, Clone)]
@@ -38,36 +38,29 @@ impl Echo {
         is_echo.then(|| Self { annotations, versions: versions.to_vec() })
     }
 
-    /// Tells whether an event shows the object as it was, with the own patch, and nothing else.
-    pub fn is_heard_in(&self, before: &str, event: &str) -> bool {
-        self.compare(before, event).unwrap_or(false)
+    /// Returns the version of an event that shows the object as it was, with the own patch, and nothing else.
+    pub fn version_in(&self, before: &str, event: &str) -> Option<&str> {
+        let event = Members::of(event)?;
+        let metadata = Members::of(event.get("metadata")?)?;
+        let found = metadata.text("resourceVersion")?;
+        let version = self.versions.iter().find(|own| ***own == *found)?;
+        self.is_only_change(&Members::of(before)?, &event, &metadata)?.then_some(version)
     }
 
-    fn compare(&self, before: &str, event: &str) -> Result<bool, serde_json::Error> {
-        let (before, event) = (Members::of(before)?, Members::of(event)?);
-        // Items of lists lack their kind and version.
-        if !before.is_same_except(&event, &["metadata", "status", "kind", "apiVersion"]) {
-            return Ok(false);
-        }
-        let (Some(before), Some(event)) = (before.get("metadata"), event.get("metadata")) else { return Ok(false) };
-        let (before, event) = (Members::of(before)?, Members::of(event)?);
-        let version = event.get("resourceVersion").map(serde_json::from_str::<Text<'_>>).transpose()?;
-        let is_own = version.is_some_and(|version| self.versions.iter().any(|own| **own == *version));
-        if !is_own || !before.is_same_except(&event, &[&CHANGING[..], &["annotations"]].concat()) {
-            return Ok(false);
-        }
-        let (before, event) = (Members::of_optional(before.get("annotations"))?, Members::of_optional(event.get("annotations"))?);
+    fn is_only_change(&self, before: &Members<'_>, event: &Members<'_>, metadata: &Members<'_>) -> Option<bool> {
+        let metadata_before = Members::of(before.get("metadata")?)?;
+        let (annotations_before, annotations) = (metadata_before.members("annotations")?, metadata.members("annotations")?);
         let patched: Vec<&str> = self.annotations.keys().map(String::as_str).collect();
-        if !before.is_same_except(&event, &patched) {
-            return Ok(false);
-        }
-        for (key, value) in &self.annotations {
-            let found = event.get(key).map(serde_json::from_str::<Text<'_>>).transpose()?;
-            if found.as_deref() != value.as_str() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        let is_patched = |(key, value): (&String, &Value)| match (annotations.get(key), value.as_str()) {
+            (None, None) => true,
+            (Some(_), Some(wanted)) => annotations.text(key).as_deref() == Some(wanted),
+            _ => false,
+        };
+        // Items of lists lack their kind and version.
+        let is_same = before.is_same_except(event, &["metadata", "status", "kind", "apiVersion"])
+            && metadata_before.is_same_except(metadata, &CHANGING)
+            && annotations_before.is_same_except(&annotations, &patched);
+        Some(is_same && self.annotations.iter().all(is_patched))
     }
 }
 
@@ -76,16 +69,22 @@ impl Echo {
 struct Members<'a>(Vec<(Text<'a>, &'a RawValue)>);
 
 impl<'a> Members<'a> {
-    fn of(text: &'a str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
-    }
-
-    fn of_optional(text: Option<&'a str>) -> Result<Self, serde_json::Error> {
-        text.map_or_else(|| Ok(Self::default()), Self::of)
+    fn of(text: &'a str) -> Option<Self> {
+        serde_json::from_str(text).ok()
     }
 
     fn get(&self, key: &str) -> Option<&'a str> {
         self.0.iter().find(|(known, _)| **known == *key).map(|(_, value)| value.get())
+    }
+
+    /// Returns a text; nothing if there is none, or something else.
+    fn text(&self, key: &str) -> Option<Text<'a>> {
+        serde_json::from_str(self.get(key)?).ok()
+    }
+
+    /// Returns the members of a mapping, which may be absent; nothing if it is something else.
+    fn members(&self, key: &str) -> Option<Self> {
+        self.get(key).map_or_else(|| Some(Self::default()), Self::of)
     }
 
     fn is_same_except(&self, other: &Self, excepted: &[&str]) -> bool {
@@ -162,7 +161,7 @@ mod tests {
         let before = object("1", &json!({"metadata": {"annotations": {"kopf.zalando.org/create": "{}"}}}));
         let after = json!({"metadata": {"annotations": {KEY: "{\"spec\":1}\n"}, "generation": 2, "managedFields": [1]}, "status": {"a": 1, "b": 2}});
         for version in ["2", "3"] {
-            assert!(echo().is_heard_in(&before.to_string(), &object(version, &after).to_string()), "{version}");
+            assert_eq!(echo().version_in(&before.to_string(), &object(version, &after).to_string()), Some(version));
         }
     }
 
@@ -170,7 +169,7 @@ mod tests {
     fn an_event_with_more_than_the_own_patch_is_none() {
         let own = json!({"metadata": {"annotations": {KEY: "{\"spec\":1}\n"}}});
         let before = object("1", &json!({})).to_string();
-        assert!(echo().is_heard_in(&before, &object("3", &own).to_string()));
+        assert_eq!(echo().version_in(&before, &object("3", &own).to_string()), Some("3"));
         let others = [
             json!({"spec": {"size": 2}}),
             json!({"data": {}}),
@@ -185,11 +184,12 @@ mod tests {
             json!({"metadata": {"annotations": {KEY: null}}}),
             json!({"metadata": {"annotations": {KEY: "{\"spec\":2}\n"}}}),
             json!({"metadata": {"annotations": {"kopf.zalando.org/create": "{}"}}}),
+            json!({"metadata": {"annotations": {"kopf.zalando.org/create": 1}}}),
         ];
         for other in others {
             let mut event = object("3", &own);
             overlay(&mut event, &other);
-            assert!(!echo().is_heard_in(&before, &event.to_string()), "{other}");
+            assert_eq!(echo().version_in(&before, &event.to_string()), None, "{other}");
         }
     }
 

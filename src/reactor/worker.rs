@@ -94,9 +94,10 @@ pub struct Expected {
 }
 
 impl Expected {
-    fn is_echo(&self, event: &Event) -> bool {
-        let heard = |(before, echo): &(Arc<str>, Echo)| echo.is_heard_in(before, &event.raw);
-        event.event_kind == EventKind::Modified && self.echo.as_ref().is_some_and(heard)
+    /// Tells whether an echo is the last one; nothing if the event is none.
+    fn is_last_echo(&self, event: &Event) -> Option<bool> {
+        let (before, echo) = self.echo.as_ref().filter(|_| event.event_kind == EventKind::Modified)?;
+        echo.version_in(before, &event.raw).map(|version| Some(version) == self.version.as_deref())
     }
 }
 
@@ -151,8 +152,8 @@ impl<W: Effects> Worker<W> {
     }
 
     async fn take_up(&mut self, event: Event) {
-        if self.expected.is_echo(&event) {
-            return self.skip(&event);
+        if let Some(is_last) = self.expected.is_last_echo(&event) {
+            return self.skip(&event, is_last);
         }
         self.expected.echo = None;
         let body = match (self.read)(&event.raw, &self.served.resource) {
@@ -179,8 +180,7 @@ impl<W: Effects> Worker<W> {
     }
 
     /// Takes note of an event that shows nothing but the own patch at the end of a cause: a cycle would do nothing.
-    fn skip(&mut self, event: &Event) {
-        let is_last = PartialMetadata::of(&event.raw).is_ok_and(|metadata| metadata.resource_version() == self.expected.version.as_deref());
+    fn skip(&mut self, event: &Event, is_last: bool) {
         if is_last {
             self.expected = Expected::default();
         }
