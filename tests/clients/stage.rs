@@ -54,7 +54,7 @@ pub struct Server {
 /// The stage of one case.
 pub struct Stage<'w> {
     world: &'w World,
-    /// The room and the name of the case.
+    /// The module and the name of the case.
     pub title: String,
     /// The namespace of the case, on both servers.
     pub namespace: String,

@@ -68,8 +68,11 @@ pub async fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
         })?),
     };
     let initial = call.query.text("sendInitialEvents").map(|_| call.query.is_on("sendInitialEvents"));
-    let lifetime = call.query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
-    let lifetime = lifetime.unwrap_or_else(|| LIFETIME + api.with(|state| state.ids.below(LIFETIME)));
+    let lifetime = match call.query.number("timeoutSeconds")? {
+        None | Some(0) => LIFETIME + api.with(|state| state.ids.below(LIFETIME)),
+        // A time before the start is over at once.
+        Some(seconds) => seconds.try_into().unwrap_or(0),
+    };
     let lifetime = Duration::from_secs(lifetime);
     let kinds = api.kinds_changed();
     let is_listed = initial.unwrap_or(start.is_none());

@@ -1,11 +1,10 @@
-//! Cases that are played against the embedded API server and a real one, whose answers must be the same.
+//! Differential cases: requests to the embedded API server and to a real one, whose answers must be the same.
 //!
-//! The real answers are kept in `answers/`, so that the comparison needs no real server; `tests/cluster/run` compares again with one.
+//! The answers of the real server are recorded in `answers/`. `cargo test` compares the embedded server with them, and
+//! `tests/cluster/run` a real server.
 
 pub mod answers;
 pub mod case;
-pub mod compare;
-pub mod differences;
 pub mod embedded;
 mod normal;
 pub mod play;

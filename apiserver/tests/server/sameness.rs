@@ -1,11 +1,14 @@
 //! The embedded server answers as a real one did: the recorded answers of `tests/differ`, without a real server.
 
+mod compare;
+mod differences;
+
 use crate::differ::answers;
 use crate::differ::case::{self, Case};
-use crate::differ::compare::{Verdicts, compare};
-use crate::differ::differences::DIFFERENCES;
 use crate::differ::embedded::Embedded;
 use crate::differ::play::play;
+use compare::{Verdicts, compare};
+use differences::DIFFERENCES;
 
 #[test]
 fn every_reason_stands_in_the_documents() {

@@ -41,3 +41,12 @@ async fn a_watch_tells_of_what_comes_changes_and_goes() {
     let gone = &events[2]["object"]["metadata"];
     assert_eq!((&gone["labels"]["a"], &gone["resourceVersion"]), (&json!("b"), &last["metadata"]["resourceVersion"]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_with_a_negative_time_ends_at_once() {
+    let server = Embedded::new();
+    let begun_at = tokio::time::Instant::now();
+    let request = Request::get(format!("{PATH}?watch=true&timeoutSeconds=-1&resourceVersion=1")).body(Bytes::new()).unwrap();
+    server.send(Who::Administrator, request).await.into_body().collect().await.unwrap();
+    assert_eq!(begun_at.elapsed(), std::time::Duration::ZERO);
+}

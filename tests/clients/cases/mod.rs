@@ -13,7 +13,7 @@ use crate::stage::{Server, Stage, World};
 #[derive(Clone, Copy)]
 pub struct Case {
     /// The module that it stands in.
-    pub room: &'static str,
+    pub module: &'static str,
     /// The sentence that it proves.
     pub name: &'static str,
     /// How it is played.
@@ -41,7 +41,7 @@ pub struct Part {
 /// Makes a table of cases from functions whose names are the sentences.
 macro_rules! cases {
     ($how:ident: $($play:ident),* $(,)?) => {
-        &[$(crate::cases::Case { room: module_path!(), name: stringify!($play), play: crate::cases::Play::$how($play) }),*]
+        &[$(crate::cases::Case { module: module_path!(), name: stringify!($play), play: crate::cases::Play::$how($play) }),*]
     };
 }
 pub(crate) use cases;
@@ -59,7 +59,7 @@ pub fn all() -> Vec<Part> {
 impl Part {
     /// Returns the name by which a user selects it.
     pub fn title(&self) -> String {
-        let title = format!("{}::{}", self.case.room.rsplit("::").next().unwrap_or_default(), self.case.name);
+        let title = format!("{}::{}", self.case.module.rsplit("::").next().unwrap_or_default(), self.case.name);
         match self.server {
             None => title,
             Some(0) => format!("{title} (embedded)"),

@@ -16,7 +16,7 @@ use crate::harness::Case;
 /// Makes a table of cases from functions whose names are the sentences.
 macro_rules! cases {
     ($($play:ident),* $(,)?) => {
-        &[$(crate::harness::Case { room: module_path!(), name: stringify!($play), play: $play }),*]
+        &[$(crate::harness::Case { module: module_path!(), name: stringify!($play), play: $play }),*]
     };
 }
 pub(crate) use cases;

@@ -14,7 +14,7 @@ use super::scene::Scene;
 #[derive(Clone, Copy)]
 pub struct Case {
     /// The module that it stands in.
-    pub room: &'static str,
+    pub module: &'static str,
     /// The sentence that it proves.
     pub name: &'static str,
     /// Plays the case, and panics if it goes wrong.
@@ -73,7 +73,7 @@ impl Options {
 impl Case {
     /// Returns the name by which a user selects the case.
     pub fn title(&self) -> String {
-        format!("{}::{}", self.room.rsplit("::").next().unwrap_or_default(), self.name)
+        format!("{}::{}", self.module.rsplit("::").next().unwrap_or_default(), self.name)
     }
 }
 

@@ -154,15 +154,6 @@ pub const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "A watch with a negative time lasts as one without a time, and does not begin with an error.",
-        places: &[
-            ("watch-options: options of watches that do not fit", "10/body/object.code"),
-            ("watch-options: options of watches that do not fit", "10/body/object.reason"),
-            ("watch-options: options of watches that do not fit", "10/body/type"),
-        ],
-    },
-    Difference {
-        direction: Direction::AnswersOtherwise,
         reason: "Objects in an unknown version of a built-in group are a page that is not there.",
         places: &[("methods: paths with slashes too many or at the end", "9/type/0")],
     },

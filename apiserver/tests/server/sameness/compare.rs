@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::case::Case;
 use super::differences::{DIFFERENCES, Direction};
+use crate::differ::case::Case;
 
 /// What was found so far.
 #[derive(Default)]
