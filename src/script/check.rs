@@ -45,7 +45,7 @@ pub fn check(declaration: &Declaration) -> Vec<Problem> {
 
 /// Returns everything that is wrong, and the texts of all files that could be read and parsed, by their names within the scripts.
 pub fn read(declaration: &Declaration) -> (Vec<Problem>, BTreeMap<String, Arc<str>>) {
-    let engine = engine::build(Sizes::of(&Limits::default()));
+    let engine = engine::of_thread(Sizes::of(&Limits::default()));
     let catalogue = Catalogue::of(&engine);
     let mut report = Report::default();
     let mut program = Program::load(declaration, &engine, &mut report);

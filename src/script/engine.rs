@@ -1,6 +1,9 @@
 //! The interpreter: one per script thread and set of sizes, with every limit set and every way out closed.
 
 use std::any::TypeId;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 
 use rhai::packages::{
     BasicArrayPackage, BasicBlobPackage, BasicMapPackage, BasicMathPackage, BitFieldPackage, CorePackage, LogicPackage, MoreStringPackage,
@@ -43,6 +46,13 @@ const MAX_MODULES: usize = 100;
 /// The bytes of one value, for turning a bound of memory into bounds of sizes.
 const BYTES_PER_VALUE: u64 = 16;
 
+/// Interpreters kept per thread. Operators mostly have the same limits.
+const MAX_ENGINES: usize = 8;
+
+thread_local! {
+    static ENGINES: RefCell<HashMap<Sizes, Rc<Engine>>> = RefCell::default();
+}
+
 /// The limits that belong to an interpreter, and not to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sizes {
@@ -81,6 +91,16 @@ pub fn host_types() -> [TypeId; 10] {
         TypeId::of::<SettingsHandle>(),
         TypeId::of::<Warnings>(),
     ]
+}
+
+/// Returns the interpreter of this thread for some sizes. Registering all functions takes longer than most scripts, so it is kept.
+pub fn of_thread(sizes: Sizes) -> Rc<Engine> {
+    ENGINES.with_borrow_mut(|engines| {
+        if engines.len() >= MAX_ENGINES && !engines.contains_key(&sizes) {
+            engines.clear();
+        }
+        Rc::clone(engines.entry(sizes).or_insert_with(|| Rc::new(build(sizes))))
+    })
 }
 
 /// Returns an interpreter with all host functions.

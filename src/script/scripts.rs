@@ -137,7 +137,7 @@ pub fn run_top_levels(program: Program) -> Vec<Problem> {
     let run = move || -> Result<Vec<Problem>, std::io::Error> {
         // Scripts look at the clock of a runtime for the end of their time.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let engine = Rc::new(engine::build(Sizes::of(&Limits::default())));
+        let engine = engine::of_thread(Sizes::of(&Limits::default()));
         let (root, allow) = (program.declaration.root.clone(), program.declaration.allow.clone());
         let environment = move |modules| Environment {
             clock: Clock::system(),

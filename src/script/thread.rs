@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use rhai::{Engine, ImmutableString};
+use rhai::ImmutableString;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::task::spawn_local;
 
@@ -18,7 +18,7 @@ use super::budget::{Budget, Ending};
 use super::call::{Call, Evaluation, Returned};
 use super::context::{Environment, Mode};
 use super::declaration::{BindingKind, Limits};
-use super::engine::{Sizes, build};
+use super::engine::{self, Sizes};
 use super::fiber::Fiber;
 use super::memo::{self, Memos};
 use super::object_turns::ObjectTurns;
@@ -126,7 +126,6 @@ pub struct Ingredients {
 /// A script thread.
 pub struct Thread {
     ingredients: Ingredients,
-    engines: RefCell<HashMap<Sizes, Rc<Engine>>>,
     generations: RefCell<HashMap<u64, Rc<Scripts>>>,
     memos: Rc<Memos>,
     transforms: Rc<Transforms>,
@@ -142,7 +141,6 @@ impl Thread {
         let send = Arc::new(move |job| drop(jobs.upgrade().map(|jobs| jobs.send(Job::Transform(job)))));
         Rc::new(Self {
             ingredients,
-            engines: RefCell::default(),
             generations: RefCell::default(),
             memos,
             transforms: Rc::new(Transforms::new(send)),
@@ -172,7 +170,7 @@ impl Thread {
                 let _ = reply.send(installed);
             }),
             Job::Transform(TransformJob::Apply { number, body, reply }) => spawn("transformation of an object", async move {
-                let engine = thread.engine(Sizes::of(&Limits::default()));
+                let engine = engine::of_thread(Sizes::of(&Limits::default()));
                 reply(thread.transforms.apply(number, engine, body).await);
             }),
             Job::Uninstall(generation) => drop(self.generations.borrow_mut().remove(&generation)),
@@ -193,12 +191,8 @@ impl Thread {
         }
     }
 
-    fn engine(&self, sizes: Sizes) -> Rc<Engine> {
-        Rc::clone(self.engines.borrow_mut().entry(sizes).or_insert_with(|| Rc::new(build(sizes))))
-    }
-
     async fn install(self: &Rc<Self>, generation: u64, program: Arc<Program>) -> Result<(), Vec<Problem>> {
-        let engine = self.engine(Sizes::of(&Limits::default()));
+        let engine = engine::of_thread(Sizes::of(&Limits::default()));
         let declaration = &program.declaration;
         let (root, allow) = (declaration.root.clone(), declaration.allow.clone());
         let Ingredients { clock, seed, api, .. } = self.ingredients.clone();
@@ -247,7 +241,7 @@ impl Thread {
         let temporary_memo = subject.temporary_memo().map(|name| TemporaryMemo { memos: Rc::clone(&self.memos), name: name.to_owned() });
         let is_startup = matches!(subject, Subject::Activity { activity: Activity::Startup, .. });
         let stage = Rc::new(Stage {
-            engine: self.engine(Sizes::of(&binding.limits)),
+            engine: engine::of_thread(Sizes::of(&binding.limits)),
             budget: Rc::clone(&budget),
             outputs: Outputs::of(&subject, patch),
             subhandling,
@@ -298,7 +292,7 @@ impl Thread {
         let function = scripts.expression(number).cloned().ok_or_else(|| format!("the operator has no expression number {number}"))?;
         let limits = Limits { time: Some(EXPRESSION_TIME), ..Limits::default() };
         let budget = Rc::new(Budget::new(&limits, Stop::new()));
-        let engine = self.engine(Sizes::of(&limits));
+        let engine = engine::of_thread(Sizes::of(&limits));
         let memos = Rc::clone(&self.memos);
         let context_budget = Rc::clone(&budget);
         let run = move || {

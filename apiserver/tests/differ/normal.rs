@@ -40,7 +40,10 @@ impl Normal {
     fn walk(&mut self, name: &str, value: &mut Value) {
         match value {
             Value::Object(members) => self.members(name, members),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.walk(name, item)),
+            Value::Array(items) => {
+                items.retain(|item| !is_periodic_bookmark(item));
+                items.iter_mut().for_each(|item| self.walk(name, item));
+            }
             Value::String(text) if name == "cells" && AGE.is_match(text) => "<age>".clone_into(text),
             Value::String(text) if name == "token" && TOKEN.is_match(text) => "<token>".clone_into(text),
             Value::String(text) => *text = self.text(text),
@@ -99,6 +102,12 @@ impl Normal {
         }
         UID.replace_all(&text, |found: &regex::Captures<'_>| number(&mut self.uids, "uid", &found[0])).into_owned()
     }
+}
+
+/// Tells whether an event of a watch is a bookmark whose time depends on when the server last sent bookmarks: any but the one that
+/// ends the initial events.
+fn is_periodic_bookmark(event: &Value) -> bool {
+    event["type"] == "BOOKMARK" && event["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"].is_null()
 }
 
 /// Returns the name of what was seen before, or is new.
