@@ -1,4 +1,4 @@
-//! What is allowed but hardly meant: warnings about results, about paths that may not be there, and about hidden functions.
+//! Warnings about allowed but probably unintended code: unused results, paths that may be absent, and hidden functions.
 
 use super::catalogue::Catalogue;
 use super::facts::{To, Unit, Value, What};
@@ -10,7 +10,7 @@ use crate::script::arguments;
 use crate::script::declaration::BindingKind;
 use crate::script::problem::{Problem, Severity};
 
-/// Warns where a binding's function returns something that is not used, or nothing though it is called for its result.
+/// Warns if a binding's function returns an unused value, or returns nothing although it is called for its result.
 pub fn check_returns(code: &Code, unit: &Unit, kind: BindingKind, place: &SourcePosition, binding: usize, report: &mut Report) {
     let returns = || {
         unit.uses.iter().filter_map(|usage| match usage.what {
@@ -45,7 +45,7 @@ pub fn check_returns(code: &Code, unit: &Unit, kind: BindingKind, place: &Source
     }
 }
 
-/// Warns where an expression goes on from something that may not be there.
+/// Warns about expressions that access a part of a possibly absent value.
 pub fn check_paths(code: &Code, has_value: bool, report: &mut Report) {
     let is_object = |root: &str| arguments::VIEWS.contains(&root) || (has_value && root == arguments::VALUE);
     for usage in &code.top.uses {
