@@ -91,7 +91,7 @@ impl Writer<'_> {
         }
         let sent = builtin::decides(kind).then(|| value.clone());
         let (mut value, warnings) = self.validate(value, None)?;
-        // A dry run stores nothing, so there are no warnings to log.
+        // The store of a real server refuses this, which a dry run does not reach.
         if is_stored && !self.options.is_dry_run {
             return Err(Failure::new(500, "", "resourceVersion should not be set on objects to be created").after(&warnings));
         }
