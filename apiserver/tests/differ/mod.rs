@@ -1,6 +1,6 @@
-//! Cases that are played against the embedded API server and a real one, whose answers must be the same.
+//! Cases that run on the embedded API server and a real one, whose answers must be equal.
 //!
-//! The real answers are kept in `answers/`, so that the comparison needs no real server; `tests/cluster/run` compares again with one.
+//! The real answers are recorded in `answers/`, so that the comparison needs no real server; `tests/cluster/run` compares again with one.
 
 pub mod answers;
 pub mod case;
