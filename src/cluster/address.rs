@@ -55,7 +55,7 @@ pub fn version(group: &str, version: &str) -> String {
     path
 }
 
-/// Returns a query in the encoding of forms, with its question mark; nothing if there are no parameters.
+/// Returns a form-encoded query with its question mark; empty without parameters.
 pub fn query(parameters: &[(&str, &str)]) -> String {
     let mut query = String::new();
     for (key, value) in parameters {

@@ -57,7 +57,7 @@ pub trait Sink: Send {
     fn troubled(&mut self, _error: &Error) {}
 }
 
-/// An object as it was seen.
+/// An event of an object.
 pub struct Seen<'a> {
     /// How it was seen.
     pub event_kind: EventKind,
@@ -114,7 +114,7 @@ enum Trouble {
     Failed(Option<u16>),
 }
 
-/// Why a stream of changes is no longer read.
+/// Why the reading of a stream ends.
 enum End {
     /// It ended, which is normal at any time.
     Closed,

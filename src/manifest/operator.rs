@@ -205,7 +205,7 @@ pub struct Reconcile {
     pub watches: Vec<(Selector, usize)>,
     /// The interval of runs without a change.
     pub resync: Option<Duration>,
-    /// Whether children that are no longer wanted are deleted.
+    /// Whether obsolete children are deleted.
     pub prune: bool,
     /// The number of the binding that is called at the deletion.
     pub finalize: Option<usize>,

@@ -166,7 +166,7 @@ fn storage_name(reader: &Reader, fields: &Fields<'_>) -> String {
     name
 }
 
-/// Kopf's templates: `{name}` stands for the storage's name.
+/// Reads a field with kopf's placeholder `{name}`, the name of the storage.
 fn named_field(reader: &Reader, item: &Item<'_>, name: &str) -> Option<Vec<String>> {
     Some(keys(reader, item)?.iter().map(|key| key.replace("{name}", name)).collect())
 }

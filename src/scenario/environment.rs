@@ -312,7 +312,7 @@ impl Environment {
         }
     }
 
-    /// Writes an object as another client would, without changing anything that an operator looks at.
+    /// Writes an object as another client would, without changing fields that operators read.
     async fn touch(&self, subject: &Subject) {
         let Subject { group, kind, namespace, name } = subject;
         let registry = self.api.registry();

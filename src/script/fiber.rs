@@ -2,7 +2,7 @@
 //!
 //! This is the only file with `unsafe`, in two expressions. Why they are sound:
 //!
-//! * A fiber is polled on the thread that made it only: it is neither `Send` nor `Sync`.
+//! * A fiber is polled only on the thread that created it: it is neither `Send` nor `Sync`.
 //! * [`CURRENT`] points to the yielder of the fiber that runs. It is set when a fiber is resumed, and reset when it is suspended
 //!   or ends, also by a panic. The yielder lives on the fiber's stack as long as its function.
 //! * [`Ask`] points to a step on the stack of a suspended fiber, which waits for it and does nothing else. It is used by the

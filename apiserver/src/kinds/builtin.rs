@@ -65,7 +65,7 @@ pub fn read(kind: &Kind, object: &mut Value) -> Result<Vec<String>, Failure> {
     typed::read(kind, object).map_err(|why| refusal(kind, &why))
 }
 
-/// Returns the fields that all objects of a built-in kind have, even if they were not written.
+/// Returns the fields that all objects of a built-in kind have, with their zero values.
 pub fn zero(kind: &Kind) -> Value {
     if kind.kind == "CustomResourceDefinition" {
         let names = json!({"plural": "", "kind": ""});

@@ -261,7 +261,7 @@ impl Page {
         Ok(Self { exactly, start: Some(start), ..Self::default() })
     }
 
-    /// Returns the answer for an expired revision; a continued list may go on with the newest state.
+    /// Returns the answer for an expired revision; a continued list may continue with the newest state.
     fn expired(self) -> Reply {
         let Some(start) = self.start else {
             return Reply::from(Failure::new(410, "Expired", "The resourceVersion for the provided list is too old."));

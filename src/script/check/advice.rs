@@ -66,7 +66,7 @@ pub fn check_paths(code: &Code, has_value: bool, report: &mut Report) {
     }
 }
 
-/// Warns about functions with the name of a host function, which they hide, and about closures that all see the same item of a loop.
+/// Warns about functions that hide a host function, and about closures that all capture the same item of a loop.
 pub fn check_code(code: &Code, catalogue: &Catalogue, report: &mut Report) {
     for unit in code.units.iter().filter(|unit| !unit.is_closure() && catalogue.is_host(&unit.name, unit.params.len())) {
         let Some(&(spot, _)) = code.source.function(&unit.name, unit.params.len()) else { continue };
