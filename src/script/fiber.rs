@@ -6,8 +6,8 @@
 //! * [`CURRENT`] points to the yielder of the fiber that runs. It is set when a fiber is resumed, and reset when it is suspended
 //!   or ends, also by a panic. The yielder lives on the fiber's stack as long as its function.
 //! * [`Ask`] points to a step on the stack of a suspended fiber, which waits for it and does nothing else. It is used by the
-//!   fiber's own future only, and given up before the fiber goes on.
-//! * What a fiber waits for is polled on the stack of the fiber's poller: nothing is current there, so that another fiber,
+//!   fiber's own future only, and released before the fiber continues.
+//! * The future a fiber waits for is polled on the stack of the fiber's poller: nothing is current there, so that another fiber,
 //!   polled inside of it, cannot be mixed up with this one, and what the poll needs of the stack is not kept during the wait.
 //! * Thread-locals are reached through functions that are not inlined, so that no address of one is kept across a suspension.
 
