@@ -1,8 +1,8 @@
 //! Tests of the documents: manifests in them load with their scripts, and the tables of the reference equal the code.
 //!
 //! A fenced `yaml` block that begins with `apiVersion: kopfd.dev/v1` is a manifest. The following blocks with the tag `file=NAME` are the
-//! files beside it, up to the next manifest; several blocks with one name are one file. A tag `file=examples/…` means that the block is a
-//! copy of that file: it must be equal to it, and a manifest is loaded from there.
+//! files in its directory, up to the next manifest; several blocks with one name are one file. A tag `file=examples/…` means that the block
+//! is a copy of that file: it must be equal to it, and a manifest is loaded from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

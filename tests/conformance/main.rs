@@ -2,7 +2,7 @@
 //!
 //! For programs that list tests, it is one test called `golden_cases`.
 //!
-//! `KOPFD_VECTORS=<directory>` runs the files of that directory that have a runner here, instead of the files beside this one.
+//! `KOPFD_VECTORS=<directory>` runs the files of that directory that have a runner here, instead of the files in `vectors`.
 
 #![expect(clippy::print_stdout, reason = "this test is its own harness, and says what it found")]
 

@@ -130,7 +130,7 @@ impl Declared {
     }
 }
 
-/// Returns the options, which some vectors have beside the id, others below it.
+/// Returns the options, which some vectors have next to the id, others below it.
 fn options(spec: &Value) -> &Value {
     spec.get("options").unwrap_or(spec)
 }
