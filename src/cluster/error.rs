@@ -73,7 +73,7 @@ pub enum LoginError {
     Plugin {
         /// The command.
         command: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// The credentials cannot be used for a connection.

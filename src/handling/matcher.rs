@@ -45,7 +45,7 @@ impl Matcher {
     /// Tells whether the value passes; `ask` evaluates the expressions.
     ///
     /// # Errors
-    /// Those of `ask`.
+    /// The errors of `ask`.
     pub fn passes<E>(&self, subject: Subject<'_>, ask: &mut impl FnMut(Predicate, Option<&Value>) -> Result<bool, E>) -> Result<bool, E> {
         Ok(match self {
             Self::Present => subject.value.is_some(),

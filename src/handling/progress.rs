@@ -150,7 +150,7 @@ pub struct Entry {
     pub id: String,
     /// The current record.
     pub record: Record,
-    /// The record as it was read; `None` if it must be written anyway.
+    /// The record as read; `None` if it must be written anyway.
     pub stored: Option<Record>,
     /// Whether the handler takes part in this cycle; the others are only counted and purged.
     pub active: bool,

@@ -45,9 +45,9 @@ const WAITING: usize = 64;
 /// Which namespaces an operator serves.
 #[derive(Debug, Clone)]
 pub enum Scope {
-    /// All of them, with one watch for each kind.
+    /// All namespaces, with one watch for each kind.
     Cluster,
-    /// Those that match one of the patterns.
+    /// The namespaces that match one of the patterns.
     Namespaces(Vec<Pattern>),
 }
 

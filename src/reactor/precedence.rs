@@ -29,7 +29,7 @@ pub struct Yielded {
     pub clashes: Vec<Clash>,
 }
 
-/// The operators of a process in their order, for those that come later.
+/// The operators of a process in their order, as seen by later operators.
 #[derive(Debug, Clone, Default)]
 pub struct Precedence(Vec<Other>);
 

@@ -178,7 +178,7 @@ pub struct ManualPatch {
     pub subresource: Option<String>,
 }
 
-/// What is expected.
+/// An expectation of a step.
 #[derive(Debug, Clone, Default)]
 pub struct Expectation {
     /// The state of an object.

@@ -4,8 +4,8 @@
 //! repeated for the same essence in only three cases:
 //!
 //! 1. The operator ended between the call and the answer to the last request of the cycle.
-//! 2. A request of the cycle was refused. What was stored by earlier requests of the same cycle is not waited for in this case: an event
-//!    from before them may still be processed.
+//! 2. A request of the cycle was refused. In this case the operator does not wait for the events of earlier requests of the same cycle: an
+//!    older event may still be processed.
 //! 3. An event without the own patch arrived after the consistency timeout. The worlds of the closed loop are faster.
 //!
 //! Update handlers are also called again for each cause, which begins with another essence than the handled one. Creations and deletions

@@ -37,7 +37,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[];
 /// Files that are read by other runners.
 const INPUTS: &[&str] = &["selectors-cluster"];
 
-/// Runs one case of a file. The error is what was expected and what was found.
+/// Runs one case of a file. The error contains the expected and the actual value.
 type Runner = Box<dyn Fn(&Value) -> Result<(), String>>;
 
 fn runner(name: &str, directory: &Path) -> Option<Runner> {

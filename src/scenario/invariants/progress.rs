@@ -114,7 +114,7 @@ pub struct Progress {
     pending: Vec<Attempt>,
     /// Completed handlers whose end is stored on the object.
     recorded: BTreeSet<String>,
-    /// Those of them whose records were purged before the cause ended.
+    /// Recorded handlers whose records were purged before the cause ended.
     purged: BTreeSet<String>,
     /// Completed deletion handlers whose removal of the finalizer met a conflict: the operator keeps it in memory and
     /// sends it again in the next cycle.
