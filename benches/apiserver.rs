@@ -1,6 +1,6 @@
-//! The embedded API server: its speed beside a real one, its memory, its start, and an operator on it.
+//! The embedded API server: its speed compared with a real one, its memory, its start, and an operator on it.
 //!
-//! `benches/run apiserver` builds the real one and starts this; without it (`cargo bench --bench apiserver`), its columns are left out.
+//! `benches/run apiserver` builds the real one and starts this; without it (`cargo bench --bench apiserver`), its columns are omitted.
 
 #![expect(clippy::print_stdout, reason = "this is a command of its own that prints its figures")]
 
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use harness::{Cluster, Controllers, Tools};
 use support::ratios::Ratios;
 
-/// The binary that is measured.
+/// The measured binary.
 const KOPFD: &str = env!("CARGO_BIN_EXE_kopfd");
 
 fn main() -> ExitCode {

@@ -1,6 +1,6 @@
-//! The memory of the binary `kopfd` with very many objects that it has nothing to do with, on a generated API server.
+//! The memory of the binary `kopfd` with very many idle objects, on a generated API server.
 //!
-//! `cargo bench --bench memory`; what needs a real API server is in `benches/cluster.rs`.
+//! `cargo bench --bench memory`; benchmarks on a real API server are in `benches/cluster.rs`.
 
 #![expect(clippy::print_stdout, reason = "this is a command of its own that prints its figures")]
 
@@ -15,13 +15,13 @@ use support::process::Program;
 use support::server::Generated;
 use support::table::{megabytes, print, row, verdict};
 
-/// The most that a process without objects may take.
+/// Goal of the memory of a process without objects, in MB.
 const IDLE_GOAL: f64 = 15.0;
 
-/// The most that an idle object may take.
+/// Goal of the memory of an idle object, in bytes.
 const OBJECT_GOAL: f64 = 600.0;
 
-/// How long after the last object the memory is looked at: workers end after five seconds, and what they leave is given back.
+/// Time between the last object and the measurement: workers end after five seconds, and their memory is released.
 const REST: Duration = Duration::from_secs(9);
 
 const COUNTS: [usize; 3] = [0, 20_000, 100_000];
@@ -49,7 +49,7 @@ fn main() {
     print(&rows);
 }
 
-/// Returns the resident memory of an operator that has seen all objects and rests.
+/// Returns the resident memory of an idle operator that has received all objects.
 async fn measure(count: usize, state: State, manifest: &Path, directory: &Path) -> u64 {
     let server = Generated::start(count, state).await;
     let log = directory.join("kopfd.log");

@@ -1,4 +1,4 @@
-//! The paths that everything goes through: from a watch event to a handler, the call of a script, and the start.
+//! The most used code paths: from a watch event to a handler, the call of a script, and the start.
 //!
 //! `cargo bench --bench paths`; it needs no cluster. With `calls` or another part of a title after `--`, only that is measured.
 
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use kopfd::manifest::{self, Operator};
 use support::table::{print, row};
 
-/// Memory is managed as in the binary.
+/// The allocator of the binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -26,7 +26,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 type Measure = fn() -> Vec<Vec<String>>;
 
 fn main() -> ExitCode {
-    // For the generated stream over a connection: the other side is this program once more.
+    // For the generated stream over a connection: the server is another process of this program.
     if std::env::args().nth(1).as_deref() == Some(watching::SERVE) {
         watching::serve();
         return ExitCode::SUCCESS;
@@ -47,7 +47,7 @@ fn write(directory: &Path, files: &[(&str, &str)]) -> PathBuf {
     directory.join(files[0].0)
 }
 
-/// Reads the operator of a manifest that has no mistakes.
+/// Loads the operator of a valid manifest.
 fn load(manifest: PathBuf) -> Operator {
     let mut loaded = manifest::load(&[manifest]);
     assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);

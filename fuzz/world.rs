@@ -1,4 +1,4 @@
-//! What the targets have in common: an embedded API server that is asked in this process, in virtual time.
+//! The shared part of the targets: an embedded API server in this process, in virtual time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use kopfd_base::kit::Clock;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-/// What separates the parts of an input.
+/// The separator between the parts of an input.
 pub const SEPARATOR: &str = "\n---\n";
 
-/// Pieces of a stream that are looked at.
+/// Limit of chunks that are read from a stream.
 const PIECES: usize = 20;
-/// How long a stream is looked at, in virtual time.
+/// Time limit of reading from a stream, in virtual time.
 const STREAM: Duration = Duration::from_secs(5);
 
-/// A server with a kind of its own, `things.ex.dev`, and what is needed to ask it.
+/// A server with a custom kind, `things.ex.dev`, and the means to send requests.
 pub struct World {
     api: ApiServer,
     runtime: Runtime,
 }
 
-/// What came back.
+/// An answer.
 #[derive(Debug)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
-    /// The body; null if it is no JSON.
+    /// The body; null if it is not JSON.
     pub body: Value,
 }
 
@@ -51,14 +51,14 @@ impl Default for World {
 }
 
 impl World {
-    /// Asks the server.
+    /// Sends a request.
     pub fn ask(&self, method: &str, path: &str, media: &str, body: &str) -> Answer {
         let request = Request::builder().method(method).uri(path).header("content-type", media);
         let request = request.body(Bytes::from(body.to_owned())).expect("the request is well-formed");
         self.send(request)
     }
 
-    /// Sends a request as the administrator, and lets the controllers do what it leaves to be done.
+    /// Sends a request as the administrator, and runs the controllers afterwards.
     pub fn send(&self, mut request: Request<Bytes>) -> Answer {
         request.headers_mut().insert("authorization", "Bearer t".parse().expect("a header"));
         self.runtime.block_on(async {
@@ -83,7 +83,7 @@ impl World {
     }
 }
 
-/// A definition with a bit of everything.
+/// A definition with most schema features.
 fn definition() -> Value {
     let spec = json!({
         "type": "object",

@@ -1,4 +1,4 @@
-//! The only speaker to the API server: connections, requests, discovery, watches, and patches.
+//! The only client of the API server: connections, requests, discovery, watches, and patches.
 //!
 //! It knows paths and statuses, but not the purpose of a request.
 

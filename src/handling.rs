@@ -1,10 +1,11 @@
-//! The pure core: what an event of an object means, which handlers it concerns, what is run, and what follows.
+//! The pure core: detects the cause of an event, selects the handlers, plans the calls, and concludes from their outcomes.
 //!
 //! Nothing here waits, logs, reads a clock, or fails for reasons outside of its arguments.
-//! How a record or an essence is written on an object belongs to `persistence`.
+//! The stored form of records and essences belongs to `persistence`.
 //!
-//! One event takes this way: [`cause::detect`] names the reason; [`plan::plan`] selects the handlers and picks those to run;
-//! [`attempt`] turns each call into an outcome; [`conclude::conclude`] says what is stored, purged, and waited for.
+//! The path of one event: [`cause::detect`] detects the reason; [`plan::plan`] selects the handlers and chooses the ones to call;
+//! [`attempt`] turns each call into an outcome; [`conclude::conclude`] decides which records are stored and purged, and when the next
+//! attempt is due.
 
 pub mod attempt;
 pub mod cause;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Many small allocations on many threads are the life of an operator.
+/// Operators make many small allocations on many threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

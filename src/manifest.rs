@@ -1,6 +1,6 @@
-//! Manifests: YAML as people write it becomes a checked [`Operator`], or a list of diagnostics.
+//! Manifests: reads YAML into a checked [`Operator`], or reports a list of diagnostics.
 //!
-//! All mistakes are found at once, each with its place and a way out. Nothing here talks to a cluster or runs a handler.
+//! All errors are reported at once, each with its position and a hint. Nothing here connects to a cluster or calls a handler.
 
 mod activities;
 mod binding;

@@ -1,6 +1,6 @@
 //! Kubernetes objects as data: bodies, identities, field paths, diffs, patches, and selectors of kinds.
 //!
-//! Nothing here knows of handlers, of the network, or of time.
+//! Independent of handlers, of the network, and of time.
 
 pub mod body;
 pub mod diff;

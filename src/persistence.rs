@@ -1,6 +1,6 @@
-//! How progress and the last handled essence stand on an object: annotations and status fields, in kopf's formats.
+//! The stored form of progress and of the last handled essence: annotations and status fields, in kopf's formats.
 //!
-//! What the records mean belongs to `handling`; when they are sent, to `reactor`.
+//! `handling` decides about the records, `reactor` sends them.
 
 pub mod clash;
 pub mod essence;

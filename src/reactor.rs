@@ -1,6 +1,6 @@
 //! From watch events to patches: the watchers, the queues, one worker per object, and the cycle that each event goes through.
 //!
-//! What should happen is decided in `handling`; here it is waited for and carried out.
+//! `handling` makes the decisions; the reactor waits and carries them out.
 
 pub mod activity;
 pub mod change_log;

@@ -1,10 +1,10 @@
-//! The Rhai host: scripts are compiled, checked, and called here, each call within its limits, to one outcome.
+//! The Rhai host: compiles, checks and calls scripts. Each call has limits and one outcome.
 //!
-//! Callers know nothing of Rhai: inputs and outputs are JSON and types of `handling`.
+//! Callers do not depend on Rhai: inputs and outputs are JSON and types of `handling`.
 
 /// Registers a function that changes no variable of a script, though it takes its first argument by reference.
 ///
-/// Handles are read as copies, which the interpreter takes for constants: on them it calls nothing else.
+/// Handles are read as copies, which the interpreter treats as constants: it calls no other functions on them.
 macro_rules! pure {
     (get $engine:ident, $function:expr) => {
         rhai::FuncRegistration::new_index_getter().with_purity(true).register_into_engine($engine, $function)

@@ -1,4 +1,4 @@
-//! Clients that mean harm, or know no better, against the socket of the built binary: the right status, no panic, bounded memory.
+//! Hostile and broken clients on the socket of the built binary: the right status, no panic, bounded memory.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
@@ -26,9 +26,9 @@ use tokio_rustls::client::TlsStream;
 
 use super::child::Process;
 
-/// What the server may need in the worst of these tests, in MiB. An unoptimised binary takes about 40 to begin with.
+/// Memory limit of the server in these tests, in MiB. An unoptimised binary starts with about 40.
 const MEMORY: u64 = 300;
-/// Where config maps are.
+/// The path of config maps.
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 struct Server {
@@ -44,7 +44,7 @@ impl Server {
         Self::start_with("exec \"$@\"", &[])
     }
 
-    /// Starts the server by a line of bash, in which `"$@"` is its command, with more arguments.
+    /// Starts the server by a line of bash, in which `"$@"` is its command, with further arguments.
     fn start_with(line: &str, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kubeconfig");
@@ -75,7 +75,7 @@ impl Server {
         self.tls(protocol).connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap()
     }
 
-    /// Returns what sends requests also when the server is gone.
+    /// Returns a client that works after the server is gone, too.
     fn client(&self) -> Client {
         Client { address: self.address, tls: self.tls(b"http/1.1"), token: self.token.clone() }
     }
@@ -86,7 +86,7 @@ impl Server {
         serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
     }
 
-    /// Sends bytes as they are, and returns all that comes until the connection is silent for long or ends.
+    /// Sends raw bytes, and returns everything received until the connection is silent or ends.
     async fn raw(&self, bytes: &[u8], silence: Duration) -> String {
         let (mut reader, mut writer) = tokio::io::split(self.connect(b"http/1.1").await);
         let bytes = bytes.to_vec();
@@ -100,7 +100,7 @@ impl Server {
                 answer.extend_from_slice(&buffer[..count]);
             }
         };
-        // A server that refuses need not read to the end.
+        // A server that refuses a request need not read all of it.
         let writing = async { drop(writer.write_all(&bytes).await) };
         tokio::join!(reading, writing);
         String::from_utf8_lossy(&answer).into_owned()
@@ -124,7 +124,7 @@ impl Server {
         self.ask("PATCH", &format!("{MAPS}/one?fieldManager=x"), &format!("application/{media}"), body).await
     }
 
-    /// Tells that the server is well: it answers soon, and has not grown.
+    /// Checks that the server answers quickly, and has not grown.
     async fn is_well(&self) {
         let begun = Instant::now();
         assert_eq!(self.get(MAPS).await, 200);
@@ -133,7 +133,7 @@ impl Server {
         assert!(memory < MEMORY, "the server has {memory} MiB");
     }
 
-    /// The most memory that the server has had, in MiB.
+    /// Returns the peak memory of the server, in MiB.
     fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -150,7 +150,7 @@ struct Client {
 }
 
 impl Client {
-    /// Sends a request without a wait for more than a few seconds, and returns the answer with its head.
+    /// Sends a request with a limit of a few seconds, and returns the answer with its head.
     async fn ask(&self, method: &str, path: &str, body: &[u8]) -> std::io::Result<String> {
         let asking = async {
             let stream = TcpStream::connect(self.address).await?;
@@ -163,7 +163,7 @@ impl Client {
             );
             stream.write_all(&[head.as_bytes(), body].concat()).await?;
             let mut answer = Vec::new();
-            // A server that is killed says nothing at the end of TLS.
+            // A killed server does not close TLS properly.
             stream.read_to_end(&mut answer).await?;
             Ok(String::from_utf8_lossy(&answer).into_owned())
         };
@@ -191,7 +191,7 @@ async fn bodies_that_are_large_deep_or_broken_are_refused() {
     for levels in [100, 10_000, 500_000] {
         let deep = nested(levels);
         let answered = server.ask("POST", MAPS, json, deep.as_bytes()).await;
-        // What can still be read has other mistakes.
+        // Readable bodies have other errors.
         assert!(answered == 400 || (levels == 100 && answered == 422), "{levels} levels: {answered}");
         assert_eq!(server.ask("POST", MAPS, "application/yaml", deep.as_bytes()).await, 400, "{levels} levels");
         for media in ["merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"] {
@@ -250,7 +250,8 @@ async fn a_body_that_is_too_large_is_refused_over_http2_when_it_has_come() {
         assert_eq!(answer.status(), 413, "{megabytes} MiB");
         let status = answer.into_body().collect().await.unwrap_or_else(|error| panic!("{megabytes} MiB: {error:?}")).to_bytes();
         assert!(String::from_utf8_lossy(&status).contains("RequestEntityTooLarge"), "{status:?}");
-        // Clients that are cut off while they send may take it for a broken stream, and not read. Who has too much is cut off all the same.
+        // Clients that are cut off while they send may see a broken stream, and not read the answer. Too large bodies are cut off in any
+        // case.
         assert_eq!(sent.load(Ordering::SeqCst) == megabytes, megabytes < 20, "{megabytes} MiB");
     }
     server.is_well().await;
@@ -310,7 +311,7 @@ async fn connections_that_are_slow_half_closed_or_flooded_harm_nobody_else() {
         let answered = status(&server.raw(nonsense, short).await);
         assert!([0, 400, 404, 401, 505].contains(&answered), "{nonsense:?}: {answered}");
     }
-    // Two lengths: however they are understood, nothing behind the first request is taken for another one.
+    // Two lengths: in any interpretation, the bytes after the first request must not be taken for another one.
     let doubled = head("content-length: 5\r\ntransfer-encoding: chunked\r\n");
     let answer = server.raw(format!("{doubled}0\r\n\r\nGET / HTTP/1.1\r\n\r\n").as_bytes(), short).await;
     assert!(answer.matches("HTTP/1.1 ").count() <= 1, "{answer}");
@@ -328,7 +329,7 @@ async fn connections_that_are_slow_half_closed_or_flooded_harm_nobody_else() {
     drop(tokio::time::timeout(short, half.read_to_end(&mut answer)).await);
     assert!([0, 200].contains(&status(&String::from_utf8_lossy(&answer))));
 
-    // Two hundred clients that begin and do not go on, in three ways, while others are served.
+    // Two hundred clients that start and stop sending, in three ways, while others are served.
     let mut idle = Vec::new();
     for number in 0..200 {
         if number % 3 == 0 {
@@ -344,7 +345,7 @@ async fn connections_that_are_slow_half_closed_or_flooded_harm_nobody_else() {
         idle.push((None, Some(slow)));
     }
     server.is_well().await;
-    // Those without a head are sent away.
+    // Clients without a complete head are disconnected.
     let headless = idle[1].1.as_mut().unwrap();
     let mut rest = Vec::new();
     let ended = tokio::time::timeout(Duration::from_secs(25), headless.read_to_end(&mut rest)).await;
@@ -409,7 +410,7 @@ async fn idle_connections_lock_nobody_out_where_files_are_few() {
     server.is_well().await;
 }
 
-/// Limits how large the files of a process may get.
+/// Limits the file size of a process.
 fn limit_files(server: &Server, bytes: &str) {
     let limited = Command::new("prlimit").args(["--pid", &server.child.id().to_string(), &format!("--fsize={bytes}:unlimited")]).status();
     assert!(limited.unwrap().success());
@@ -420,7 +421,7 @@ async fn a_full_disk_refuses_writes_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let arguments = ["--data", data.to_str().unwrap()];
-    // The signal is what would come with the limit instead of an error; a full disk has none.
+    // Without the trap, the limit would cause a signal instead of an error; a full disk causes none.
     let server = Server::start_with("trap '' XFSZ; exec \"$@\"", &arguments);
     let client = server.client();
     let body = |name: &str| serde_json::json!({"metadata": {"name": name}, "data": {"x": "x".repeat(400_000)}}).to_string().into_bytes();
@@ -446,7 +447,7 @@ async fn a_full_disk_refuses_writes_and_nothing_else() {
         names
     };
     kept.sort();
-    // Readers see what was acknowledged, and nothing else, for as long as the disk is full.
+    // While the disk is full, readers see only acknowledged writes.
     let (again, first) = (body("again"), body("first"));
     for _ in 0..5 {
         assert_eq!(names(&server.read(MAPS).await), kept);
@@ -487,7 +488,7 @@ async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
                 assert_eq!(server.ask("POST", MAPS, "application/json", body.as_bytes()).await, 201);
             }
             let found: u64 = server.read(&path).await["data"]["count"].as_str().unwrap().parse().unwrap();
-            // The last write may have got through without an answer.
+            // The last write may have succeeded without an answer.
             assert!((*count..=*count + 1).contains(&found), "round {round}: {found} instead of {count}");
             *count = found;
         }

@@ -1,4 +1,4 @@
-//! The command `kopfd check` from the outside: its output for programs, its exit codes, and its manners.
+//! The command `kopfd check`: its output for programs and its exit codes.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
@@ -67,7 +67,7 @@ fn webhooks_need_a_server_where_the_engine_brings_none() {
     let look = "manifests/look/operator.yaml";
     assert!(text(&kopfd(&["check", look]).stdout).contains(message));
     assert!(text(&kopfd(&["run", look]).stderr).contains(message));
-    // The embedded server reaches them anyway; this version refuses them for another reason.
+    // The embedded server can always reach webhooks; this version refuses them for another reason.
     let told = kopfd(&["dev", look]).stderr;
     assert!(text(&told).contains("error: webhooks are not supported by this version"), "{}", text(&told));
     assert!(!text(&told).contains(message), "{}", text(&told));

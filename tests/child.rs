@@ -1,5 +1,4 @@
-//! Processes started by tests: they are killed when a test ends, however it ends, and when they run for too long, which also ends every
-//! read of their output.
+//! Processes started by tests: killed when a test ends or panics, or after a time limit, which also ends every read of their output.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
@@ -10,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// How long any wait may take: the machine may be busy.
+/// Time limit of any wait: the machine may be busy.
 pub const LIMIT: Duration = Duration::from_mins(1);
 
-/// How long a process may run before it is killed: longer than all that a test waits for in turn.
+/// Time limit of a process: longer than all consecutive waits of a test.
 const LIFETIME: Duration = Duration::from_mins(4);
 
 pub struct Process {
@@ -38,7 +37,7 @@ impl Process {
         let (killed, name) = (Arc::clone(&child), format!("{command:?}"));
         thread::spawn(move || {
             if end.recv_timeout(lifetime) == Err(RecvTimeoutError::Timeout) {
-                // The error of a process that has just ended by itself changes nothing.
+                // The error for a process that has just ended can be ignored.
                 let _ = killed.lock().kill();
                 panic!("{name} is killed: it has run for {lifetime:?}");
             }
@@ -59,7 +58,7 @@ impl Process {
         self.child.lock().try_wait().expect("a child can be waited for").is_none()
     }
 
-    /// Returns how the process ends, and fails if it does not within a limit.
+    /// Returns the exit status, and fails if the process does not end within a limit.
     pub fn wait(&self, limit: Duration) -> ExitStatus {
         let began = Instant::now();
         while began.elapsed() < limit {
@@ -80,7 +79,7 @@ impl Drop for Process {
     }
 }
 
-/// Runs a command to its end. Returns what `Command::output` returns, which has no limit.
+/// Runs a command to its end. Like `Command::output`, but with a time limit.
 pub fn output(command: &mut Command) -> Output {
     collect(Process::start(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped())))
 }
@@ -106,7 +105,7 @@ fn collect(mut process: Process) -> Output {
     Output { status: process.wait(LIMIT), stdout: text, stderr }
 }
 
-/// Ends this process if it is not dropped in time: a test without a process of its own may wait for ever, too.
+/// Ends this process if it is not dropped in time: a test without child processes may also wait forever.
 pub struct Deadline {
     _met: Sender<()>,
 }
@@ -117,7 +116,7 @@ impl Deadline {
         let test = thread::current().name().unwrap_or_default().to_owned();
         thread::spawn(move || {
             if end.recv_timeout(LIFETIME) == Err(RecvTimeoutError::Timeout) {
-                // Not by a macro, whose output the harness captures.
+                // Not by a macro, whose output the test harness captures.
                 let _ = writeln!(std::io::stderr(), "{test} has not ended within {LIFETIME:?}");
                 std::process::exit(101);
             }

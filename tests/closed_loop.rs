@@ -1,4 +1,4 @@
-//! The closed loop: whatever happens to an object and to its operator, every cause is handled to its end, and nothing twice.
+//! The closed loop: after any events of an object and its operator, every cause is handled completely, and nothing twice.
 //!
 //! `KOPFD_STORIES` is the number of stories, 200 without it.
 
@@ -22,21 +22,21 @@ use super::world::{Scene, in_virtual_time};
 /// Longer than all retries of all handlers together.
 const LONG: Duration = Duration::from_hours(24);
 
-/// The prefix of everything that the operator keeps on objects.
+/// The prefix of the operator's annotations.
 const PREFIX: &str = "kopf.zalando.org/";
 
 const LAST_HANDLED: &str = "kopf.zalando.org/last-handled-configuration";
 
-/// What happens to the object or to its operator.
+/// An event of the object or of its operator.
 #[derive(Debug, Clone)]
 enum Happening {
-    /// Somebody changes the essence. It never becomes what it was before: a change that is taken back leaves its progress, in kopf too.
+    /// A client changes the essence. It never returns to an earlier value: a reverted change leaves its progress, in kopf too.
     Change,
-    /// Somebody changes the status, which is nobody's business.
+    /// A client changes the status, which concerns no handler.
     Status,
-    /// Somebody deletes it.
+    /// A client deletes the object.
     Delete,
-    /// The next request meets trouble.
+    /// The next request fails.
     Trouble(Trouble),
     /// The operator is killed, and started again after some seconds.
     Restart(f64),
@@ -55,7 +55,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// What a handler does in its calls: it fails a few times, and then it succeeds or gives up.
+/// The behaviour of a handler: it fails a few times, and then succeeds or gives up.
 fn script() -> impl Strategy<Value = Value> {
     let failure = prop_oneof![
         (0u32..40).prop_map(|delay| json!({"temporary": "not yet", "delay": delay})),
@@ -93,7 +93,7 @@ fn story() -> impl Strategy<Value = (Value, Vec<(f64, Happening)>, bool)> {
     (input, prop::collection::vec((0.0..40.0, happening()), 0..10), any::<bool>())
 }
 
-/// Plays a story: every life of the operator ends with a crash or a restart, but for the last one, in which nothing happens any more.
+/// Runs a story: every operator run ends with a crash or a restart, except the last one, during which nothing else happens.
 async fn play(input: &Value, happenings: Vec<(f64, Happening)>, is_deleted: bool) -> Scene {
     let object = json!({
         "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
@@ -121,7 +121,7 @@ async fn play(input: &Value, happenings: Vec<(f64, Happening)>, is_deleted: bool
     scene
 }
 
-/// Lets things happen until the operator is to be restarted. Returns for how long it stays away.
+/// Applies events until the operator must be restarted. Returns its downtime.
 async fn happen(scene: &Scene, happenings: &mut std::iter::Peekable<std::vec::IntoIter<(f64, Happening)>>, changes: &mut u32) -> f64 {
     let server = &scene.world.server;
     while let Some((gap, _)) = happenings.peek() {
@@ -146,7 +146,7 @@ fn is_end(entry: &Entry) -> bool {
     entry.shown["response"] == 200 && entry.shown["payload"]["metadata"]["annotations"].get(LAST_HANDLED).is_some()
 }
 
-/// A cause ends only after all of its handlers have come to their ends.
+/// Checks that a cause ends only after all of its handlers have finished.
 fn check_ends(input: &Value, entries: &[Entry]) -> Result<(), TestCaseError> {
     let mut reason = Value::Null;
     let mut ended = BTreeSet::new();
@@ -169,7 +169,7 @@ fn check_ends(input: &Value, entries: &[Entry]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Returns the ids of a handler, and of its sub-handlers unless it gives up in the end.
+/// Returns the ids of a handler, and of its sub-handlers unless it finally gives up.
 fn ids(handler: &Value) -> Vec<String> {
     let text = |id: &Value| id.as_str().unwrap_or_default().to_owned();
     let gives_up = handler["script"].as_array().and_then(|steps| steps.last()).is_some_and(|step| step.get("permanent").is_some());
@@ -178,7 +178,7 @@ fn ids(handler: &Value) -> Vec<String> {
     subs.map(|sub| format!("{id}/{}", text(&sub["id"]))).chain([id.clone()]).collect()
 }
 
-/// In the end nothing is left to do, and nothing is left over.
+/// Checks that finally nothing is pending, and no progress is left.
 fn check_rest(scene: &Scene, is_deleted: bool) -> Result<(), TestCaseError> {
     let server = &scene.world.server;
     let object = server.object();

@@ -1,4 +1,4 @@
-//! The client over a real connection: credentials, plug-ins, broken streams, and a server that is not there.
+//! The client over a real connection: credentials, plug-ins, broken streams, and an absent server.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
@@ -30,14 +30,14 @@ use tokio_rustls::TlsAcceptor;
 
 use super::child::Deadline;
 
-/// Takes only the token `good`, and writes down what it is asked.
+/// A server that accepts only the token `good`, and records the requests.
 #[derive(Clone, Default)]
 struct Server {
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
-    /// Serves as long as the tasks live, and returns the address.
+    /// Serves as long as the tasks run, and returns the address.
     async fn start(&self, tasks: &mut Tasks<()>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -61,7 +61,7 @@ impl Server {
         let event = format!(r#"{{"type":"ADDED","object":{{"metadata":{{"name":"{name}","uid":"{name}","resourceVersion":"11"}}}}}}"#);
         let chunks = [Ok(event + "\n{\"type\":\"ADD"), Err(std::io::Error::other("broken"))];
         let chunks = futures::stream::iter(chunks).then(|chunk| async {
-            // The server sends what it has when there is nothing more at the moment.
+            // The server flushes its buffer when no more data is available.
             tokio::task::yield_now().await;
             chunk
         });
@@ -99,7 +99,7 @@ async fn a_token_that_was_rotated_is_read_again() {
     let client = client(kubeconfig(&directory, &address, &user)).await;
     assert!(matches!(client.request(&Request::get("/api")).await, Err(Error::Login(LoginError::Refused))));
     token_file(&directory, "good");
-    // The failed login is not tried again at once, so a new client stands for a later time.
+    // A failed login is not repeated at once, so a new client represents a later time.
     let client = self::client(kubeconfig(&directory, &address, &user)).await;
     token_file(&directory, "old");
     assert_eq!(client.request(&Request::get("/api?x=1")).await.unwrap().status, 200);
@@ -129,7 +129,7 @@ async fn a_plug_in_brings_the_token() {
     assert_eq!(client.request(&Request::get("/api")).await.unwrap().status, 200);
 }
 
-/// Serves with the certificate that kopf makes for its webhook servers, and returns a kubeconfig that names it as the authority.
+/// Serves with the certificate that kopf creates for its webhook servers, and returns a kubeconfig with it as the authority.
 async fn self_signed(server: &Server, tasks: &mut Tasks<()>, directory: &TempDir, host: &str) -> Options {
     kopfd::http::install_crypto_provider();
     let pem = |file: &str| std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("base/tests/certificates").join(file)).unwrap();
@@ -167,7 +167,7 @@ async fn a_server_whose_certificate_is_its_own_authority_is_spoken_to() {
     }
 }
 
-/// A proxy that opens tunnels for a user with a password, and returns where the first one led to.
+/// A proxy that opens tunnels for a user with a password, and returns the target of the first one.
 async fn proxy(listener: TcpListener) -> String {
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut head = Vec::new();
@@ -217,7 +217,7 @@ async fn a_server_with_another_name_than_its_certificate_is_refused() {
     assert!(server.asked.lock().is_empty());
 }
 
-/// A plug-in that gives another token at every login, `t1` first, and notes how often it was run.
+/// A plug-in that returns another token at every login, `t1` first, and counts its runs.
 fn counting_plug_in(directory: &TempDir, expires_at: &str) -> String {
     let script = directory.path().join("login.sh");
     let text = format!(
@@ -230,7 +230,7 @@ fn counting_plug_in(directory: &TempDir, expires_at: &str) -> String {
     format!("{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: {arguments}, interactiveMode: Never}}}}")
 }
 
-/// Serves those who have the token of the moment.
+/// Serves clients with the current token.
 async fn renewing_server(tasks: &mut Tasks<()>, token: &Arc<Mutex<String>>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -266,7 +266,7 @@ async fn a_plug_in_is_asked_again_before_its_token_ends() {
     let _deadline = Deadline::of_test();
     let (mut tasks, directory, token) = (Tasks::default(), TempDir::new().unwrap(), Arc::new(Mutex::new("t2".to_owned())));
     let address = renewing_server(&mut tasks, &token).await;
-    // The first token has ended when it comes, so that it is never sent: the server would refuse it.
+    // The first token is already expired, so that it is never sent: the server would refuse it.
     let user = counting_plug_in(&directory, "2020-01-01T00:00:00Z");
     let client = client(kubeconfig(&directory, &address, &user)).await;
     assert_eq!(client.request(&Request::get("/api")).await.unwrap().status, 200);

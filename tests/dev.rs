@@ -1,4 +1,4 @@
-//! `kopfd dev`, as its users run it: the binary alone, without any cluster.
+//! `kopfd dev`: the built binary, without any cluster.
 
 mod several;
 
@@ -18,7 +18,7 @@ fn kopfd(folder: &Path) -> Command {
     command
 }
 
-/// Tries an example once.
+/// Runs an example with `--once`.
 fn tried_once(folder: &Path, name: &str) -> Output {
     let mut command = kopfd(folder);
     command.arg("--config").arg(example(name, "operator.yaml")).arg("--apply").arg(example(name, "obj.yaml")).arg("--once");
@@ -120,7 +120,7 @@ fn a_folder_of_everything_can_be_applied() {
     write(folder.path(), "scenario.yaml", "apiVersion: kopfd.dev/v1\nkind: Scenario\nmetadata: {name: s}\nsteps: []\n");
     let mut dev = Trial::start(kopfd(folder.path()).args(["operator.yaml", "--apply", "."]));
     dev.wait_for("[elsewhere/one] Handler 'greet' succeeded.");
-    // The manifest is not an object that was applied: its changes are those of the operator.
+    // The manifest is not an applied object: its changes are those of the operator.
     write(folder.path(), "operator.yaml", &manifest("greet, id: greet2"));
     dev.wait_for("The operator restarts.");
     write(folder.path(), "obj.yaml", &OBJECT.replace("default", "nowhere"));
@@ -158,7 +158,7 @@ fn what_scripts_write_is_told_with_what_it_changes() {
     assert!(account.contains("│ = annotations: kept last-handled-configuration"), "{account}");
 }
 
-/// `kopfd dev` at work.
+/// A running `kopfd dev`.
 struct Trial {
     process: child::Process,
     lines: Lines<BufReader<ChildStderr>>,
@@ -213,7 +213,7 @@ fn definitions_and_objects_of_changed_files_are_applied() {
     write(objects.path(), "two.yaml", &thing("two", "size: 3"));
     dev.wait_for("The Thing two is new in the files. It is applied.");
     dev.wait_for("[default/two] Handler 'greet' succeeded.");
-    // Both are told whenever files change, until they are mended.
+    // Both errors are reported whenever files change, until they are fixed.
     write(objects.path(), "three.yaml", &thing("three", "size: 3"));
     assert!(dev.wait_for("broken.yaml").contains("line 1"));
     dev.wait_for("Thing \"refused\": ");
@@ -238,7 +238,7 @@ fn a_kubeconfig_belongs_to_one_server_and_goes_with_it() {
     assert_eq!(std::fs::read(&kubeconfig).expect("the kubeconfig is there"), written);
     assert_eq!(dev.interrupt(), Some(0));
     assert!(!kubeconfig.exists());
-    // As a server leaves it that is killed.
+    // The kubeconfig of a killed server.
     std::fs::write(&kubeconfig, written).expect("the file can be written");
     let third = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]));
     assert!(third.status.success(), "{}", String::from_utf8_lossy(&third.stderr));

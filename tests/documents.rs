@@ -1,8 +1,8 @@
-//! The documents, kept true: manifests in them load with their scripts, and the tables of the reference are those of the code.
+//! Tests of the documents: manifests in them load with their scripts, and the tables of the reference equal the code.
 //!
-//! A fenced `yaml` block that begins with `apiVersion: kopfd.dev/v1` is a manifest. The blocks after it that are tagged `file=NAME` are
-//! the files beside it, up to the next manifest; several blocks of one name are one file. A tag `file=examples/…` says that the block
-//! is a copy of that file: then it must be equal to it, and a manifest is loaded from there.
+//! A fenced `yaml` block that begins with `apiVersion: kopfd.dev/v1` is a manifest. The following blocks with the tag `file=NAME` are the
+//! files in its directory, up to the next manifest; several blocks with one name are one file. A tag `file=examples/…` means that the block
+//! is a copy of that file: it must be equal to it, and a manifest is loaded from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -99,7 +99,7 @@ fn examples(document: &str) -> Vec<Example> {
     examples
 }
 
-/// Scenarios are copies of files, which are run elsewhere.
+/// Tells whether a block is a scenario: a copy of a file that another test runs.
 fn is_scenario(block: &Block) -> bool {
     block.language == "yaml" && block.text.starts_with("apiVersion: kopfd.dev/v1\nkind: Scenario\n")
 }
@@ -132,7 +132,7 @@ fn the_tables_of_steps_and_faults_are_those_of_the_code() {
     assert_eq!(documented("Faults"), known(&scenario::FAULTS));
 }
 
-/// Loads an example, from the folder that it is a copy of, or from a new one. Returns its mistakes.
+/// Loads an example, from its original folder or from a new one. Returns its errors.
 fn mistakes(example: &Example) -> Vec<String> {
     let copies = example.copied_from.iter().map(|from| (from, &example.manifest));
     let copies = copies.chain(example.files.iter().filter(|(name, _)| name.starts_with("examples/")));
@@ -169,7 +169,7 @@ fn every_manifest_in_the_documents_loads_with_its_scripts_and_without_a_warning(
     assert!(count >= 4, "there are manifests in the documents: {count}");
 }
 
-/// Returns the rows of the tables that stand in a section, without their heads, cell by cell.
+/// Returns the rows of the tables in a section, without their heads, cell by cell.
 fn rows(document: &str, section: &str) -> Vec<Vec<String>> {
     let start = document.find(&format!("\n## {section}\n")).unwrap_or_else(|| panic!("there is no section {section:?}"));
     let text = &document[start + 1..];
@@ -182,7 +182,7 @@ fn rows(document: &str, section: &str) -> Vec<Vec<String>> {
     (0..lines.len()).filter(|index| is_row(lines[*index]) && !is_head(*index)).map(|index| cells(lines[index])).collect()
 }
 
-/// Returns what stands between back-ticks.
+/// Returns the texts between back-ticks.
 fn words(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
@@ -252,7 +252,7 @@ fn the_tables_of_faults_and_options_are_those_of_the_code() {
     assert_eq!(first_words("Options"), options.collect());
 }
 
-/// Runs what stands in a block of the README after `$ cargo run -- `, and returns the block as it should be.
+/// Runs the command of a README block after `$ cargo run -- `, and returns the expected block.
 fn as_it_comes(command: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder for the kubeconfig");
     let examples = root().join("examples").display().to_string();
@@ -276,7 +276,7 @@ fn what_the_readme_shows_of_a_trial_is_what_comes() {
     }
 }
 
-/// Returns the name of a function that is written with its arguments, and how many it takes: those in brackets may be left out.
+/// Returns the name of a function with its arguments, and its numbers of arguments: those in brackets are optional.
 fn signature(text: &str) -> Option<(String, BTreeSet<usize>)> {
     let (name, rest) = text.split_once('(')?;
     let list = rest.strip_suffix(')')?;
@@ -299,7 +299,7 @@ fn functions(rows: &[Vec<String>]) -> BTreeMap<String, BTreeSet<usize>> {
 fn the_tables_of_functions_are_those_of_the_code() {
     let document = text_of(&root().join("docs/scripts.md"));
     let mut known = reference::reference();
-    // It is there only to say that it is not.
+    // It is registered only to report that it does not exist.
     known.functions.remove("exit");
     assert_eq!(functions(&rows(&document, "Functions")), known.functions);
     let rows = rows(&document, "Methods");

@@ -1,4 +1,4 @@
-//! The engine in this process and in virtual time: its layers, its manifests, its scripts, and whole lives of objects.
+//! The engine in this process and in virtual time: its layers, its manifests, its scripts, and whole life cycles of objects.
 
 mod closed_loop;
 mod in_process;

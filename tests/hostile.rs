@@ -1,4 +1,4 @@
-//! Files that are meant to hurt: a clear error, soon, and in little memory.
+//! Hostile files: a clear error, quickly, and with little memory.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
@@ -10,13 +10,13 @@ use kopfd::manifest::{self, Diagnostic};
 
 const HEAD: &str = "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {name: demo}\nspec:\n";
 
-/// Makes the memory of the moment the most that this process has had, and returns it in MiB.
+/// Resets the peak memory of this process to the current memory, and returns it in MiB.
 fn reset_peak_memory() -> u64 {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     peak_memory()
 }
 
-/// The most memory that the process has had since, in MiB.
+/// Returns the peak memory since the reset, in MiB.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -29,7 +29,7 @@ fn check(folder: &Path, name: &str, content: &[u8]) -> Vec<Diagnostic> {
     let begun = Instant::now();
     let loaded = manifest::load(&[path]);
     let taken = begun.elapsed();
-    // Without optimization and on a busy machine; else the slowest takes less than a second.
+    // The limit for unoptimised builds on a busy machine; otherwise the slowest takes less than a second.
     assert!(taken < Duration::from_secs(30), "{name} took {taken:?}");
     assert!(loaded.has_errors(), "{name} passed");
     assert!(loaded.diagnostics.len() <= 1_001, "{name} gave {} diagnostics", loaded.diagnostics.len());

@@ -1,4 +1,4 @@
-//! `kopfd init`: what it makes is accepted by the other commands as it is.
+//! `kopfd init`: the created files are accepted unchanged by the other commands.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! Manifests without mistakes: what is read from them.
+//! Valid manifests, and the operators read from them.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -110,6 +110,6 @@ fn two_hundred_handlers_are_checked_before_anybody_notices() {
     let taken = begun.elapsed();
     assert!(!loaded.has_errors(), "{:#?}", loaded.diagnostics);
     assert_eq!(loaded.operators[0].handlers.len(), 400);
-    // The goal is 150 ms; without optimization and on a busy machine it takes some times longer.
+    // The goal is 150 ms; unoptimised and on a busy machine it takes several times longer.
     assert!(taken < Duration::from_secs(3), "{taken:?}");
 }

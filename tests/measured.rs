@@ -1,4 +1,4 @@
-//! What measures the memory or the time of its own process. These tests run one after another.
+//! Tests that measure the memory or the time of their own process. They run one after another.
 
 mod hostile;
 mod script_sleepers;
@@ -8,7 +8,7 @@ mod soak;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Lets a test run alone in this process for as long as the guard lives.
+/// Lets a test run alone in this process while the guard is held.
 fn alone() -> parking_lot::MutexGuard<'static, ()> {
     static ALONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
     ALONE.lock()

@@ -1,4 +1,4 @@
-//! What `kopfd check` says of mistakes: one folder of manifests, one snapshot of the whole output for each.
+//! The output of `kopfd check` for errors: one folder of manifests, one snapshot of the whole output for each.
 //!
 //! Every name in `tests/mistakes` that begins with a number is a case: a file, or a directory of files.
 

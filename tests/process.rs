@@ -1,4 +1,4 @@
-//! The built binary as its users run it, real connections, and the documents that show what it says.
+//! The built binary, real connections, and the documents with outputs of commands.
 
 mod apiserver_hostile;
 mod check;

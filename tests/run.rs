@@ -1,4 +1,4 @@
-//! `kopfd run`, as its users run it: its options and their environment variables, its signals, and a log that nobody reads.
+//! `kopfd run`: its options and their environment variables, its signals, and a log without a reader.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::child::{LIMIT, Process, output};
 
-/// A cluster of the embedded API server, with a folder for everything.
+/// An embedded API server, with a folder for all files.
 struct Cluster {
     process: Process,
     folder: TempDir,
@@ -56,7 +56,7 @@ impl Cluster {
         Api { runtime, client }
     }
 
-    /// `kopfd`, as if nobody had ever used it on this machine.
+    /// Returns the command `kopfd` without the settings of this machine's user.
     fn kopfd(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kopfd"));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", self.folder.path()).current_dir(self.folder.path());
@@ -65,7 +65,7 @@ impl Cluster {
     }
 }
 
-/// The cluster, for a test to look at.
+/// Access to the server for tests.
 struct Api {
     runtime: tokio::runtime::Runtime,
     client: Client,
@@ -78,7 +78,7 @@ impl Api {
         assert_eq!(self.runtime.block_on(self.client.request(&request)).unwrap().status, 201);
     }
 
-    /// Waits until the operator has remembered that it has handled an object.
+    /// Waits until the operator has stored that it has handled an object.
     fn wait_until_handled(&self, namespace: &str, name: &str) {
         let is_handled = |found: &Value| found["metadata"]["annotations"]["kopf.zalando.org/last-handled-configuration"].is_string();
         self.wait(&format!("{}/{name}", path(&object(namespace, name))), is_handled);
@@ -110,7 +110,7 @@ fn object(namespace: &str, name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name, "labels": {"app": "tested"}}})
 }
 
-/// An operator of labelled config maps with one handler, which is an inline script.
+/// Returns an operator for labelled config maps with one handler, which is an inline script.
 fn operator(on: &str, script: &str) -> String {
     let script = script.replace('\n', "\n            ");
     format!(
@@ -120,12 +120,12 @@ fn operator(on: &str, script: &str) -> String {
     )
 }
 
-/// A script that logs so many lines of 10 kB.
+/// Returns a script that logs this many lines of 10 kB.
 fn noise(lines: usize) -> String {
     format!("for i in 0..{lines} {{ logger.info(\"{}\"); }}", "x".repeat(10_000))
 }
 
-/// A script that lets the test know how far it has come, and never ends.
+/// A script that reports its progress to the test, and never ends.
 const STUCK: &str =
     "k8s::create(#{apiVersion: \"v1\", kind: \"Secret\", metadata: #{name: \"marker\", namespace: \"default\"}});\nsleep(3600);";
 
@@ -148,11 +148,11 @@ fn an_operator_whose_log_is_not_read_goes_on_and_counts_what_is_lost() {
     assert_eq!(run.wait(LIMIT).code(), Some(0));
     let (written, dropped) = reader.join().unwrap();
     assert!(dropped > 0, "{written} lines were written, and none dropped");
-    // The operator starts, watches, hears the signal, and stops; each handler makes its noise, succeeds, and its cause is processed.
+    // The operator starts, watches, gets the signal, and stops; each handler logs its lines, succeeds, and its cause is processed.
     assert_eq!(written + dropped, 4 + 3 * (NOISE + 2));
 }
 
-/// Reads a log to its end. Returns how many lines were written, and how many are told to have been dropped.
+/// Reads a log to its end. Returns the number of written lines, and the reported number of dropped ones.
 fn count(log: ChildStderr) -> (usize, usize) {
     let (mut written, mut dropped) = (0, 0);
     for line in BufReader::new(log).lines().map(Result::unwrap) {
@@ -173,7 +173,7 @@ fn a_log_that_is_not_read_does_not_hold_up_the_end() {
     let cluster = Cluster::start();
     cluster.write("operator.yaml", &operator("create", &noise(100)));
     let mut run = Process::start(cluster.kopfd().args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]));
-    // The pipe stays open, and full.
+    // The pipe stays open and full.
     let log = run.stderr.take().unwrap();
     cluster.client().wait_until_handled("default", "one");
     run.signal("TERM");
@@ -238,7 +238,7 @@ fn a_slow_reader_of_the_log_gets_all_of_it() {
     assert_eq!(dev.wait(LIMIT).code(), Some(0));
 }
 
-/// Runs an operator that warns of each object, until it has warned of one of them. Returns its log.
+/// Runs an operator that logs a warning for each object, until the first one. Returns its log.
 fn logged(cluster: &Cluster, arguments: &[&str], environment: &[(&str, &str)]) -> String {
     let mut command = cluster.kopfd();
     command.args(arguments).envs(environment.iter().copied());
@@ -258,14 +258,14 @@ fn logged(cluster: &Cluster, arguments: &[&str], environment: &[(&str, &str)]) -
 
 const WARNING: &str = "logger.warning(`warned of ${name}`);";
 
-/// A way to give an option: on the command line, or in the environment.
+/// A form of an option: on the command line, or in the environment.
 type Way = (&'static [&'static str], &'static [(&'static str, &'static str)]);
 
 #[test]
 fn manifests_and_the_cluster_are_found_as_the_options_and_the_environment_say() {
     let cluster = Cluster::start();
     cluster.write("operator.yaml", &operator("event", WARNING));
-    // The current context leads nowhere.
+    // The current context is unusable.
     let text = std::fs::read_to_string(cluster.path("kubeconfig")).unwrap();
     let mut config = kopfd::object::yaml::parse(&text).unwrap().remove(0);
     let good = config["contexts"][0]["name"].as_str().unwrap().to_owned();
@@ -333,7 +333,7 @@ fn the_log_is_as_the_options_or_the_environment_say() {
     cluster.write("operator.yaml", &operator("event", WARNING));
     let (info, debug) = ("[INFO    ]", "[DEBUG   ]");
     let in_json = r#""message":"warned of one","#;
-    // What the log has, and what it has not.
+    // The texts that the log must and must not have.
     let ways: [(Way, &[&str], &[&str]); 19] = [
         ((&[], &[]), &[info, "kopfd.objects        [WARNING ] [default/one] warned of one"], &[debug]),
         ((&["--verbose"], &[]), &[info, debug, "is invoked."], &["hyper"]),
@@ -395,7 +395,7 @@ fn listeners(process: u32) -> Vec<std::net::IpAddr> {
         let text = std::fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
         for line in text.lines().skip(1) {
             let columns: Vec<&str> = line.split_whitespace().collect();
-            // The state 0A is that of a listener.
+            // 0A is the state of a listener.
             if columns[3] == "0A" && sockets.contains(columns[9]) {
                 found.push(address(columns[1].split(':').next().unwrap()));
             }
@@ -404,7 +404,7 @@ fn listeners(process: u32) -> Vec<std::net::IpAddr> {
     found
 }
 
-/// Reads an address as the kernel prints it: words of 32 bits in the order of the machine.
+/// Reads an address in the form of the kernel: words of 32 bits in native byte order.
 fn address(hex: &str) -> std::net::IpAddr {
     let word = |index: usize| u32::from_str_radix(&hex[index * 8..index * 8 + 8], 16).unwrap().to_ne_bytes();
     if hex.len() == 8 {

@@ -1,4 +1,4 @@
-//! `kopfd test` and its scenarios: those of all examples hold, the same seed gives the same timeline, and what fails is told well.
+//! `kopfd test` and its scenarios: all examples pass, the same seed gives the same timeline, and failures are reported clearly.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
@@ -288,7 +288,7 @@ spec:
       handlers: [{on: create, fn: count}]
 ";
 
-/// A handler that must not be repeated, which no handler may demand.
+/// A handler that must not be repeated, a requirement that handlers must not have.
 const CODE: &str = r#"
 fn count(name) {
     let tally = k8s::get("v1/configmaps", "tally");
@@ -311,7 +311,7 @@ spec:
     - expect: {object: configmaps/tally, matches: {data: {count: '2'}}}
 ";
 
-/// A handler that cannot be repeated once it was done.
+/// A handler that fails when it is repeated after a success.
 const CLAIM: &str = r#"
 fn claim(name) {
     k8s::create(#{ apiVersion: "v1", kind: "Secret", metadata: #{ name: name, namespace: "default" } });

@@ -1,4 +1,4 @@
-//! Ten thousand handlers asleep at once, in a process of their own, so that its memory can be measured.
+//! Ten thousand sleeping handlers at once, in a separate process, to measure its memory.
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
 #[path = "script/world.rs"]
@@ -26,11 +26,11 @@ use world::{Operator, World};
 
 const SLEEPERS: usize = 10_000;
 
-/// What each may take, in kilobytes: without optimisation its stack has six touched pages, 24 kB, and its call, scope and object take 13 kB
-/// of the heap. One more page of stack is too much.
+/// Memory limit of each, in kilobytes: unoptimised, its stack has six touched pages, 24 kB, and its call, scope and object take 13 kB of
+/// the heap. One more page of stack is too much.
 const MOST_EACH: usize = 40;
 
-/// Returns the megabytes that the process has in memory.
+/// Returns the resident memory of the process in megabytes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
@@ -43,7 +43,7 @@ fn script_threads() -> usize {
     names.filter(|name| name.starts_with("script-")).count()
 }
 
-/// Returns names of memories, the first of which belongs to another thread than the second.
+/// Returns the keys of two memories that belong to different threads.
 fn on_two_threads() -> [Arc<str>; 2] {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let thread = |name: &str| {
@@ -63,7 +63,7 @@ fn ten_thousand_handlers_sleep_in_little_memory_and_two_threads() {
         let main = "fn f(spec, patch, memo) { memo.started = true; wait_for(spec); patch.status.done = spec.size; } fn wait_for(spec) { sleep(5); }";
         let operator = Operator::new(main).binds("f", Limits::default());
         let world = Arc::new(operator.start_on(Threads::Own(2)).await.unwrap());
-        // The essences belong to whoever handles the object; each object's body is its own, as in a cluster.
+        // The essences are shared; each object has its own body, as in a cluster.
         let change = world.change();
         let (before, begun) = (resident(), Instant::now());
         let done = Arc::new(AtomicUsize::new(0));
@@ -99,7 +99,7 @@ async fn stop(world: Arc<World>) {
     Arc::into_inner(world.host).expect("nobody else has it").stop().await;
 }
 
-/// A server whose watch tells of an object every two milliseconds, with the moment at which it does.
+/// A server whose watch sends an event every two milliseconds, with its time.
 #[derive(Clone)]
 struct Ticking {
     beginning: Instant,
@@ -134,7 +134,7 @@ impl Login for Ticking {
     }
 }
 
-/// The beginning of all ticks.
+/// The start of all ticks.
 static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 async fn watcher() -> Watcher {
@@ -150,7 +150,7 @@ struct Watched {
     longest: Duration,
 }
 
-/// Notes how long events take from the server to the sink.
+/// Measures the delay of events from the server to the sink.
 struct Delays(Arc<Mutex<Watched>>);
 
 impl Sink for Delays {

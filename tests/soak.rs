@@ -1,4 +1,5 @@
-//! Weeks of churn in virtual time: objects, labels, sub-handlers, conditions, revisions of scripts and kinds come and go, and nothing stays.
+//! Weeks of churn in virtual time: objects, labels, sub-handlers, conditions, revisions of scripts and kinds appear and vanish, and memory
+//! does not grow.
 //!
 //! `KOPFD_SOAK_OBJECTS` is the number of objects: 20,000 take half a minute without optimisation, 100,000 two and a half.
 
@@ -26,7 +27,7 @@ use kopfd::script::{Call, Evaluation, Host, Installed, Options, Program, Returne
 
 const OBJECTS: usize = 20_000;
 
-/// In each round, the operator has a new revision of its scripts, and another kind.
+/// Number of rounds. In each one, the operator has a new revision of its scripts, and another kind.
 const ROUNDS: usize = 20;
 
 /// Objects that exist at the same time.
@@ -44,7 +45,7 @@ spec:
         - {on: event, fn: see, labels: {app: chosen}}
 ";
 
-/// Every object has memories, a sub-handler and a condition of its own, and a transformation.
+/// Every object has memories, its own sub-handler and condition, and a transformation.
 const SCRIPT: &str = r#"
 fn see(memo, name) { memo.seen = name; }
 fn create(memo, name, patch) {
@@ -54,7 +55,7 @@ fn create(memo, name, patch) {
 }
 "#;
 
-/// The part of the engine that is not the server: scripts run, patches are swallowed, and one in ten fails.
+/// The effects: scripts run, patches are dropped, and one in ten fails.
 struct Soaked {
     host: Host,
     scripts: Installed,
@@ -82,7 +83,7 @@ impl Patcher for Soaked {
         let number = self.patches.fetch_add(1, Ordering::Relaxed);
         let applied = match number % 10 {
             0 => Err(Error::of_answer(500, None, b"").into()),
-            // Newer changes prevent transformations now and then.
+            // Sometimes newer changes prevent transformations.
             1 => Ok(Applied { remaining: patch.transforms.clone(), ..Applied::default() }),
             _ => Ok(Applied::default()),
         };
@@ -106,7 +107,7 @@ impl Effects for Soaked {
     }
 }
 
-/// A server whose watch tells of one round.
+/// A server whose watch sends the events of one round.
 #[derive(Clone)]
 struct Memory {
     round: usize,
@@ -119,7 +120,7 @@ impl Transport for Memory {
         let Self { round, objects } = *self;
         let body = if is_watch {
             let next = move |number: usize| async move {
-                // Objects live for a while: their sleeps and throttles end in between.
+                // Objects exist for a while: their sleeps and throttles end in between.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 (number < objects + 2 * ALIVE).then(|| (Ok(lines(round, number, objects)), number + 1))
             };
@@ -137,7 +138,8 @@ impl Login for Memory {
     }
 }
 
-/// Returns the events of one moment: an object comes, an older one ceases to match, and one that ceased to match before goes.
+/// Returns the events of one moment: one object is added, an older one no longer matches, and one that stopped matching earlier is
+/// deleted.
 fn lines(round: usize, number: usize, objects: usize) -> Bytes {
     let mut text = String::new();
     let mut line = |kind: &str, number: usize, app: &str| {
@@ -152,7 +154,7 @@ fn lines(round: usize, number: usize, objects: usize) -> Bytes {
     if number < objects {
         line("ADDED", number, "chosen");
     }
-    // Every third object goes while it matches; the others go unnoticed by any handler.
+    // Every third object is deleted while it matches; the others are deleted without any handler noticing.
     if let Some(older) = number.checked_sub(ALIVE).filter(|older| *older < objects && older % 3 != 0) {
         line("MODIFIED", older, "another");
     }
@@ -162,7 +164,7 @@ fn lines(round: usize, number: usize, objects: usize) -> Bytes {
     Bytes::from(text)
 }
 
-/// Passes events on until everything has gone.
+/// Passes events on until all objects are deleted.
 struct Counting {
     sink: KindSink<Soaked>,
     left: usize,
@@ -183,7 +185,7 @@ impl Sink for Counting {
     }
 }
 
-/// Runs one round with a new revision and another kind. Returns how many patches were sent.
+/// Runs one round with a new revision and another kind. Returns the number of sent patches.
 async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Host, usize) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("operator.yaml"), MANIFEST).unwrap();
@@ -226,7 +228,7 @@ async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Hos
     (host, patches.into_inner())
 }
 
-/// Returns the kilobytes that the process has in memory.
+/// Returns the resident memory of the process in kilobytes.
 fn resident() -> f64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: f64 = statm.split(' ').nth(1).unwrap().parse().unwrap();

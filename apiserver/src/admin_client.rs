@@ -1,4 +1,4 @@
-//! A client with all rights, for tools and tests: objects are addressed by kind and name.
+//! A client with administrator rights, for tools and tests: objects are addressed by kind and name.
 
 use bytes::Bytes;
 use http::{Method, Request, header};
@@ -14,17 +14,17 @@ use crate::server::ApiServer;
 use crate::storage::resource::Key;
 use crate::storage::store::Stored;
 
-/// A request that was not accepted.
+/// A refused request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refused {
     /// The HTTP status.
     pub code: u16,
-    /// Why.
+    /// The reason.
     pub message: String,
 }
 
-/// Why it is not clear what is meant.
+/// Why an object cannot be found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unclear {
     /// There is no such resource.
@@ -40,19 +40,19 @@ pub enum Unclear {
     },
 }
 
-/// An object that is meant, whether it is there or not.
+/// A found object, which need not exist.
 #[derive(Debug, Clone)]
 pub struct Meant {
     /// Its kind.
     pub served: Arc<Served>,
-    /// Where it is, or would be.
+    /// Its key in the store.
     pub key: Key,
-    /// The object, if it is there.
+    /// The object, if it exists.
     pub stored: Option<Arc<Stored>>,
 }
 
 impl Meant {
-    /// Returns the object as clients see it, if it is there.
+    /// Returns the object in the version of the kind, if it exists.
     pub fn value(&self) -> Option<Arc<Value>> {
         self.stored.as_ref().map(|stored| versioning::see(&self.served, stored))
     }
@@ -63,15 +63,15 @@ impl Meant {
     }
 }
 
-/// Finds an object by the name of its resource, as kubectl takes it, and its own. Without a namespace, all are looked at; if the object is
-/// nowhere, the default one is meant.
+/// Finds an object by the name of its resource, as kubectl accepts it, and its own name. Without a namespace, all are searched; if the
+/// object does not exist, its key is in the default namespace.
 ///
 /// # Errors
-/// If there is no such resource, or several objects are meant.
+/// If there is no such resource, or several objects match.
 pub fn find(server: &ApiServer, resource: &str, name: &str, namespace: Option<&str>) -> Result<Meant, Unclear> {
     let registry = server.registry();
     let served = registry.all().filter(|served| is_called(served, resource)).max_by_key(|served| {
-        // Of several versions, that in which the objects are stored.
+        // Of several versions, the storage version.
         served.kind.version == served.kind.storage_version
     });
     let served = Arc::clone(served.ok_or_else(|| Unclear::Resource(resource.to_owned()))?);

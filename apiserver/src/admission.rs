@@ -1,6 +1,6 @@
-//! Admission webhooks: which are called for a request, with what, and what their answers do.
+//! Admission webhooks: which are called for a request, the reviews they get, and the effects of their answers.
 //!
-//! Everything is decided here and below; only [`call`] waits.
+//! All decisions are made in this module; only [`call`] waits.
 
 mod attributes;
 #[cfg(feature = "cel")]
@@ -21,18 +21,18 @@ pub use call::{Caller, Calls, Faulty, Hook, Target};
 pub use review::{Answer, read, review};
 pub use webhook::{Client, Webhook};
 
-/// What the webhooks made of a request.
+/// The result of the webhooks for a request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Admitted {
-    /// The object, with the patches; none for a deletion.
+    /// The patched object; `None` for a deletion.
     pub object: Option<Value>,
     /// The warnings for the client.
     pub warnings: Vec<String>,
 }
 
-/// Sends the request through the mutating webhooks, one after another, by the names of their configurations.
+/// Calls the mutating webhooks one after another, in the order of the names of their configurations.
 ///
-/// `unique` gives the ids of the calls. A webhook that asks for it is called once more if a later one changed the object.
+/// `unique` returns ids for the calls. A webhook with `reinvocationPolicy: IfNeeded` is called again if a later one changed the object.
 pub async fn mutate<C: Calls>(
     calls: &C,
     configurations: &[&Value],
@@ -62,7 +62,7 @@ pub async fn mutate<C: Calls>(
     Ok(admitted)
 }
 
-/// Sends the request to the validating webhooks, all at once. The first denial in order wins. Returns the warnings.
+/// Calls all validating webhooks at once. The first denial in their order wins. Returns the warnings.
 pub async fn validate<C: Calls>(
     calls: &C,
     configurations: &[&Value],
@@ -102,7 +102,7 @@ pub fn is_called(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<bool,
     Ok(true)
 }
 
-/// Asks one webhook. None if it failed and failures are ignored.
+/// Calls one webhook. `None` if it failed and failures are ignored.
 async fn ask<C: Calls>(
     calls: &C,
     webhook: &Webhook,

@@ -1,6 +1,6 @@
-//! What requests are answered from: the store, the kinds, the settings, and the clock.
+//! The state behind all requests: the store, the kinds, the settings, and the clock.
 //!
-//! It is below the verbs and the controllers. How requests come in and which verb answers them is decided in [`crate::server`].
+//! It is below the verbs and the controllers. [`crate::server`] receives requests and chooses the verb.
 
 mod definitions;
 mod durability;
@@ -47,33 +47,33 @@ struct Inner {
     /// Changes whenever the kinds change, for open watches.
     kinds: watch::Sender<u64>,
     journal: Option<Journal>,
-    /// Work of the controllers that is delayed.
+    /// Delayed work of the controllers.
     later: Mutex<Vec<(Instant, WorkItem)>>,
-    /// The events that expire, with when and in which revision, in the order of these moments.
+    /// The expiring events, with their times and revisions, in the order of the times.
     expiring: Mutex<BTreeSet<(Timestamp, Key, u64)>>,
-    /// How much work of the controllers is in progress.
+    /// Number of work items in progress.
     busy: AtomicUsize,
     injection: Injection,
-    /// By how many milliseconds the server's time is ahead of the clock.
+    /// Offset of the server's time to the clock, in milliseconds.
     offset: AtomicI64,
     /// The generator of audit ids: a separate one, so object ids stay reproducible.
     audit: Mutex<Ids>,
 }
 
-/// What the server knows. It is locked for moments only.
+/// The state of the server. It is locked only briefly.
 pub struct State {
     /// The objects.
     pub store: Store,
     /// The kinds.
     pub registry: Arc<Registry>,
-    /// Where ids come from.
+    /// The generator of ids.
     pub ids: Ids,
     /// The tokens that were issued to service accounts.
     pub issued: BTreeMap<String, User>,
 }
 
 impl Api {
-    /// Returns the state of a server: empty, or with the objects of a journal, into which everything is written from then on.
+    /// Returns the state of a server: empty, or with the objects of a journal, which records all further writes.
     pub fn new(settings: Settings, clock: Clock, journal: Option<(Journal, Vec<Value>, u64)>) -> Self {
         let mut store = Store::new(settings.limits);
         let mut registry = Registry::new();
@@ -102,22 +102,22 @@ impl Api {
         Self(Arc::new(inner))
     }
 
-    /// Returns the present moment.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         let now = self.0.clock.now();
         let offset = self.0.offset.load(Ordering::Relaxed);
-        // A moment out of the range of time is as good as none.
+        // A time out of range is ignored.
         if offset == 0 { now } else { now.checked_add(SignedDuration::from_millis(offset)).unwrap_or(now) }
     }
 
-    /// Sets by how much the server's time is ahead of the clock. Delays and timeouts are not affected.
+    /// Sets the offset of the server's time to the clock. Delays and timeouts are not affected.
     pub fn shift_time(&self, offset: SignedDuration) {
         self.0.offset.store(i64::try_from(offset.as_millis()).unwrap_or_default(), Ordering::Relaxed);
         // Events may have expired.
         self.notify_controllers();
     }
 
-    /// Returns how the server behaves.
+    /// Returns the settings.
     pub fn settings(&self) -> &Settings {
         &self.0.settings
     }
@@ -136,17 +136,17 @@ impl Api {
         self.0.activity.send_modify(|count| *count += 1);
     }
 
-    /// Returns how long controllers and new definitions take.
+    /// Returns the delays of controllers and new definitions.
     pub fn latency(&self) -> Latency {
         self.0.settings.latency
     }
 
-    /// Returns how webhooks are called.
+    /// Returns the caller of webhooks.
     pub fn caller(&self) -> &Caller {
         &self.0.settings.webhooks
     }
 
-    /// Tells whether the objects are kept over restarts.
+    /// Tells whether the objects survive restarts.
     pub fn is_durable(&self) -> bool {
         self.0.journal.is_some()
     }
@@ -183,10 +183,10 @@ impl Api {
         tokens.get(token).cloned().or(issued)
     }
 
-    /// Commits a decision on an object that was read before. Returns what is stored afterwards.
+    /// Commits a decision on an object that was read before. Returns the stored object.
     ///
     /// # Errors
-    /// If the object was written by another client meanwhile.
+    /// If another client has written the object in the meantime.
     pub fn commit(&self, served: &Served, old: Option<&Arc<Stored>>, decision: Decision) -> Result<Option<Arc<Stored>>, Raced> {
         let expected = old.map_or(Expected::Nothing, |old| Expected::Revision(old.revision));
         let now = self.now();
@@ -217,7 +217,7 @@ impl Api {
         Ok(stored)
     }
 
-    /// Replaces all objects by these, as they are: open watches end, and there is no history.
+    /// Replaces all objects by these, unchanged: open watches end, and there is no history.
     pub fn replace_objects(&self, objects: Vec<Value>, revision: u64) {
         let now = self.now();
         self.with(|state| {
@@ -229,7 +229,7 @@ impl Api {
         });
     }
 
-    /// Ends open watches of kinds that have changed, and wakes the controllers up.
+    /// Ends open watches of changed kinds, and wakes the controllers.
     pub fn notify_replaced(&self) {
         self.0.kinds.send_modify(|count| *count += 1);
         self.notify_controllers();

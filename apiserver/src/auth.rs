@@ -1,4 +1,4 @@
-//! Users and their rights.
+//! Users and their permissions.
 
 pub mod access;
 pub mod impersonation;

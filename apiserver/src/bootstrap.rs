@@ -1,4 +1,4 @@
-//! Objects that are there from the beginning: applied in the order in which they can be.
+//! Applies initial objects in an order in which each can be accepted.
 
 use http::Method;
 use serde_json::Value;
@@ -6,27 +6,27 @@ use serde_json::Value;
 use crate::admin_client;
 use crate::server::ApiServer;
 
-/// Who applies them, in managed fields.
+/// Their field manager.
 const NAME: &str = "kopfd";
 
-/// An object that was not accepted.
+/// A refused object.
 #[derive(Debug, thiserror::Error)]
 #[error("{object}: {message}")]
 pub struct Refused {
     /// Its kind and name.
     pub object: String,
-    /// Why.
+    /// The reason.
     pub message: String,
-    /// The place of what it came from in what was given.
+    /// The index of its source in the given objects.
     pub position: usize,
-    /// Whether its kind is not known.
+    /// Whether its kind is unknown.
     pub is_unknown: bool,
 }
 
-/// Applies objects: definitions and namespaces first, then the others. Lists are taken apart.
+/// Applies objects: definitions and namespaces first, then the others. Lists are split into their items.
 ///
 /// # Errors
-/// If one of them is not accepted. Those before it are there.
+/// If one of them is refused. Earlier ones stay applied.
 pub async fn apply(server: &ApiServer, objects: Vec<Value>) -> Result<usize, Refused> {
     let mut count = 0;
     for Given { position, object, is_late } in in_order(objects) {
@@ -37,7 +37,7 @@ pub async fn apply(server: &ApiServer, objects: Vec<Value>) -> Result<usize, Ref
     Ok(count)
 }
 
-/// Applies objects in the same order, also after one that is not accepted. Hands each over with what has become of it.
+/// Applies objects in the same order, and continues after refused ones. Passes each with its result to `told`.
 pub async fn apply_each(server: &ApiServer, objects: Vec<Value>, mut told: impl FnMut(Value, Result<(), Refused>)) {
     for Given { position, object, is_late } in in_order(objects) {
         wait(server, is_late).await;
@@ -46,12 +46,12 @@ pub async fn apply_each(server: &ApiServer, objects: Vec<Value>, mut told: impl 
     }
 }
 
-/// An object that is to be applied.
+/// An object to apply.
 struct Given {
-    /// The place of what it came from in what was given.
+    /// The index of its source in the given objects.
     position: usize,
     object: Value,
-    /// Whether it comes right after definitions.
+    /// Whether it follows definitions immediately.
     is_late: bool,
 }
 
@@ -79,7 +79,7 @@ async fn wait(server: &ApiServer, is_late: bool) {
     }
 }
 
-/// Takes a list apart.
+/// Returns the items of a list, or the object.
 pub fn items(object: Value) -> Vec<Value> {
     match object["items"].as_array() {
         Some(items) if object["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) => items.clone(),

@@ -1,6 +1,6 @@
 //! The expressions of Kubernetes (CEL): compiled with static types, estimated, and evaluated within a budget.
 //!
-//! The parser is a crate's; types, functions and costs are those of Kubernetes 1.36. Nothing here knows schemas or requests.
+//! The parser is the crate `cel`; types, functions and costs are those of Kubernetes 1.36. Independent of schemas and requests.
 
 mod ast;
 mod checker;

@@ -1,4 +1,4 @@
-//! The few controllers: garbage collection, namespaces, and the end of definitions.
+//! The controllers: garbage collection, namespaces, and the deletion of definitions.
 
 mod definitions;
 mod garbage;
@@ -14,18 +14,18 @@ use crate::rules::PROTECTED_NAMESPACES;
 use crate::storage::work_item::WorkItem;
 use namespaces::namespaces;
 
-/// Creates what is always there.
+/// Creates the default namespaces.
 pub fn create_namespaces(api: &Api) {
     let Some(served) = api.registry().find("", "v1", "namespaces").cloned() else { return };
     for name in PROTECTED_NAMESPACES {
         if api.read(&namespaces(), &(String::new(), (*name).to_owned())).is_none() {
-            // There are no webhooks yet that it would have to wait for.
+            // There are no webhooks yet to wait for.
             writes::create(api, &served, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).now_or_never();
         }
     }
 }
 
-/// Looks at what a write has left to be done.
+/// Processes a work item.
 pub async fn reconcile(api: &Api, item: &WorkItem) {
     match item {
         WorkItem::Owned(resource, key) => garbage::collect(api, resource, key).await,

@@ -1,4 +1,4 @@
-//! Discovery: which groups, versions and resources there are; and the few paths that are about the server itself.
+//! Discovery of groups, versions and resources, and the few paths about the server itself.
 
 pub mod openapi;
 use serde_json::{Value, json};
@@ -10,10 +10,10 @@ use crate::kinds::builtin;
 use crate::kinds::kind::Kind;
 use crate::kinds::registry::{Registry, Served};
 
-/// The checks that the verbose form of health names.
+/// The checks in the verbose form of health.
 const CHECKS: &[&str] = &["ping", "log", "store", "controllers"];
 
-/// Answers a question for what there is.
+/// Answers a discovery request.
 pub fn answer(registry: &Registry, path: &Path, query: &Query, text: &str) -> Reply {
     match path {
         Path::CoreVersions => Reply::object(json!({
@@ -108,7 +108,7 @@ fn resource(served: &Served) -> Vec<Value> {
         let full = format!("{}/{name}", kind.plural);
         let shown = sub_kind.unwrap_or(&kind.kind);
         let mut entry = json!({"name": full, "singularName": "", "namespaced": kind.namespaced, "kind": shown, "verbs": verbs});
-        // What is read there may be a kind of another group.
+        // The kind of a subresource may be of another group.
         let foreign = match shown {
             "Scale" => Some(("autoscaling", "v1")),
             "TokenRequest" => Some(("authentication.k8s.io", "v1")),

@@ -1,7 +1,7 @@
-//! Faults on demand: rules that say which requests go wrong, and how.
+//! Fault injection: rules that select requests and their faults.
 //!
 //! The same rules and the same requests in the same order give the same faults: randomness comes from the seeds of the rules, time from
-//! the requests. Each firing is recorded. What a fault does on the wire is not done here.
+//! the requests. Each firing is recorded. The server applies the faults.
 
 pub mod action;
 pub mod injection;
@@ -18,29 +18,29 @@ pub use action::{Action, AnswerBody, Drop, Expiry, Phase, WebhookFailure};
 use pattern::{OneOrMany, matches};
 pub use request::Request;
 
-/// The most firings that are remembered: an hour of a test that fails every request.
+/// Limit of recorded firings: an hour of a test that fails every request.
 const MAX_FIRINGS: usize = 100_000;
 
-/// Which requests go wrong, and how.
+/// A fault rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rule {
-    /// Which requests.
+    /// The matching requests.
     #[serde(rename = "match", default)]
     pub matching: Match,
-    /// How many of them pass first.
+    /// How many of them pass before it fires.
     #[serde(default)]
     pub skip: u64,
-    /// How often the rule fires at most; none for ever.
+    /// The maximum number of firings; `None` means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
-    /// How likely it fires.
+    /// The probability of a firing.
     #[serde(default = "always")]
     pub probability: f64,
-    /// Where its randomness starts.
+    /// The seed of its randomness.
     #[serde(default)]
     pub seed: u64,
-    /// What goes wrong.
+    /// The fault.
     pub action: Action,
 }
 
@@ -55,7 +55,7 @@ fn always() -> f64 {
     1.0
 }
 
-/// Which requests a rule is for. What is left out matches everything; `*` in a text stands for any text.
+/// The requests of a rule. Missing fields match everything; `*` in a text matches any text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Match {
@@ -77,7 +77,7 @@ pub struct Match {
     /// The object's name; empty for collections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The client's program.
+    /// The user agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_agent: Option<String>,
     /// The user.
@@ -85,14 +85,14 @@ pub struct Match {
     pub user: Option<String>,
 }
 
-/// A fault that a request gets.
+/// The fault of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
     /// The rule.
     pub rule: u64,
-    /// What goes wrong.
+    /// The fault.
     pub action: Action,
-    /// A random number for what the action leaves open, such as its jitter.
+    /// A random number for the action, such as for its jitter.
     pub random: u64,
 }
 
@@ -101,7 +101,7 @@ pub struct Fault {
 pub struct Firing {
     /// The rule.
     pub rule: u64,
-    /// When.
+    /// The time.
     pub at: Timestamp,
     /// The verb of the request.
     pub verb: String,
@@ -113,14 +113,14 @@ pub struct Firing {
     pub name: String,
 }
 
-/// All rules, and what became of them.
+/// All rules, and their firings.
 #[derive(Debug, Default)]
 pub struct Faults {
     last: u64,
     seed: u64,
     rules: Vec<Live>,
     firings: VecDeque<Firing>,
-    /// The tokens that were issued while there were rules: users with these are known again.
+    /// The tokens issued while there were rules: their users are authenticated again.
     fresh_tokens: BTreeSet<String>,
 }
 
@@ -135,7 +135,7 @@ struct Live {
     buckets: HashMap<String, Bucket>,
 }
 
-/// The requests that a user may send at once, at the time of the last one.
+/// The remaining requests of a user, at the time of the last one.
 #[derive(Debug)]
 struct Bucket {
     tokens: f64,
@@ -143,7 +143,7 @@ struct Bucket {
 }
 
 impl Faults {
-    /// Returns no rules. The randomness of those to come depends on this seed and on their own.
+    /// Returns an empty set of rules. The randomness of later rules depends on this seed and on their own.
     pub fn seeded(seed: u64) -> Self {
         Self { seed, ..Self::default() }
     }
@@ -156,30 +156,30 @@ impl Faults {
         self.last
     }
 
-    /// Removes a rule; tells whether it was there.
+    /// Removes a rule. Returns whether it existed.
     pub fn remove(&mut self, id: u64) -> bool {
         let before = self.rules.len();
         self.rules.retain(|live| live.id != id);
         self.rules.len() < before
     }
 
-    /// Removes all rules. What they did stays recorded.
+    /// Removes all rules. Their firings stay recorded.
     pub fn clear(&mut self) {
         self.rules.clear();
         self.fresh_tokens.clear();
     }
 
-    /// Tells whether nothing can go wrong.
+    /// Tells whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Forgets what has fired.
+    /// Forgets the firings.
     pub fn forget_firings(&mut self) {
         self.firings.clear();
     }
 
-    /// Notes that a token was issued; it is not affected by the expiry of others.
+    /// Records an issued token, which is not affected by the expiry of others.
     pub fn note_token(&mut self, token: &str) {
         if !self.is_empty() {
             self.fresh_tokens.insert(token.to_owned());
@@ -191,12 +191,12 @@ impl Faults {
         self.rules.iter().map(|live| (live.id, &live.rule))
     }
 
-    /// Returns what has fired, in order.
+    /// Returns the firings, in order.
     pub fn firings(&self) -> impl Iterator<Item = &Firing> {
         self.firings.iter()
     }
 
-    /// Decides whether a request goes wrong: the first rule that fires wins. A rule that lets the request pass leaves it to the next.
+    /// Decides about the fault of a request: the first rule that fires wins.
     pub fn decide(&mut self, request: &Request<'_>) -> Option<Fault> {
         let is_fresh = self.fresh_tokens.contains(request.token);
         let may_fire = |live: &Live| !(is_fresh && matches!(live.rule.action, Action::Unauthorized { .. }));
@@ -244,7 +244,7 @@ impl Live {
         }
     }
 
-    /// Some actions depend on time: a token expires, a bucket of requests runs empty.
+    /// Tells whether a time-dependent action applies: a token has expired, a bucket of requests is empty.
     fn is_due(&mut self, request: &Request<'_>) -> bool {
         match self.rule.action {
             Action::Unauthorized { after_ms } => request.at.as_millisecond() - self.since.as_millisecond() >= after_ms as i64,
@@ -286,7 +286,7 @@ impl Match {
     }
 }
 
-/// A small generator with the same numbers everywhere and for ever, which those of libraries do not promise.
+/// A small generator with the same numbers on every platform and in every version, which libraries do not guarantee.
 #[derive(Debug, Clone)]
 struct Random(u64);
 
@@ -300,7 +300,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number from zero to below one.
+    /// Returns a number from zero to one, without one.
     fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }

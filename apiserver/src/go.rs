@@ -1,4 +1,4 @@
-//! Syntax of Go's standard library that fields of Kubernetes have.
+//! Syntax of Go's standard library in fields of Kubernetes.
 
 mod pattern;
 mod url;

@@ -1,4 +1,4 @@
-//! The face of the server: requests, answers, media types, sockets, and the kubeconfig.
+//! The HTTP interface of the server: requests, answers, media types, sockets, and the kubeconfig.
 
 pub mod api_error;
 pub mod deadline;

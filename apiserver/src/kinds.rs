@@ -1,4 +1,4 @@
-//! What the server knows of kinds: built-in ones, definitions, their versions, columns and selectors.
+//! Kinds of the server: built-in ones, definitions, their versions, columns and selectors.
 
 pub mod builtin;
 pub mod definition;

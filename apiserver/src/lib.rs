@@ -1,9 +1,9 @@
 #![doc = include_str!("../README.md")]
 //!
-//! # Inside
+//! # Architecture
 //!
-//! What a request does to the objects is decided by pure functions; waiting, sockets and time come from outside. [`TestServer`] is the
-//! part for tests of other projects; [`ApiServer`] is the server without a runtime of its own.
+//! Pure functions decide about the effects of requests; waiting, sockets and time are outside of them. [`TestServer`] is the interface for
+//! tests of other projects; [`ApiServer`] is the server without a runtime of its own.
 
 pub mod admin_client;
 pub mod admission;

@@ -1,6 +1,6 @@
-//! What writes do to objects: from what is stored and what was sent to what is to be stored, or why not.
+//! The effects of writes: from the stored and the sent object to a decision or a failure.
 //!
-//! Nothing here waits, stores, or reads a clock.
+//! Pure: nothing here waits, stores, or reads a clock.
 
 mod deletion;
 mod keeping;
@@ -20,56 +20,56 @@ use crate::schema::metadata::{self, NameRule};
 pub use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation, is_marked_first, mark};
 use sameness::{generation_grows, gives_its_status, has_generation, is_same, without_times};
 
-/// How often a write is tried anew that does not say what it is based on.
+/// Attempts of a write without a resource version.
 pub const ATTEMPTS: usize = 5;
 
-/// What a write is about, and who writes.
+/// The context of a write.
 #[derive(Debug, Clone)]
 pub struct Writer<'a> {
     /// The kind, in the version of the request.
     pub served: &'a Served,
-    /// The subresource that is written; empty for the object itself.
+    /// The written subresource; empty for the object itself.
     pub subresource: &'a str,
     /// The options of the request.
     pub options: &'a Options,
-    /// Who writes, in managed fields.
+    /// The field manager.
     pub manager: &'a str,
-    /// The present moment.
+    /// The current time.
     pub now: Timestamp,
-    /// Whether the object was made of a patch.
+    /// Whether the object results from a patch.
     pub is_patch: bool,
 }
 
-/// What a write comes to.
+/// The decision about a write.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
-    /// Nothing is different from what is stored.
+    /// The object does not change.
     Unchanged,
-    /// The object is to be stored.
+    /// The object is stored.
     Store(Value),
-    /// The object is to be removed; the answer is this last form of it.
+    /// The object is removed; the answer is this last state.
     Remove(Value),
 }
 
-/// An update on its way: the new object, in which everything stands that the request may not change.
+/// An update in progress: the new object, with the old values of fields that the request may not change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Draft {
     /// The new object.
     pub value: Value,
-    /// The owners of its fields, if they are known already.
+    /// Its `managedFields`, if already known.
     pub owners: Option<Value>,
 }
 
-/// Returns a moment as Kubernetes writes it.
+/// Returns a time in the form of Kubernetes.
 pub fn time(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 impl Writer<'_> {
-    /// Returns a new object as it is to be stored. It was received, and has its name and unique id.
+    /// Returns the new object to store. It was received, and has its name and unique id.
     ///
     /// # Errors
-    /// If it has mistakes.
+    /// If it is invalid.
     pub fn create(&self, mut value: Value, uid: &str) -> Result<(Value, Vec<String>), Failure> {
         let kind = &self.served.kind;
         let is_stored = !matches!(value["metadata"]["resourceVersion"].as_str().unwrap_or_default(), "" | "0");
@@ -91,11 +91,11 @@ impl Writer<'_> {
         }
         let sent = builtin::decides(kind).then(|| value.clone());
         let (mut value, warnings) = self.validate(value, None)?;
-        // Nothing is stored, so there is nothing to notify of.
+        // The store of a real server refuses this, which a dry run does not reach.
         if is_stored && !self.options.is_dry_run {
             return Err(Failure::new(500, "", "resourceVersion should not be set on objects to be created").after(&warnings));
         }
-        // What was applied has its owners already.
+        // Applied objects already have their owners.
         if !self.is_patch {
             if let Some(mut written) = sent.map(|sent| builtin::written(kind, &sent, &value)) {
                 self.record(None, &mut written);
@@ -110,7 +110,7 @@ impl Writer<'_> {
     /// Returns the draft of an update. The new object was received.
     ///
     /// # Errors
-    /// If it is not based on what is stored.
+    /// If it is based on another version than the stored one.
     pub fn draft(&self, old: &Value, mut new: Value) -> Result<Draft, Failure> {
         self.check_version(old, &mut new)?;
         self.keep_what_is_the_servers(old, &mut new)?;
@@ -118,16 +118,16 @@ impl Writer<'_> {
         Ok(Draft { value: new, owners: None })
     }
 
-    /// Returns the draft of an applied object, which has its owners of fields already.
+    /// Returns the draft of an applied object, which already has its `managedFields`.
     ///
     /// # Errors
-    /// If it is not based on what is stored.
+    /// If it is based on another version than the stored one.
     pub fn draft_applied(&self, old: &Value, mut new: Value) -> Result<Draft, Failure> {
         let owners = ownership::take(&mut new);
         Ok(Draft { owners: Some(owners), ..self.draft(old, new)? })
     }
 
-    /// Returns a draft as webhooks see it: with its owners of fields.
+    /// Returns a draft for webhooks, with its `managedFields`.
     pub fn present(&self, old: &Value, draft: &Draft) -> Value {
         let mut seen = draft.value.clone();
         match &draft.owners {
@@ -137,10 +137,10 @@ impl Writer<'_> {
         seen
     }
 
-    /// Returns the draft that webhooks have made of one, in the form in which they have seen it. Fields that they set have no owner.
+    /// Returns a draft after the changes of webhooks, in the form that they got. Fields that they set have no owner.
     ///
     /// # Errors
-    /// If it is no such object any more.
+    /// If it is no longer an object of the kind.
     pub fn redraft(&self, old: &Value, seen: &Value, changed: Value) -> Result<Draft, Failure> {
         let mut new = self.readmit(changed)?;
         self.check_identity(old, &new)?;
@@ -150,10 +150,10 @@ impl Writer<'_> {
         Ok(Draft { value: new, owners: Some(seen["metadata"]["managedFields"].clone()) })
     }
 
-    /// Returns what a draft comes to.
+    /// Decides whether a draft is stored, dropped or removes the object.
     ///
     /// # Errors
-    /// If the object has mistakes.
+    /// If the object is invalid.
     pub fn settle(&self, old: &Value, draft: Draft) -> Result<(Decision, Vec<String>), Failure> {
         if self.subresource == "finalize" {
             return Ok((self.finish(old, draft.value), Vec::new()));
@@ -192,12 +192,12 @@ impl Writer<'_> {
         Decision::Store(new)
     }
 
-    /// Decides about an object that the server itself has changed.
+    /// Decides about an object changed by the server itself.
     pub fn finish(&self, old: &Value, new: Value) -> Decision {
         if is_same(old, &new) && self.served.kind.kind != "Namespace" { Decision::Unchanged } else { self.conclude(old, new) }
     }
 
-    /// The mistakes of an object, in its schema and in its metadata.
+    /// Validates an object: its schema and its metadata.
     fn validate(&self, mut new: Value, old: Option<&Value>) -> Result<(Value, Vec<String>), Failure> {
         let kind = &self.served.kind;
         let mut found = old.map(|old| Self::check_finalizers(old, &new)).unwrap_or_default();
@@ -205,7 +205,7 @@ impl Writer<'_> {
         if kind.is_custom() {
             let members = new["metadata"].as_object().cloned().unwrap_or_default();
             let mistakes = metadata::check(&members, NameRule::Subdomain);
-            // An update is looked at as a change, as an object, and once more as an object of the kind.
+            // The real server checks an update as a change, as an object, and once more as an object of the kind.
             let times = if old.is_some() { 3 } else { 1 };
             found.extend(mistakes.iter().flat_map(|cause| vec![cause.clone(); times]));
             let (causes, advice) = metadata::check_finalizers(&members, true);
@@ -219,7 +219,7 @@ impl Writer<'_> {
             }
         } else if found.is_empty() {
             warnings = builtin::prepare(kind, self.subresource, &mut new, old)?;
-            // Of the status of a definition, only the accepted names are checked, and those are the server's.
+            // In the status of a definition, only the accepted names are checked, and these are set by the server.
             if kind.kind == "CustomResourceDefinition" && self.subresource != "status" {
                 let accepted = definition::accept(&new, old)?;
                 new = accepted.definition;
@@ -248,11 +248,11 @@ impl Writer<'_> {
         let text = "no new finalizers can be added if the object is being deleted, found new finalizers []string";
         let added: Vec<String> = added.iter().map(Value::to_string).collect();
         let cause = Cause::new("FieldValueForbidden", "metadata.finalizers", format!("Forbidden: {text}{{{}}}", added.join(", ")));
-        // The change of the metadata is looked at twice, and its mistakes are told twice.
+        // The real server checks changes of the metadata twice, and reports their errors twice.
         vec![cause.clone(), cause]
     }
 
-    /// Calls the work with who writes what, for managed fields.
+    /// Calls a function with the field manager.
     pub fn as_manager<T>(&self, operation: Operation, work: impl FnOnce(&Manager<'_>) -> T) -> T {
         let lists = ownership::lists_of(&self.served.kind);
         let api_version = self.served.kind.api_version();
@@ -267,7 +267,7 @@ impl Writer<'_> {
         })
     }
 
-    /// Records who wrote what in an object that was written in any other way than by an apply.
+    /// Records the field ownership of a write that is not an apply.
     pub fn record(&self, old: Option<&Value>, new: &mut Value) {
         self.as_manager(Operation::Update, |by| ownership::record(old, new, by));
     }
@@ -276,7 +276,7 @@ impl Writer<'_> {
 /// Checks that an object is still in the namespace of its request.
 ///
 /// # Errors
-/// If a webhook has moved it.
+/// If a webhook has changed it.
 pub fn check_namespace(wanted: &Value, object: &Value) -> Result<(), Failure> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if text(wanted) == text(&object["metadata"]["namespace"]) {
@@ -285,7 +285,7 @@ pub fn check_namespace(wanted: &Value, object: &Value) -> Result<(), Failure> {
     Err(Failure::other_namespace())
 }
 
-/// Returns the failure of a patch that is in order, and yet makes something that is no object of the kind.
+/// Returns the failure of a valid patch whose result is not an object of the kind.
 pub fn no_object(failure: Failure) -> Failure {
     if failure.code != 400 {
         return failure;

@@ -1,6 +1,6 @@
-//! Structural schemas of custom resources: what is kept of an object, what is filled in, and what is refused.
+//! Structural schemas of custom resources: pruning, defaults, and validation.
 //!
-//! They look like JSON Schema, but are a language of their own: nodes have one type, unknown fields are dropped, and rules compare with the old object.
+//! They resemble JSON Schema, but differ: nodes have one type, unknown fields are dropped, and rules compare with the old object.
 
 mod defaults;
 pub mod field_error;
@@ -33,16 +33,16 @@ pub struct Schema {
     unenforced: Vec<String>,
 }
 
-/// What is wrong with an object.
+/// The errors of an object.
 #[derive(Debug, Default)]
 pub struct Verdict {
-    /// What is refused.
+    /// The errors.
     pub causes: Vec<Cause>,
-    /// What would be refused, had it not been so before: texts for the client.
+    /// Errors in unchanged values, as warnings for the client.
     pub warnings: Vec<String>,
 }
 
-/// The reasons after which rules and other late checks are skipped.
+/// Reasons of errors that cause rules and other late checks to be skipped.
 const BLOCKING: [&str; 5] =
     ["FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueNotSupported", "FieldValueTypeInvalid"];
 
@@ -50,23 +50,23 @@ impl Schema {
     /// Returns the schema of an `openAPIV3Schema`.
     ///
     /// # Errors
-    /// All mistakes of the schema; their fields begin with `openAPIV3Schema`.
+    /// All errors of the schema; their fields begin with `openAPIV3Schema`.
     pub fn parse(schema: &Value) -> Result<Self, Vec<Cause>> {
         let (schema, mistakes) = Self::read(schema)?;
         if mistakes.is_empty() { Ok(schema) } else { Err(mistakes) }
     }
 
-    /// Returns an `openAPIV3Schema` that was accepted once, maybe by a server that did not look at it as closely.
+    /// Returns an `openAPIV3Schema` that was accepted earlier, possibly by a less strict version of the server.
     ///
     /// # Errors
-    /// All mistakes of the schema but those of rules, which are not enforced then.
+    /// All errors of the schema, except those of rules, which are then not enforced.
     pub fn parse_stored(schema: &Value) -> Result<Self, Vec<Cause>> {
         let (mut schema, mistakes) = Self::read(schema)?;
         schema.unenforced.extend(mistakes.into_iter().map(|cause| format!("{}: the rule is not enforced: {}", cause.field, cause.message)));
         Ok(schema)
     }
 
-    /// Returns a schema, and the mistakes in its rules.
+    /// Returns a schema, and the errors of its rules.
     fn read(schema: &Value) -> Result<(Self, Vec<Cause>), Vec<Cause>> {
         parse::Parser::default().read(schema).map(Self::compiled)
     }
@@ -89,29 +89,29 @@ impl Schema {
         &self.root
     }
 
-    /// Returns which rules are not enforced, and why: texts for people.
+    /// Returns messages about rules that are not enforced, with the reasons.
     pub fn unenforced(&self) -> &[String] {
         &self.unenforced
     }
 
-    /// Drops the fields that the schema does not know, and returns their paths in order. The object's metadata stays as it is.
+    /// Drops unknown fields, and returns their paths in order. The object's metadata is unchanged.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         Pruning::default().root(&self.root, object)
     }
 
-    /// Returns the fields that cannot be owned, because the schema does not have them. An object without any fields may have any.
+    /// Returns the fields that cannot be owned, because the schema does not have them. An object without declared fields may have any.
     pub fn undeclared(&self, object: &Value) -> Vec<String> {
         Pruning::sparing_bare_objects().root(&self.root, &mut object.clone())
     }
 
-    /// Drops the fields that the schema does not know, and fills in the defaults. Returns the paths of what was dropped.
+    /// Drops unknown fields, and fills in the defaults. Returns the paths of dropped fields.
     pub fn conform(&self, object: &mut Value) -> Vec<String> {
         let dropped = self.prune(object);
         self.fill_defaults(object);
         dropped
     }
 
-    /// Returns what Go's decoder would say of objects inside of an object that are of wrong types.
+    /// Returns the error of Go's decoder for embedded objects with wrong types.
     pub fn undecodable(&self, object: &Value) -> Option<String> {
         structure::undecodable(&self.root, object, &Place::Root)
     }
@@ -127,12 +127,13 @@ impl Schema {
         defaults::fill(&self.root, object);
     }
 
-    /// Returns what is wrong with an object. Mistakes in values that are as in the old object are forgiven.
+    /// Returns the errors of an object. Errors in values unchanged from the old object are ignored.
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<Cause> {
         self.validate_after(Vec::new(), None, new, old).causes
     }
 
-    /// Returns what is wrong with an object, in the server's order: first what was found in the metadata, then values, scale, lists and rules.
+    /// Returns the errors of an object, in the server's order: first the given errors of the metadata, then values, scale, lists and
+    /// rules.
     pub fn validate_after(&self, found: Vec<Cause>, scale: Option<&Scale>, new: &Value, old: Option<&Value>) -> Verdict {
         let mut causes = found;
         values::check(&self.root, new, old, &Place::Root, &mut causes);
@@ -148,7 +149,7 @@ impl Schema {
         verdict
     }
 
-    /// Tells whether a path such as `.spec.color` leads to a text, a whole number, or a truth, so that objects can be selected by it.
+    /// Tells whether a path such as `.spec.color` is that of a text, an integer, or a boolean, so that objects can be selected by it.
     pub fn is_selectable(&self, path: &str) -> bool {
         let node = path.split('.').filter(|name| !name.is_empty()).try_fold(&self.root, |node, name| node.properties.get(name));
         node.is_some_and(|node| matches!(node.kind, Some(Type::String | Type::Integer | Type::Boolean)))

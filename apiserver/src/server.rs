@@ -1,4 +1,4 @@
-//! The server as clients meet it: requests in process and from sockets, faults on demand, control, controllers.
+//! The server for clients: requests in process and from sockets, fault injection, control, controllers.
 
 mod answer;
 mod bodies;
@@ -31,12 +31,12 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Returns a server with the namespaces that are always there.
+    /// Returns a server with the default namespaces.
     pub fn new(settings: Settings, clock: Clock) -> Self {
         Self::with_journal(settings, clock, None)
     }
 
-    /// Returns a server that writes everything into a journal, and begins with the objects of it.
+    /// Returns a server with the objects of a journal, which records all writes.
     pub fn with_journal(settings: Settings, clock: Clock, journal: Option<(Journal, Vec<Value>, u64)>) -> Self {
         let api = Api::new(settings, clock, journal);
         api.follow_journal();
@@ -45,22 +45,22 @@ impl ApiServer {
         Self { api }
     }
 
-    /// Returns the present moment of the server.
+    /// Returns the current time of the server.
     pub fn now(&self) -> Timestamp {
         self.api.now()
     }
 
-    /// Sets by how much the server's time is ahead of its clock. Delays and timeouts are not affected.
+    /// Sets the offset of the server's time to its clock. Delays and timeouts are not affected.
     pub fn shift_time(&self, offset: SignedDuration) {
         self.api.shift_time(offset);
     }
 
-    /// Returns the kinds that are served.
+    /// Returns the served kinds.
     pub fn registry(&self) -> Arc<Registry> {
         self.api.registry()
     }
 
-    /// Reads an object as it is stored.
+    /// Reads a stored object.
     pub fn read(&self, resource: &Resource, key: &Key) -> Option<Arc<Stored>> {
         self.api.read(resource, key)
     }
@@ -88,7 +88,7 @@ impl ApiServer {
     /// Returns the changes of a resource after a revision, in order.
     ///
     /// # Errors
-    /// If the history does not reach back so far.
+    /// If the history does not reach back that far.
     pub fn changes_after(&self, resource: &Resource, revision: u64) -> Result<Vec<Arc<Change>>, Compacted> {
         self.api.with(|state| state.store.changes_after(resource, revision, usize::MAX))
     }
@@ -98,7 +98,7 @@ impl ApiServer {
         self.api.with(|state| state.store.all_changes_after(revision))
     }
 
-    /// Returns how long controllers and new definitions take.
+    /// Returns the delays of controllers and new definitions.
     pub fn latency(&self) -> Latency {
         self.api.latency()
     }
@@ -108,7 +108,7 @@ impl ApiServer {
         run_loop::settle(&self.api);
     }
 
-    /// Tells whether the controllers have nothing to do.
+    /// Tells whether the controllers are idle.
     pub fn is_settled(&self) -> bool {
         self.api.is_settled()
     }
@@ -119,12 +119,12 @@ impl ApiServer {
         run_loop::run(&self.api, stop).await;
     }
 
-    /// Returns the rules of faults and what they did, locked. The guard must not be held across an `await`.
+    /// Returns the locked fault rules and firings. The guard must not be held across an `await`.
     pub fn faults(&self) -> MutexGuard<'_, Faults> {
         self.api.injection().faults()
     }
 
-    /// Tells whether no request is in progress, of those on record.
+    /// Tells whether no recorded request is in progress.
     pub fn is_idle(&self) -> bool {
         self.api.injection().requests().is_idle()
     }
@@ -142,17 +142,17 @@ impl ApiServer {
         rules.into_iter().map(|rule| faults.add(rule, now)).collect()
     }
 
-    /// Removes a rule; tells whether it was there.
+    /// Removes a rule. Returns whether it existed.
     pub fn remove_fault(&self, id: u64) -> bool {
         self.api.injection().faults().remove(id)
     }
 
-    /// Returns what has fired, in order.
+    /// Returns the firings, in order.
     pub fn firings(&self) -> Vec<Firing> {
         self.api.injection().faults().firings().cloned().collect()
     }
 
-    /// Returns the requests on record, in the order in which they came.
+    /// Returns the recorded requests, in the order of arrival.
     pub fn requests(&self) -> Vec<Asked> {
         self.api.injection().requests().all()
     }

@@ -1,4 +1,4 @@
-//! Objects and their history: the store, the file that keeps it, and what writes leave to the controllers.
+//! Objects and their history: the store, its journal, and the work items for controllers.
 
 pub mod ids;
 pub mod journal;

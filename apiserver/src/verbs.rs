@@ -1,4 +1,4 @@
-//! What requests do to objects: read, write, patch, delete, watch.
+//! The verbs of requests for objects: read, write, patch, delete, watch.
 
 pub mod admission_chain;
 pub mod body;

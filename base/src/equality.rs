@@ -1,4 +1,4 @@
-//! Equality as the Python language has it, which kopf uses in diffs, in filters, and in "has the essence changed".
+//! Equality as in Python, which kopf uses in diffs, in filters, and to detect changes of the essence.
 
 use serde_json::{Number, Value};
 
@@ -18,7 +18,7 @@ pub fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Tells whether a value is false to Python, which is what Go calls zero: nothing, 0, and whatever is empty.
+/// Tells whether a value is falsy in Python, which equals Go's zero values: null, false, 0, and empty values.
 pub fn is_falsy(value: &Value) -> bool {
     match value {
         Value::Null => true,

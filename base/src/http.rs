@@ -1,6 +1,6 @@
-//! HTTP for everything that listens: TLS and certificates, connections and their limits, graceful ends; and the trust of clients.
+//! HTTP listeners: TLS and certificates, connections and their limits, graceful shutdown; and the verification of servers for clients.
 //!
-//! It knows nothing of Kubernetes. What a request means is decided by the service that a [`Listener`] is given.
+//! Independent of Kubernetes. The service of a [`Listener`] handles the requests.
 
 mod body;
 mod certificate;

@@ -1,4 +1,4 @@
-//! Clock, tasks, stop signals, back-off, durations, positions in files: nothing of Kubernetes.
+//! Clock, tasks, stop signals, back-off, durations, positions in files. Independent of Kubernetes.
 
 pub mod backoff;
 pub mod clock;

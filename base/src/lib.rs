@@ -1,6 +1,6 @@
-//! What the engine of kopfd and its embedded API server share: time, tasks, HTTP listeners, and plain data.
+//! The shared code of kopfd's engine and its embedded API server: time, tasks, HTTP listeners, and plain data.
 //!
-//! Nothing here knows of operators, or of objects of Kubernetes beyond their YAML, their quantities, and the names of built-in kinds.
+//! Independent of operators, and of Kubernetes except for YAML, quantities, and the names of built-in kinds.
 
 pub mod builtin_kinds;
 pub mod equality;

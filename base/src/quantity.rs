@@ -1,34 +1,34 @@
 //! Quantities of Kubernetes, such as `500Mi` and `100m`, as numbers.
 
-/// The number that a quantity means.
+/// The number of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Quantity {
-    /// A whole number.
+    /// An integer.
     Whole(i64),
-    /// A number with a fraction, or one that is too large for the whole ones.
+    /// A number with a fraction, or too large for an integer.
     Fraction(f64),
 }
 
-/// A text that is no quantity.
+/// An invalid quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// There is no number at the beginning.
     #[error("{0:?} is no quantity: it needs a number, such as in `500Mi` and `100m`")]
     NoNumber(String),
-    /// What follows the number is no suffix.
+    /// The suffix is unknown.
     #[error("{text:?} is no quantity: there is no suffix {suffix:?} (there are n u m k M G T P E, Ki Mi Gi Ti Pi Ei, and exponents)")]
     Suffix {
         /// The whole text.
         text: String,
-        /// What follows the number.
+        /// The suffix.
         suffix: String,
     },
 }
 
-/// Decimal digits that are computed with exactly; longer numbers are as exact as a float.
+/// Number of digits of exact arithmetic; longer numbers are as exact as a float.
 const EXACT_DIGITS: usize = 18;
 
-/// What a suffix multiplies with.
+/// The factor of a suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Factor {
     /// A power of ten.
@@ -41,7 +41,7 @@ pub enum Factor {
 const LARGEST_EXPONENT: i32 = 100_000;
 
 impl Factor {
-    /// Returns what a suffix or an exponent means. Nothing at all is a factor of one.
+    /// Returns the factor of a suffix or an exponent; an empty one is a factor of one.
     pub fn of_suffix(suffix: &str) -> Option<Self> {
         Some(match suffix {
             "" => Self::Ten(0),
@@ -102,12 +102,12 @@ impl Quantity {
     }
 }
 
-/// Returns the form in which API servers show a quantity: without a fraction, with the largest suffix of its family that leaves a whole number.
+/// Returns the canonical form of API servers: without a fraction, with the largest suffix of its family that leaves an integer.
 ///
-/// What is too long to be computed with stays as it is. The rules are those of `resource.Quantity` of apimachinery.
+/// Numbers that are too long for the arithmetic stay unchanged. The rules are those of `resource.Quantity` of apimachinery.
 ///
 /// # Errors
-/// If the text is no quantity.
+/// If the text is not a quantity.
 pub fn canonical(text: &str) -> Result<String, QuantityError> {
     Quantity::parse(text)?;
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -122,10 +122,10 @@ pub fn canonical(text: &str) -> Result<String, QuantityError> {
     Ok(format!("{sign}{}", family.print(nanos)))
 }
 
-/// Billionths are the smallest parts that are kept.
+/// The smallest unit is a billionth.
 const NANOS: u128 = 1_000_000_000;
 
-/// Suffixes that go together.
+/// Families of suffixes.
 enum Family {
     Decimal,
     Exponent,
@@ -153,7 +153,7 @@ impl Family {
     }
 }
 
-/// Returns a number without sign in billionths, rounded up, if it is not too long.
+/// Returns an unsigned number in billionths, rounded up, if it is not too long.
 fn nanos(number: &str, factor: Factor) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let fraction = fraction.trim_end_matches('0');
@@ -175,7 +175,7 @@ fn multiply(whole: &str, fraction: &str, factor: Factor) -> Quantity {
     exactly(whole, fraction, factor).unwrap_or_else(|| Quantity::Fraction(roughly(whole, fraction, factor)))
 }
 
-/// Computes in whole numbers, if the result is one.
+/// Computes with integers, if the result is one.
 fn exactly(whole: &str, fraction: &str, factor: Factor) -> Option<Quantity> {
     let digits = format!("{whole}{fraction}");
     let digits = digits.trim_start_matches('0');
@@ -201,7 +201,7 @@ fn roughly(whole: &str, fraction: &str, factor: Factor) -> f64 {
         Factor::Ten(exponent) => (exponent, 1.0),
         Factor::Two(exponent) => (0, (1_u64 << exponent) as f64),
     };
-    // Letting the text carry the exponent rounds once, not twice.
+    // With the exponent in the text, the number is rounded once, not twice.
     let number: f64 = format!("0{whole}.{fraction}0e{exponent}").parse().expect("the parts are digits");
     number * power
 }

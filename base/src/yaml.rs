@@ -1,6 +1,6 @@
-//! YAML as text: read into plain JSON values within budgets, and written.
+//! Reads YAML into plain JSON values within limits, and writes it.
 //!
-//! Manifests, which need the place of every value, are read elsewhere.
+//! Manifests, which need the position of every value, have their own reader.
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 
 /// Texts larger than this are refused before they are parsed.
 const MAX_BYTES: usize = 16 << 20;
-/// Collections that are nested deeper are refused, because everything that walks over values recurses.
+/// Limit of nesting, because all functions over values recurse.
 const MAX_DEPTH: usize = 64;
 
 /// Why a text is not accepted as YAML, or a value cannot be written.
@@ -21,7 +21,7 @@ pub enum Error {
     /// The text cannot be read.
     #[error("{message} (line {line}, column {column})")]
     Syntax {
-        /// What is wrong.
+        /// The error.
         message: String,
         /// The line, from 1.
         line: usize,
@@ -33,29 +33,29 @@ pub enum Error {
     Dump(String),
 }
 
-/// Returns the values of all documents; empty ones and nulls are left out.
+/// Returns the values of all documents, except empty ones and nulls.
 ///
-/// `yes` and `on` are texts, as YAML 1.2 has it; numbers with a leading zero are octal, as Kubernetes has it for file modes.
+/// `yes` and `on` are texts, as in YAML 1.2; numbers with a leading zero are octal, as in Kubernetes for file modes.
 ///
 /// # Errors
-/// If the text is no YAML, has keys twice, is nested too deeply, or grows too large by its aliases.
+/// If the text is not YAML, has duplicate keys, is nested too deeply, or grows too large by its aliases.
 pub fn parse(text: &str) -> Result<Vec<Value>, Error> {
     read(text, DuplicateKeyPolicy::Error)
 }
 
-/// A document in which keys may stand twice: then the last one counts.
+/// A document that may have duplicate keys: the last one is used.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lenient {
-    /// What it says.
+    /// The value.
     pub value: Value,
-    /// The keys that stand twice, with their lines, from 1.
+    /// The duplicate keys, with their lines, from 1.
     pub repeated: Vec<(u64, String)>,
 }
 
-/// Returns the first document of a text, if there is one, as [`parse`] does; keys may stand twice.
+/// Returns the first document of a text, if there is one, like [`parse`], but with duplicate keys allowed.
 ///
 /// # Errors
-/// As [`parse`] has them.
+/// As for [`parse`].
 pub fn parse_leniently(text: &str) -> Result<Option<Lenient>, Error> {
     let mut documents: Vec<Lenient> = read(text, DuplicateKeyPolicy::PassThrough)?;
     documents.truncate(1);
@@ -152,7 +152,7 @@ impl<'de> Visitor<'de> for Reading {
 /// Returns a value as one YAML document.
 ///
 /// # Errors
-/// If the value has no form in YAML.
+/// If the value cannot be written as YAML.
 pub fn dump(value: &Value) -> Result<String, Error> {
     let options = serde_saphyr::ser_options! { compact_list_indent: true };
     serde_saphyr::to_string_with_options(value, options).map_err(|error| Error::Dump(error.to_string()))
@@ -164,7 +164,7 @@ fn syntax(error: &serde_saphyr::Error) -> Error {
         serde_saphyr::Error::Budget { .. } => "the YAML is nested too deeply, or grows too large by its aliases".to_owned(),
         _ => error.to_string(),
     };
-    // The parser's texts end with the place, or with advice on how to program it.
+    // The parser's messages end with the position, or with advice for programmers.
     let end = [" at line ", ", set DuplicateKeyPolicy", " rejected by the configured"].iter().filter_map(|mark| message.find(mark)).min();
     Error::Syntax { message: message[..end.unwrap_or(message.len())].to_owned(), line, column }
 }

@@ -11,19 +11,19 @@ use tokio::runtime::Runtime;
 use super::harness::Client;
 use super::support::process::Program;
 
-/// How long a start may take at all.
+/// Time limit of a start.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Between two looks for the kubeconfig.
+/// Interval of checks for the kubeconfig.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// A server that listens.
+/// A listening server.
 pub struct Embedded {
     /// The process.
     pub program: Program,
-    /// Speaks to it.
+    /// A client of it.
     pub client: Client,
-    /// From the start of the process to its first answer.
+    /// The time from the start of the process to its first answer.
     pub started_in: Duration,
 }
 
@@ -35,10 +35,10 @@ impl Embedded {
         Self::start_with(command, runtime, directory)
     }
 
-    /// Starts a command that carries the server, and waits for the server's first answer.
+    /// Starts a command that contains the server, and waits for the server's first answer.
     pub fn start_with(mut command: Command, runtime: &Arc<Runtime>, directory: &Path) -> Self {
         let kubeconfig = directory.join("kopfd.kubeconfig");
-        // A file that is not there need not be removed.
+        // The file may not exist.
         let _ = std::fs::remove_file(&kubeconfig);
         command.arg("--kubeconfig-out").arg(&kubeconfig);
         let began = Instant::now();
@@ -52,7 +52,7 @@ impl Embedded {
     }
 }
 
-/// Waits until a kubeconfig is there as a whole.
+/// Waits until a kubeconfig is completely written.
 fn written(path: &PathBuf, began: Instant) -> String {
     loop {
         if let Some(text) = std::fs::read_to_string(path).ok().filter(|text| text.contains("token") && text.ends_with('\n')) {

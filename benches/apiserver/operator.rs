@@ -1,4 +1,4 @@
-//! `kopfd dev`: until it is ready, and from a creation to its status.
+//! `kopfd dev`: the time until it is ready, and from a creation to its status.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ const GROUP: &str = "dev.bench.kopfd.dev";
 
 const OBJECTS: usize = 1_000;
 
-/// Between two creations.
+/// The time between two creations.
 const PAUSE: Duration = Duration::from_millis(5);
 
 const STARTS: usize = 7;

@@ -1,7 +1,7 @@
-//! Requests and deliveries per second of processor time, beside the real server with its store.
+//! Requests and deliveries per second of CPU time, compared with the real server and its store.
 //!
-//! Processor time is what a server on one core has: a client that cannot keep up, and other programs, do not count in. The time by the clock
-//! shows a server that waits.
+//! A server on one core has one second of CPU time per second: slow clients and other programs do not count. Wall time shows servers that
+//! wait.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,24 +23,24 @@ use super::support::table::{median, print, row, verdict};
 /// Objects of one round.
 const OBJECTS: usize = 3_000;
 
-/// Requests at the same time.
+/// Concurrent requests.
 const AT_ONCE: usize = 32;
 
 /// The bytes that fill a specification: objects of one KiB.
 const FILLING: usize = 512;
 
-/// How many times as fast as the real server this one is to be.
+/// Target ratio to the real server.
 const GOAL: f64 = 5.0;
 
-/// The same by the clock: the client, which takes more time than the embedded server, is slower than that.
+/// The same for wall time: the client, which needs more time than the embedded server, is the limit.
 const CLOCK_GOAL: f64 = 1.0;
 
-/// What is counted of one round.
+/// The rates of one round.
 #[derive(Debug, Clone, Copy)]
 struct Rate {
-    /// In a second of the processes' time.
+    /// Per second of the processes' CPU time.
     of_processors: f64,
-    /// In a second by the clock, which the client and the other programs of the machine share.
+    /// Per second of wall time, which the client and other programs of the machine share.
     of_clock: f64,
 }
 
@@ -92,7 +92,7 @@ fn play(client: &Client, watchers: usize, group: &str, processes: &[u32]) -> [Ra
     client.ensure(path, &definition);
     let collection = kind.collection("default");
     let list = eventually("the kind is served", PATIENCE, || client.request("GET", &collection, "application/json", None).ok());
-    // The real server begins to serve a kind before it has settled, and ends watches then.
+    // The real server serves a new kind before it has settled, and then ends watches.
     sleep(Duration::from_secs(3));
     let revision = list["metadata"]["resourceVersion"].as_str().expect("lists have a revision");
     let audience = Audience::new(client, &collection, revision, watchers);
@@ -135,7 +135,7 @@ fn patch(collection: &str, number: usize) -> http::Request<Vec<u8>> {
     request.body(json!({"spec": {"size": number + 10}}).to_string().into_bytes()).expect("a request from well-formed parts")
 }
 
-/// Those who watch, and how many events they have been told.
+/// The watchers, with the number of received events.
 struct Audience {
     told: Arc<AtomicU64>,
     tasks: Vec<tokio::task::AbortHandle>,
@@ -169,7 +169,7 @@ impl Drop for Audience {
     }
 }
 
-/// Counts the events of watches. The real server ends those that are slow to read: they go on where they were.
+/// Counts the events of watches. The real server ends slow watches, which then continue from their position.
 async fn listen(client: kube::Client, collection: String, mut revision: String, told: Arc<AtomicU64>) {
     let mut buffer = vec![0; 64 << 10];
     loop {

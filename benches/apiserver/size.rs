@@ -18,7 +18,7 @@ const STARTS: usize = 15;
 
 const OBJECTS: usize = 10_000;
 
-/// For what the server still has to give back.
+/// Time for the server to release memory.
 const REST: Duration = Duration::from_secs(3);
 
 /// Measures, and prints a table.

@@ -1,4 +1,4 @@
-//! The measure: a loop of kube-rs that watches, and sends two patches for each new object, without any engine.
+//! The reference: a kube-rs loop that watches, and sends two patches for each new object, without an engine.
 
 use std::path::Path;
 
@@ -8,16 +8,16 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::json;
 
-/// The argument that makes this program the loop.
+/// The argument that starts this program as the loop.
 pub const RUN: &str = "bare-loop";
 
-/// The annotation that tells an object that is done.
+/// The annotation of finished objects.
 const DONE: &str = "bare.example.com/last-handled-configuration";
 
-/// Objects at the same time: as many as kopfd has requests in flight.
+/// Concurrent objects: as many as kopfd has requests in flight.
 const AT_ONCE: usize = 64;
 
-/// Runs the loop for ever.
+/// Runs the loop endlessly.
 pub fn run(kubeconfig: &Path, group: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! The engines that are compared, and how each is started for one kind.
+//! The compared engines, and how each is started for one kind.
 
 use std::fs;
 use std::path::Path;
@@ -7,16 +7,16 @@ use std::process::Command;
 use super::harness::Cluster;
 use super::support::process::Program;
 
-/// What does the work.
+/// An engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
-    /// A loop of kube-rs.
+    /// The bare kube-rs loop.
     Bare,
     /// The binary `kopfd`.
     Kopfd,
     /// Python kopf 1.44.6.
     Kopf,
-    /// Another build of `kopfd`, in the place of kopf.
+    /// Another build of `kopfd`, instead of kopf.
     Other,
 }
 
@@ -24,7 +24,7 @@ pub enum Engine {
 pub const OTHER: &str = "KOPFD_BENCH_OTHER";
 
 impl Engine {
-    /// Returns a name that fits into names of groups.
+    /// Returns a name that is valid in names of groups.
     pub fn title(self) -> &'static str {
         match self {
             Self::Bare => "bare",
@@ -54,7 +54,7 @@ fn bare(cluster: &Cluster, group: &str) -> Command {
     command
 }
 
-/// Returns the command for a build of kopfd, whose handler has more options.
+/// Returns the command for a build of kopfd, with further options of the handler.
 pub fn kopfd(program: &Path, cluster: &Cluster, group: &str, directory: &Path, options: &str) -> Command {
     let manifest = format!(
         "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {{name: bench}}\nspec:\n  resources:\n    - resource: things.{group}\n      \
@@ -67,7 +67,7 @@ pub fn kopfd(program: &Path, cluster: &Cluster, group: &str, directory: &Path, o
     command
 }
 
-/// Events are switched off: the other engines send none.
+/// Returns the command of kopf. Its Events are disabled: the other engines send none.
 fn kopf(cluster: &Cluster, group: &str, directory: &Path) -> Command {
     let text = format!(
         "import kopf\n\n\n@kopf.on.startup()\ndef configure(settings, **_):\n    settings.posting.enabled = False\n\n\n\

@@ -1,4 +1,4 @@
-//! What the end-to-end suite stands on, as far as a benchmark needs it.
+//! The parts of the end-to-end harness that benchmarks need.
 
 #![allow(dead_code, unused_imports, reason = "the suite uses more of it")]
 

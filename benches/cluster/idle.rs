@@ -17,7 +17,7 @@ const OBJECTS: usize = 10_000;
 
 const GOAL: f64 = 600.0;
 
-/// How long a start with all objects may take until nothing happens any more.
+/// Time limit of a start with all objects until it has settled.
 const REST: Duration = Duration::from_secs(20);
 
 /// Measures, and prints a table.

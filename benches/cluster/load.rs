@@ -1,4 +1,4 @@
-//! The user of the cluster: makes objects, and sees by a watch when they are done.
+//! The load generator: creates objects, and watches until they are finished.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -12,13 +12,13 @@ use tokio::sync::watch;
 use super::harness::{Client, Kind, eventually};
 use super::support::objects::spec;
 
-/// Requests for new objects at the same time in a burst.
+/// Concurrent creations in a burst.
 const AT_ONCE: usize = 32;
 
-/// How long all objects of one load may take. Python on two busy cores needs a while.
+/// Time limit for all objects of one load. Python on two busy cores needs a while.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// One kind of objects, and those who make them and look at them.
+/// One kind of objects, with the clients that create and watch them.
 pub struct Load {
     client: Client,
     kind: Kind,
@@ -27,12 +27,12 @@ pub struct Load {
     task: tokio::task::AbortHandle,
 }
 
-/// How objects are made.
+/// The pace of creations.
 #[derive(Debug, Clone, Copy)]
 pub enum Pace {
-    /// As fast as the server takes them.
+    /// As fast as possible.
     Burst,
-    /// One in each time, whatever becomes of the others.
+    /// One per interval, independent of the others.
     Steady(Duration),
 }
 
@@ -56,7 +56,7 @@ struct Metadata {
 }
 
 impl Load {
-    /// Defines the kind `things` of a group, and begins to watch it.
+    /// Defines the kind `things` of a group, and starts to watch it.
     pub fn new(client: &Client, group: &str) -> Self {
         let kind = Kind::of_group(group);
         let (path, definition) = kind.definition();
@@ -88,7 +88,7 @@ impl Load {
         Self { client: client.clone(), kind, made: Cell::new(0), done, task }
     }
 
-    /// Makes objects, and returns when the request for each was sent.
+    /// Creates objects, and returns the time of each request.
     pub fn make(&self, prefix: &str, count: usize, pace: Pace, filling: usize) -> HashMap<String, Instant> {
         let began = tokio::time::Instant::now();
         let send = |number: usize| {
@@ -107,7 +107,7 @@ impl Load {
         self.run(stream::iter(0..count).map(send).buffer_unordered(AT_ONCE).collect())
     }
 
-    /// Waits until all objects are done, and returns when each was.
+    /// Waits until all objects are finished, and returns the time of each.
     pub fn wait(&self) -> HashMap<String, Instant> {
         let mut done = self.done.clone();
         let all = async move { done.wait_for(|done| done.len() >= self.made.get()).await.map(|done| done.clone()) };

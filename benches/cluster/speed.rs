@@ -15,16 +15,16 @@ use super::support::table::{median, megabytes, milliseconds, print, quantile, ro
 /// Objects at a steady pace, for the times of single ones.
 const STEADY: usize = 400;
 
-/// The time between two of them: far from what any engine cannot keep up with.
+/// The time between two of them: far above the limit of any engine.
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// Objects in one burst.
 const BURST: usize = 1_000;
 
-/// For what an engine still has to do after the last status.
+/// Time for an engine's work after the last status.
 const AFTERMATH: Duration = Duration::from_millis(500);
 
-/// How long after its last object an engine rests.
+/// Time after the last object until an engine is idle.
 const REST: Duration = Duration::from_secs(8);
 
 /// The figures of one engine in one round.
@@ -40,7 +40,7 @@ struct Figures {
     rested: f64,
 }
 
-/// One line of the table: its words, the figure, and the goal as a share of the bare loop's figure or as such.
+/// One line of the table: its title, the figure, and the goal, relative to the bare loop or absolute.
 struct Line {
     title: &'static str,
     figure: fn(&Figures) -> f64,
@@ -67,11 +67,11 @@ const LINES: [Line; 8] = [
 pub fn measure(cluster: &Cluster, third: Option<Engine>, directory: &Path, ratios: &mut Ratios) {
     let mut engines = vec![Engine::Bare, Engine::Kopfd];
     engines.extend(third);
-    // The server is slower with its first objects.
+    // The server is slower for its first objects.
     play(cluster, Engine::Bare, "warm-up", directory);
     let mut found: Vec<Vec<Figures>> = vec![Vec::new(); engines.len()];
     for round in 0..rounds() {
-        // Whoever comes first has a fresher server, so that changes.
+        // The first engine has a fresher server, so the order changes.
         for index in 0..engines.len() {
             let index = (index + round) % engines.len();
             let figures = play(cluster, engines[index], &format!("r{round}"), directory);
@@ -86,7 +86,7 @@ pub fn measure(cluster: &Cluster, third: Option<Engine>, directory: &Path, ratio
     }
 }
 
-/// Returns the ratio of two engines: rounds differ by what else the machine does, engines of one round less so.
+/// Returns the ratio of two engines: rounds differ by other load of the machine, engines within a round less so.
 fn ratio(line: &Line, figures: &[Figures], bare: &[Figures]) -> f64 {
     let pairs = figures.iter().zip(bare);
     median(&pairs.map(|(figures, bare)| (line.figure)(figures) / (line.figure)(bare)).collect::<Vec<_>>())
@@ -113,7 +113,7 @@ fn table(engines: &[Engine], found: &[Vec<Figures>]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Lets one engine work, from its start to its end.
+/// Runs one engine, from its start to its end.
 fn play(cluster: &Cluster, engine: Engine, round: &str, directory: &Path) -> Figures {
     let group = format!("{}-{round}.bench.kopfd.dev", engine.title());
     let load = Load::new(cluster.client(), &group);

@@ -42,7 +42,7 @@ const CALLS: usize = 20_000;
 
 const ROUNDS: usize = 5;
 
-/// Calls that wait at the same time where the script thread is to be kept busy.
+/// Concurrent calls where the script thread must be kept busy.
 const AT_ONCE: usize = 64;
 
 /// Returns rows of figures.
@@ -61,13 +61,13 @@ pub fn measure() -> Vec<Vec<String>> {
     let engine = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let busy = engine.block_on(repeated(Threads::Own(1), &program, &call, AT_ONCE));
     let round_trip = engine.block_on(repeated(Threads::Own(1), &program, &call, 1));
-    // Alone, a call waits for two sleeping threads to be woken: that is the machine's time, which has no goal.
+    // A single call waits for two sleeping threads to be woken: that is the time of the machine, without a goal.
     let mut alone = figure("to the script thread and back, one by one", round_trip);
     alone.truncate(2);
     vec![figure("on the script thread", on_thread), figure(&format!("to the script thread and back, {AT_ONCE} at once"), busy), alone]
 }
 
-/// Returns the microseconds that a call takes, with so many at once.
+/// Returns the microseconds per call, with this many concurrent calls.
 async fn repeated(threads: Threads, program: &Arc<Program>, call: &Call, at_once: usize) -> f64 {
     let host = Host::start(Options { threads, ..Options::default() }).expect("script threads can be started");
     let installed = host.install(Arc::clone(program)).await.expect("the script can be installed");

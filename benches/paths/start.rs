@@ -1,4 +1,4 @@
-//! The start of an operator with 200 handlers: the check of its manifest and scripts, and the way to its first list.
+//! The start of an operator with 200 handlers: the check of its manifest and scripts, and the time to its first list.
 
 use std::fmt::Write as _;
 use std::path::Path;

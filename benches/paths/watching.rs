@@ -23,16 +23,16 @@ use kopfd::script::{Call, Evaluation, Returned, Subject};
 use crate::support::objects::{self, State};
 use crate::support::table::{median, verdict};
 
-/// The argument that makes this program the other side of a connection.
+/// The argument that starts this program as the server of the stream.
 pub const SERVE: &str = "serve-a-stream";
 
-/// The events that are counted.
+/// The number of events.
 const EVENTS: usize = 300_000;
 
-/// The objects that the events are about, over and over.
+/// The number of objects of the events.
 const OBJECTS: usize = 3_000;
 
-/// One in so many concerns a handler.
+/// One event in this many concerns a handler.
 const MATCHING: usize = 100;
 
 /// The bytes of a chunk, as connections with TLS deliver them.
@@ -57,7 +57,7 @@ pub fn measure() -> Vec<Vec<String>> {
     vec![figure("stream in memory", &in_memory), figure("over a connection", &connected)]
 }
 
-/// Returns how many events a second go the whole way.
+/// Returns the number of processed events per second.
 async fn follow(client: impl Future<Output = Client>) -> f64 {
     let directory = tempfile::tempdir().expect("a directory for the operator");
     let manifest = crate::write(directory.path(), &[("operator.yaml", MANIFEST), ("bench.rhai", "fn create(spec) {}\n")]);
@@ -101,7 +101,7 @@ fn resource() -> Resource {
     }
 }
 
-/// Passes events on until there were enough.
+/// Passes events on until the number is reached.
 struct Counting {
     sink: KindSink<Nothing>,
     left: usize,
@@ -124,7 +124,7 @@ impl Sink for Counting {
     }
 }
 
-/// A world in which every handler succeeds and every patch is swallowed.
+/// Effects in which every handler succeeds and every patch is dropped.
 struct Nothing {
     clock: Clock,
     events: EventStream,
@@ -162,7 +162,7 @@ impl Effects for Nothing {
     }
 }
 
-/// Returns one event of each object, cut where connections would cut.
+/// Returns one event of each object, split like the data of connections.
 fn chunks() -> Vec<Bytes> {
     let mut text = String::new();
     for number in 0..OBJECTS {
@@ -191,7 +191,7 @@ impl Transport for Memory {
             let next = move |number: usize| {
                 let chunk = chunks[number % chunks.len()].clone();
                 async move {
-                    // A connection would let other tasks go first now and then.
+                    // A connection would let other tasks run from time to time.
                     tokio::task::coop::consume_budget().await;
                     Some((Ok(chunk), number + 1))
                 }
@@ -213,7 +213,7 @@ impl Login for Memory {
     }
 }
 
-/// A process that serves the same stream over HTTP, so that the work of a server is not measured.
+/// A process that serves the same stream over HTTP, so that the work of the server is not measured.
 struct Server {
     process: Child,
     address: String,
@@ -250,7 +250,7 @@ async fn connected(server: &Server) -> Client {
     Client::connect(options, Clock::system()).await.expect("the kubeconfig can be used")
 }
 
-/// Serves the stream to whoever asks, and tells where on the standard output.
+/// Serves the stream, and prints the address to standard output.
 pub fn serve() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! What the benchmarks share: objects, a generated API server, looks at processes, and tables.
+//! The shared code of benchmarks: objects, a generated API server, measurements of processes, and tables.
 
 #![allow(dead_code, reason = "each benchmark uses its own part")]
 

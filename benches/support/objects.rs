@@ -1,4 +1,4 @@
-//! Objects of a given size, written as API servers write them.
+//! Objects of a given size, in the form of API servers.
 
 use serde_json::{Value, json};
 
@@ -8,12 +8,12 @@ pub const GROUP: &str = "bench.kopfd.dev";
 /// The bytes of an object.
 pub const SIZE: usize = 5 << 10;
 
-/// In what state an object is.
+/// The state of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// No handler concerns it.
     Unmatched,
-    /// A handler concerns it, which has never seen it.
+    /// A handler concerns it, and has not handled it.
     New,
     /// A handler concerns it, and has handled it.
     Handled,
@@ -22,12 +22,12 @@ pub enum State {
 /// Returns an object as JSON text, about [`SIZE`] bytes long.
 pub fn object(number: usize, state: State) -> String {
     let bare = build(number, state, 0);
-    // What is handled stands in the annotation once more.
+    // The handled state is repeated in the annotation.
     let copies = if state == State::Handled { 2 } else { 1 };
     build(number, state, SIZE.saturating_sub(bare.len()) / copies)
 }
 
-/// Returns a specification with so many bytes of filling.
+/// Returns a specification with this many bytes of filling.
 pub fn spec(filling: usize) -> Value {
     let text = "The quick brown fox jumps over the lazy dog. ";
     let parts: Vec<Value> = (0..filling / 64).map(|part| json!({"name": format!("part-{part:04}"), "text": text[..32]})).collect();

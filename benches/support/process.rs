@@ -1,18 +1,18 @@
-//! Looks at processes: their time on the processor and their memory.
+//! Measures processes: their CPU time and their memory.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// The unit of times in `/proc/PID/stat`, which Linux fixes for programs.
+/// The unit of times in `/proc/PID/stat`, which is fixed on Linux.
 const TICK: Duration = Duration::from_millis(10);
 
 /// A started program. It is killed when this is dropped.
 pub struct Program(Child);
 
 impl Program {
-    /// Starts a program whose output goes to a file.
+    /// Starts a program with its output in a file.
     pub fn start(command: &mut Command, log: &Path) -> Self {
         let log = fs::File::create(log).expect("the log can be written");
         let errors = log.try_clone().expect("the log can be written twice");
@@ -20,22 +20,22 @@ impl Program {
         Self(child.unwrap_or_else(|error| panic!("cannot start {}: {error}", command.get_program().display())))
     }
 
-    /// Returns the time that the program has spent on processors, for itself and in the kernel.
+    /// Returns the CPU time of the program, in user mode and in the kernel.
     pub fn cpu(&self) -> Duration {
         cpu(self.0.id())
     }
 
-    /// Returns the program's resident memory in bytes, files included.
+    /// Returns the program's resident memory in bytes, including files.
     pub fn resident(&self) -> u64 {
         resident(self.0.id())
     }
 
-    /// Returns the number of the process.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
 
-    /// Asks the program to end, and waits for it.
+    /// Stops the program, and waits for its end.
     pub fn stop(&mut self) {
         let told = Command::new("kill").arg(self.0.id().to_string()).status();
         assert!(told.is_ok_and(|status| status.success()), "the program has ended too early");
@@ -51,10 +51,10 @@ impl Drop for Program {
     }
 }
 
-/// Returns the time that a process has spent on processors.
+/// Returns the CPU time of a process.
 pub fn cpu(id: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_else(|_| panic!("process {id} has ended"));
-    // The name, which stands in parentheses, may have spaces.
+    // The name in parentheses may have spaces.
     let (_, fields) = stat.rsplit_once(')').expect("the name stands in parentheses");
     let ticks: u32 = fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u32>().expect("times are numbers")).sum();
     TICK * ticks
@@ -67,7 +67,7 @@ pub fn resident(id: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("memory is a number") * 1024
 }
 
-/// Returns the numbers of the processes that this one has started.
+/// Returns the ids of the child processes.
 pub fn children() -> Vec<u32> {
     let threads = fs::read_dir("/proc/self/task").expect("a process has threads");
     let children = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());

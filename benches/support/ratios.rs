@@ -1,6 +1,6 @@
-//! The ratios that a benchmark has found: stored in `benches/ratios.json`, or compared with what is stored there.
+//! The measured ratios: stored in `benches/ratios.json`, or compared with the stored ones.
 //!
-//! Times and rates depend on the machine and its day; the ratio of two programs that are measured in turn does so much less.
+//! Times and rates depend on the machine and its load; the ratio of two programs measured in turn does so much less.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,37 +9,37 @@ use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
-/// How far a ratio may be from the stored one.
+/// Tolerated deviation from the stored ratio.
 const TOLERANCE: f64 = 0.15;
 
-/// Compares in place of storing.
+/// The variable that compares ratios, without storing them.
 const CHECK: &str = "KOPFD_BENCH_CHECK";
 
-/// Few objects and one round: for trying the benchmark itself. What it finds is neither stored nor worth much.
+/// The variable for few objects and one round, to try the benchmark itself. Its results are neither stored nor meaningful.
 const QUICK: &str = "KOPFD_BENCH_QUICK";
 
 /// Ratios by the names of their figures.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ratios {
-    /// Such as times and memory.
+    /// For example times and memory.
     lower_is_better: BTreeMap<String, f64>,
-    /// Such as rates.
+    /// For example rates.
     higher_is_better: BTreeMap<String, f64>,
 }
 
-/// Tells whether the benchmark itself is tried.
+/// Tells whether this is a quick run.
 pub fn is_quick() -> bool {
     std::env::var_os(QUICK).is_some()
 }
 
-/// Returns how often each column is measured.
+/// Returns the number of rounds.
 pub fn rounds() -> usize {
     let chosen = std::env::var("KOPFD_BENCH_ROUNDS").ok().and_then(|text| text.parse().ok());
     chosen.unwrap_or(if is_quick() { 1 } else { 3 })
 }
 
-/// Returns how many objects to take, of so many.
+/// Returns the number of objects, reduced in quick runs.
 pub fn count(objects: usize) -> usize {
     if is_quick() { objects / 10 } else { objects }
 }
@@ -53,8 +53,8 @@ impl Ratios {
         self.higher_is_better.insert(figure.into(), round(ratio));
     }
 
-    /// Stores what was found in place of what is stored of the same figures, or compares it. The code is a failure if something has become
-    /// worse.
+    /// Stores the measured ratios and replaces those of the same figures, or compares them. The exit code is a failure if a ratio has
+    /// become worse.
     pub fn finish(self) -> ExitCode {
         if std::env::var_os(CHECK).is_some() {
             return self.check(&Self::stored());
@@ -96,7 +96,7 @@ enum Verdict {
     Failed,
 }
 
-/// Returns what to say of a figure. The sign is that of a change for the better.
+/// Returns the line and the verdict for a figure. The sign is that of an improvement.
 fn judged(figure: &str, found: f64, stored: Option<f64>, sign: f64) -> (String, Verdict) {
     let Some(stored) = stored else { return (format!("FAILED  {figure}: {found} × is not stored"), Verdict::Failed) };
     let change = found / stored - 1.0;

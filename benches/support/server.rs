@@ -1,4 +1,4 @@
-//! A generated API server: one kind with any number of objects that are made while they are asked for.
+//! A generated API server: one kind with any number of objects, generated on request.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::objects::{self, GROUP};
 /// The path of the collection.
 const THINGS: &str = "/apis/bench.kopfd.dev/v1/things";
 
-/// A running server. It is gone when its runtime is.
+/// A running server. It ends with its runtime.
 pub struct Generated {
     state: Arc<Content>,
     address: SocketAddr,
@@ -27,13 +27,13 @@ struct Content {
     objects: usize,
     state: objects::State,
     patches: AtomicUsize,
-    /// When the first list was asked for, and when the last watch began.
+    /// The time of the first list, and the start of the last watch.
     listed_at: watch::Sender<Option<Instant>>,
     watched: watch::Sender<usize>,
 }
 
 impl Generated {
-    /// Starts a server with so many objects.
+    /// Starts a server with this many objects.
     pub async fn start(objects: usize, state: objects::State) -> Self {
         let state = Arc::new(Content {
             objects,
@@ -63,19 +63,19 @@ impl Generated {
         path
     }
 
-    /// Waits until somebody has asked for the objects, and returns when that was.
+    /// Waits for the first list of the objects, and returns its time.
     pub async fn listed_at(&self) -> Instant {
         let mut listed_at = self.state.listed_at.subscribe();
         let found = listed_at.wait_for(Option::is_some).await.expect("the server lives");
         found.expect("it was waited for")
     }
 
-    /// Waits until somebody has all the objects, and watches.
+    /// Waits until a client has listed all the objects, and watches.
     pub async fn watched(&self) {
         self.state.watched.subscribe().wait_for(|count| *count > 0).await.expect("the server lives");
     }
 
-    /// Returns how many patches have come.
+    /// Returns the number of received patches.
     pub fn patches(&self) -> usize {
         self.state.patches.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! Tables of figures, and what figures are made of.
+//! Tables of figures, and statistics.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
 }
 
-/// Returns the value below which a share of all values lies; of sorted and unsorted values alike.
+/// Returns a quantile of sorted or unsorted values.
 pub fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -31,7 +31,7 @@ pub fn quantile(values: &[f64], share: f64) -> f64 {
     sorted.get(index.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
 
-/// Returns the middle value.
+/// Returns the median.
 pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
@@ -41,12 +41,12 @@ pub fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// Returns bytes in megabytes of a million.
+/// Returns bytes in megabytes (10⁶ bytes).
 pub fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// Tells whether a figure is as good as its goal.
+/// Returns the text for a reached or missed goal.
 pub fn verdict(is_reached: bool) -> String {
     if is_reached { "ok".to_owned() } else { "MISSED".to_owned() }
 }

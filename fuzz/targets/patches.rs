@@ -1,7 +1,7 @@
-//! Patches of all four kinds on objects of a custom kind and of built-in ones. The parts of an input are an object, which is created,
-//! and patches, each with a word for its kind in its first line.
+//! Patches of all four kinds on objects of custom and built-in kinds. The parts of an input are an object, which is created, and patches,
+//! each with the name of its kind in the first line.
 //!
-//! Whatever is patched stays an object that the server itself would take, and a patch that can be repeated changes nothing again.
+//! A patched object stays valid for the server, and a repeatable patch changes nothing the second time.
 
 #![no_main]
 
@@ -58,7 +58,7 @@ fuzz_target!(|input: &str| {
         assert_eq!(patched.body, found.body, "the answer is what is stored");
         if can_be_repeated && !patch.contains("resourceVersion") {
             let again = world.ask("PATCH", &place, media, patch);
-            // Applied nulls clear what only the applier has, and are a value of their own to the others once nothing is there.
+            // Applied nulls clear fields that only the applier owns, and are stored as values for others once the fields are absent.
             if again.status != 409 || word != "apply" {
                 assert_eq!(again.status, 200, "a patch that went well goes well again: {again:?}");
                 assert_eq!(revision(&again), revision(&patched), "and changes nothing: {again:?} after {patched:?}");

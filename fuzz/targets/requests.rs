@@ -1,7 +1,7 @@
-//! Requests of all sorts to one server, one after another. A request is a line with a method and a path, lines with headers, an empty
-//! line, and the body.
+//! Arbitrary requests to one server, one after another. A request is a line with a method and a path, lines with headers, an empty line,
+//! and the body.
 //!
-//! Nothing panics, every answer is one, and what is stored can be read, whatever came before.
+//! There is no panic, every answer is valid, and stored objects can be read, after any earlier requests.
 
 #![no_main]
 

@@ -165,7 +165,7 @@ fn update_files(outcomes: &mut [Outcome]) -> Result<(), String> {
     Ok(())
 }
 
-/// Prints a note beside the report.
+/// Prints a note that is not part of the report.
 fn print_note(text: &str) {
     let mut stderr = anstream::stderr().lock();
     // An error of standard error cannot be reported anywhere.

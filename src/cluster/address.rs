@@ -1,4 +1,4 @@
-//! Paths and queries of the API: where a resource, an object, or a part of one is to be found.
+//! Paths and queries of the API for resources, objects and subresources.
 
 use std::fmt::Write;
 
@@ -45,7 +45,7 @@ pub fn subresource(mut object: String, name: &str) -> String {
     object
 }
 
-/// Returns the path of a version of an API group. The old API is only that of the core group's first version.
+/// Returns the path of a version of an API group. Only `v1` of the core group is below `/api`.
 pub fn version(group: &str, version: &str) -> String {
     let mut path = if group.is_empty() && version == "v1" { "/api".to_owned() } else { "/apis".to_owned() };
     if path == "/apis" {
@@ -55,7 +55,7 @@ pub fn version(group: &str, version: &str) -> String {
     path
 }
 
-/// Returns a query in the encoding of forms, with its question mark; nothing if there are no parameters.
+/// Returns a form-encoded query with its question mark; empty without parameters.
 pub fn query(parameters: &[(&str, &str)]) -> String {
     let mut query = String::new();
     for (key, value) in parameters {
@@ -67,7 +67,7 @@ pub fn query(parameters: &[(&str, &str)]) -> String {
     query
 }
 
-/// Names come from scripts too, so nothing in one may end its segment of the path.
+/// Names may come from scripts, so every character that could end the path segment is escaped.
 fn push(path: &mut String, segment: &str) {
     path.push('/');
     encode(path, segment, "-._~!$&'()*+,;=:@", None);
@@ -107,7 +107,7 @@ mod tests {
         if let Some(name) = text(&input["kwargs"], "subresource") {
             path = subresource(path, &name);
         }
-        // The case has its parameters in an order that a parsed mapping does not keep.
+        // The recorded case has its parameters in an order that a parsed mapping does not keep.
         let parameters = input["kwargs"]["params"].as_object().cloned().unwrap_or_default();
         let mut pairs: Vec<(&str, &str)> = parameters.iter().map(|(key, value)| (key.as_str(), value.as_str().unwrap())).collect();
         pairs.sort_by_key(|(key, _)| *key != "watch");

@@ -1,4 +1,4 @@
-//! Sending the changes of one object: up to four requests, split by the status subresource and by what must not race.
+//! Sends the changes of one object: up to four requests, split by the status subresource and by operations that need an exact version.
 
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
@@ -21,9 +21,9 @@ pub const JSON_PATCH: &str = "application/json-patch+json";
 /// Appended to a version that no event will ever have.
 const NEVER: &str = "~which~never~arrives";
 
-/// What sends one patch: the client, or a scripted server.
+/// Sends patches: the client, or a scripted server in tests.
 pub trait Requests: Sync {
-    /// Sends a patch and returns the object after it, at least what it has where `wanted` has something; all of it if nothing is said.
+    /// Sends a patch and returns the changed object: at least the fields that `wanted` has, or the whole object without it.
     fn patch(
         &self,
         path: &str,
@@ -34,7 +34,7 @@ pub trait Requests: Sync {
 }
 
 impl Requests for Client {
-    /// Both kinds of patches are safe to repeat: merge patches by their nature, ours in JSON by the version that they test.
+    /// Both kinds of patches are safe to repeat: merge patches are idempotent, and our JSON patches test the version.
     async fn patch(&self, path: &str, content_type: &'static str, payload: &Value, wanted: Option<&Value>) -> Result<Value, Error> {
         let request = Request::new(http::Method::PATCH, path).with_json(content_type, payload);
         let response = self.request(&request).await?;
@@ -45,25 +45,25 @@ impl Requests for Client {
     }
 }
 
-/// What has become of a patch.
+/// The result of a patch.
 #[derive(Debug, Default)]
 pub struct Applied {
-    /// The version whose event shows that the changes have come back to us; none if nothing was sent.
+    /// The version whose event confirms the changes; `None` if nothing was sent.
     pub version: Option<String>,
     /// The versions after each of the requests, the last one included.
     pub versions: Vec<String>,
-    /// The functions that a newer change has prevented; they are to be tried on the next event's body.
+    /// The functions that met a newer version of the object; they are retried on the body of the next event.
     pub remaining: Vec<Transform>,
-    /// What the server did not store as it was sent, such as fields that the kind's schema does not have.
+    /// Differences between the sent and the stored values, such as fields that the kind's schema does not have.
     pub inconsistencies: Vec<diff::Item>,
-    /// Whether the object does not exist any more.
+    /// Whether the object no longer exists.
     pub is_gone: bool,
 }
 
 /// Sends a patch of an object.
 ///
 /// # Errors
-/// If a request fails, except that the object is gone, or that functions met a newer version of it. What was sent before stays.
+/// If a request fails, unless the object is gone or a function met a newer version. Requests sent before the failure stay in effect.
 pub async fn apply(api: &impl Requests, resource: &Resource, body: &Body, patch: &Patch) -> Result<Applied, Error> {
     let namespace = body.namespace().filter(|_| resource.namespaced);
     let path = address::object(resource, namespace, body.name())?;
@@ -88,7 +88,7 @@ pub async fn apply(api: &impl Requests, resource: &Resource, body: &Body, patch:
 /// The text of the error of a script.
 pub async fn transformed(transform: &Transform, body: Value) -> Result<Value, String> {
     let (sender, changed) = oneshot::channel();
-    // Without a receiver, the change is no longer awaited.
+    // Without a receiver, the caller has stopped waiting.
     transform.start(body, Box::new(move |result| drop(sender.send(result))));
     changed.await.unwrap_or_else(|_| Err("the script thread has ended".to_owned()))
 }
@@ -97,7 +97,7 @@ struct Sender<'a, R> {
     api: &'a R,
     path: String,
     status_path: Option<String>,
-    /// The parts of the object that matter after the last request.
+    /// The wanted fields of the object after the last request.
     parts: Value,
     /// The object after the last request.
     latest: Option<Value>,
@@ -106,7 +106,7 @@ struct Sender<'a, R> {
 }
 
 impl<R: Requests> Sender<'_, R> {
-    /// Sends everything and returns the functions that remain.
+    /// Sends all requests and returns the functions to retry.
     async fn send(&mut self, body: &Body, patch: &Patch) -> Result<Vec<Transform>, Error> {
         self.send_merge(&patch.merge, patch.transforms.is_empty()).await?;
         if patch.transforms.is_empty() {
@@ -121,7 +121,7 @@ impl<R: Requests> Sender<'_, R> {
         }
     }
 
-    /// Functions that follow need all of the object.
+    /// The functions after it need the whole object, so `wanted` applies only to the last request.
     async fn send_merge(&mut self, merge: &Map<String, Value>, is_last: bool) -> Result<(), Error> {
         let Some(status_path) = self.status_path.clone() else {
             return self.send_merge_to(self.path.clone(), merge.clone(), is_last).await;
@@ -165,7 +165,7 @@ impl<R: Requests> Sender<'_, R> {
         }
     }
 
-    /// Sends operations that hold only for the version after the last request.
+    /// Sends operations that are valid only for the version after the last request.
     async fn send_operations(&mut self, path: String, base: &Value, mut operations: Vec<Value>) -> Result<(), Error> {
         if operations.is_empty() {
             return Ok(());
@@ -178,11 +178,11 @@ impl<R: Requests> Sender<'_, R> {
     }
 }
 
-/// Returns what of the object after a merge patch will be looked at: what was patched, and what tells the version to wait for.
+/// Returns the fields checked after a merge patch: the patched ones, and the ones that determine the version to wait for.
 fn wanted(merge: &Map<String, Value>) -> Value {
     let mut wanted = merge.clone();
     let metadata = wanted.entry("metadata").or_insert_with(|| json!({}));
-    // A patch whose metadata is no mapping wants, and gets, the whole of it.
+    // If the metadata of a patch is not a mapping, the whole metadata is returned.
     if let Value::Object(metadata) = metadata {
         for key in ["resourceVersion", "deletionTimestamp", "finalizers"] {
             metadata.entry(key).or_insert(Value::Null);
@@ -201,8 +201,8 @@ fn is_of_status(operation: &Value) -> bool {
     path == "/status" || path.starts_with("/status/")
 }
 
-/// Returns the version to wait for. The removal of the last finalizer is followed by the deletion alone, which has another version,
-/// and events from before it must not be handled.
+/// Returns the version to wait for. After the removal of the last finalizer only the deletion event follows, whose version is different;
+/// events before it must not be handled.
 fn awaited_version(object: &Value) -> Option<String> {
     let metadata = object.get("metadata")?;
     let version = metadata.get("resourceVersion")?.as_str()?;
@@ -216,7 +216,7 @@ fn inconsistencies(merge: &Map<String, Value>, object: &Value) -> Vec<diff::Item
     items
 }
 
-/// The server drops these stanzas of the metadata once they are empty.
+/// The server drops these fields of the metadata when they are empty.
 fn is_dropped_when_empty(path: &[String]) -> bool {
     matches!(path, [metadata, stanza] if metadata == "metadata" && ["annotations", "labels", "finalizers"].contains(&stanza.as_str()))
 }

@@ -1,4 +1,4 @@
-//! Requests to the API server: bounded, timed, repeated where that is safe, and with credentials that are renewed.
+//! Requests to the API server: limited in number and time, retried where that is safe, with renewed credentials.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,22 +18,22 @@ use super::config::{BuiltIn, Networking, Options, Places, Watching};
 use super::error::{Error, LoginError};
 use super::transport::{Answer, ByteStream, Connection, Login, Transport};
 
-/// Calls on their way at the same time, each on a connection. What comes on top would only wait in the server.
+/// Concurrent calls, each on its own connection. More calls would only wait in the server.
 const IN_FLIGHT: usize = 64;
 
-/// Logins within one request: a server that refuses three fresh sets of credentials will not like the fourth.
+/// Logins within one request: after three refused sets of fresh credentials a fourth will not help.
 const LOGINS: usize = 3;
 
-/// For how long a failed login is not tried again.
+/// Pause after a failed login.
 const LOGIN_PAUSE: Duration = Duration::from_secs(5);
 
-/// Refused credentials that are remembered, so that they are not tried again and again.
+/// Number of refused credentials that are remembered, so that they are not used again.
 const REFUSED: usize = 3;
 
-/// For how long before their end credentials are renewed.
+/// Credentials are renewed this long before they expire.
 const RENEWAL: Duration = Duration::from_secs(10);
 
-/// The longest failure of a watch's opening that is read.
+/// Bytes read of the error body when a watch fails to open.
 const FAILURE_LIMIT: usize = 64 << 10;
 
 /// The client of one cluster. Clones are cheap and share everything.
@@ -45,7 +45,7 @@ pub struct Client {
 struct Inner {
     login: Box<dyn Login>,
     session: RwLock<Session>,
-    /// Held by the one who logs in, so that the others wait for that and do not log in themselves.
+    /// Held during a login, so that concurrent requests wait for it and do not log in themselves.
     renewal: Mutex<Renewal>,
     in_flight: Semaphore,
     networking: Networking,
@@ -73,34 +73,34 @@ pub struct Request {
     pub method: Method,
     /// The path with its query.
     pub path: String,
-    /// What the body is.
+    /// The content type of the body.
     pub content_type: Option<&'static str>,
     /// The body.
     pub body: Bytes,
-    /// Whether it may be repeated.
+    /// When it may be retried.
     pub repeat: Repeat,
-    /// How many times it is repeated at most, if that is fewer than the settings say.
+    /// The maximum number of retries, if lower than in the settings.
     pub patience: usize,
 }
 
-/// When a failed request may be repeated.
+/// When a failed request may be retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeat {
-    /// After every failure that may pass: doing it twice is the same as doing it once.
+    /// After every transient failure: the request is idempotent.
     Safe,
-    /// Only where the server surely did nothing: it was not reached, or had no time for us.
+    /// Only if the server certainly did not process it: it was not reached, or it refused for lack of capacity.
     Unreached,
-    /// Never: the caller has its own way to go on.
+    /// Never: the caller handles failures.
     Never,
 }
 
 impl Request {
-    /// Returns a request that reads.
+    /// Returns a GET request.
     pub fn get(path: impl Into<String>) -> Self {
         Self::new(Method::GET, path)
     }
 
-    /// Returns a request without a body that may be repeated.
+    /// Returns a request without a body that may be retried.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
         Self { method, path: path.into(), content_type: None, body: Bytes::new(), repeat: Repeat::Safe, patience: usize::MAX }
     }
@@ -111,7 +111,7 @@ impl Request {
         Self { content_type: Some(content_type), body: body.to_string().into(), ..self }
     }
 
-    /// Returns the request with another rule for repeating it.
+    /// Returns the request with another retry rule.
     #[must_use]
     pub fn repeated(self, repeat: Repeat) -> Self {
         Self { repeat, ..self }
@@ -133,7 +133,7 @@ impl Response {
     /// Returns the body as JSON.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the body is not JSON.
     pub fn json(&self) -> Result<Value, Error> {
         serde_json::from_slice(&self.body).map_err(|error| Error::Payload(error.into()))
     }
@@ -143,17 +143,17 @@ impl Client {
     /// Logs in and returns the client.
     ///
     /// # Errors
-    /// If there are no credentials, or they cannot be used. The server itself is not asked.
+    /// If there are no usable credentials. No request is sent to the server.
     pub async fn connect(options: Options, clock: Clock) -> Result<Self, Error> {
         let (networking, watching) = (options.networking.clone(), options.watching.clone());
         let login = BuiltIn::new(options, Places::of_process());
         Self::with_login(Box::new(login), networking, watching, clock).await
     }
 
-    /// Logs in by other means and returns the client.
+    /// Logs in with the given login and returns the client.
     ///
     /// # Errors
-    /// If the login brings nothing.
+    /// If the login fails.
     pub async fn with_login(login: Box<dyn Login>, networking: Networking, watching: Watching, clock: Clock) -> Result<Self, Error> {
         let connection = Arc::new(login.login().await?);
         debug!(server = connection.server, "Connected.");
@@ -174,7 +174,7 @@ impl Client {
         self.inner.session.read().connection.default_namespace.clone()
     }
 
-    /// Returns where the server is, for messages.
+    /// Returns the address of the server, for messages.
     pub fn server(&self) -> String {
         self.inner.session.read().connection.server.clone()
     }
@@ -189,9 +189,9 @@ impl Client {
         &self.inner.watching
     }
 
-    /// Sends a request, repeats it as far as it allows that, and returns the successful answer.
+    /// Sends a request, retries it as its rule allows, and returns the successful answer.
     ///
-    /// *Cancel safety*: a dropped request may or may not have been seen by the server.
+    /// *Cancel safety*: the server may or may not have processed a dropped request.
     ///
     /// # Errors
     /// The last failure.
@@ -224,14 +224,14 @@ impl Client {
         }
     }
 
-    /// Returns for how long a stream may take to open, and the questions that decide about it.
+    /// Returns the time limit for opening a stream, and for the requests before it.
     pub(crate) fn opening_limit(&self) -> Option<Duration> {
         let Inner { networking, watching, .. } = &*self.inner;
         let limit = watching.connect_timeout.or(networking.connect_timeout).or(networking.request_timeout);
         limit.into_iter().chain(watching.inactivity_timeout).min()
     }
 
-    /// Opens a stream of lines. Failures are returned at once, without retries: the watcher decides how to go on.
+    /// Opens a stream of lines. Failures are returned at once, without retries: the watcher decides what to do.
     ///
     /// # Errors
     /// If the stream cannot be opened, or not in time.
@@ -253,7 +253,7 @@ impl Client {
         if (200..300).contains(&answer.status) { Ok(answer.body) } else { Err(self.failure_of(answer, limit).await) }
     }
 
-    /// Sends a request once; with new credentials, if those in use are refused.
+    /// Sends a request once, and again with new credentials if the current ones are refused.
     async fn attempt(&self, request: &Request) -> Result<Response, Error> {
         let mut session = self.session().await?;
         for _ in 0..LOGINS {
@@ -279,7 +279,7 @@ impl Client {
         .await
     }
 
-    /// Returns the session in use, or a new one if its credentials have ended.
+    /// Returns the current session, or a new one if its credentials have expired.
     async fn session(&self) -> Result<Session, Error> {
         let session = self.inner.session.read().clone();
         let ends_at = session.connection.expires_at;
@@ -351,7 +351,7 @@ impl Client {
     }
 }
 
-/// Tells whether a failure may pass, and whether the request may be sent again after it.
+/// Tells whether a failure is transient and the request may be sent again.
 fn may_repeat(repeat: Repeat, failure: &Error) -> bool {
     let is_untouched = matches!(failure, Error::Connect(_)) || failure.status() == Some(429);
     let may_pass = match failure {
@@ -373,7 +373,7 @@ pub(crate) async fn in_time<T>(limit: Option<Duration>, work: impl Future<Output
     }
 }
 
-/// Watches are never compressed: servers flush an archive per event, and then decoders stop after the first.
+/// Watches are not compressed: servers flush one gzip member per event, and decoders stop after the first.
 async fn send(transport: &dyn Transport, request: &Request, is_watch: bool) -> Result<Answer, Error> {
     let mut built = http::Request::builder().method(request.method.clone()).uri(&request.path);
     built = built.header(header::ACCEPT, HeaderValue::from_static("application/json"));
@@ -387,7 +387,7 @@ async fn send(transport: &dyn Transport, request: &Request, is_watch: bool) -> R
     transport.send(built).await
 }
 
-/// Reads a body up to a limit; what is beyond it is left unread.
+/// Reads a body up to a limit, and ignores the rest.
 async fn collect(mut body: ByteStream, limit: usize) -> Result<Bytes, Error> {
     let mut collected = BytesMut::new();
     while collected.len() < limit

@@ -1,4 +1,4 @@
-//! Where the API server is and who we are: kubeconfigs, service accounts, and the settings of the network.
+//! Addresses and credentials of API servers: kubeconfigs, service accounts, and network settings.
 
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,9 +19,9 @@ use crate::http::install_crypto_provider;
 /// How to connect.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// A kubeconfig; without one, the usual places are looked at.
+    /// A kubeconfig; if `None`, the default locations are searched.
     pub kubeconfig: Option<PathBuf>,
-    /// A context of the kubeconfig; without one, the current one.
+    /// A context of the kubeconfig; if `None`, the current one.
     pub context: Option<String>,
     /// Settings of all requests.
     pub networking: Networking,
@@ -32,13 +32,13 @@ pub struct Options {
 /// Settings of all requests: kopf's `settings.networking`.
 #[derive(Debug, Clone)]
 pub struct Networking {
-    /// For how long one attempt of a request may last.
+    /// Time limit of one attempt of a request.
     pub request_timeout: Option<Duration>,
     /// For how long a connection may take to open.
     pub connect_timeout: Option<Duration>,
-    /// The pauses between the attempts of a request; there is one attempt more than pauses.
+    /// The pauses between the attempts of a request; there is one more attempt than pauses.
     pub error_backoffs: Vec<Duration>,
-    /// Whether the server's `Retry-After` counts even where it is shorter than our own pause.
+    /// Whether the server's `Retry-After` is used even if it is shorter than our own pause.
     pub enforce_retry_after: bool,
     /// Whether proxies of the environment are used.
     pub trust_env: bool,
@@ -59,15 +59,15 @@ impl Default for Networking {
 /// Settings of watches: kopf's `settings.watching`.
 #[derive(Debug, Clone)]
 pub struct Watching {
-    /// For how long the server is asked to keep a watch open.
+    /// Time limit of a watch, requested from the server.
     pub server_timeout: Option<Duration>,
-    /// For how long we keep a watch open.
+    /// Time limit of a watch, enforced by the client.
     pub client_timeout: Option<Duration>,
-    /// For how long the connection of a watch may take to open.
+    /// Time limit for connecting a watch.
     pub connect_timeout: Option<Duration>,
-    /// The pause before everything is listed again.
+    /// The pause before the next list.
     pub reconnect_backoff: Duration,
-    /// For how long a watch may be silent: the server sends bookmarks about once a minute.
+    /// Time limit without data on a watch: the server sends bookmarks about once a minute.
     pub inactivity_timeout: Option<Duration>,
 }
 
@@ -83,7 +83,7 @@ impl Default for Watching {
     }
 }
 
-/// The parts of a process's surroundings that tell where the API server is.
+/// The parts of the process environment that locate the API server.
 #[derive(Debug, Clone)]
 pub struct Places {
     /// The list of kubeconfigs in `KUBECONFIG`.
@@ -92,12 +92,12 @@ pub struct Places {
     pub home: Option<PathBuf>,
     /// The directory where a container finds its service account.
     pub service_account: PathBuf,
-    /// The host and port of the API server, as a container's environment has them.
+    /// The host and port of the API server from the environment of a container.
     pub service: Option<(String, String)>,
 }
 
 impl Places {
-    /// Returns the surroundings of this process.
+    /// Returns the environment of this process.
     pub fn of_process() -> Self {
         let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
         Self {
@@ -109,7 +109,7 @@ impl Places {
     }
 }
 
-/// The built-in login: a given kubeconfig, else the service account, else the kubeconfigs of the surroundings.
+/// The built-in login: the given kubeconfig, else the service account, else the kubeconfigs of the environment.
 #[derive(Debug, Clone)]
 pub struct BuiltIn {
     options: Options,
@@ -265,7 +265,7 @@ fn proxy(kubeconfig: &Kubeconfig) -> Option<String> {
     cluster.proxy_url.clone().filter(|url| !url.is_empty())
 }
 
-/// Returns what differs when the credentials differ, also those that stand in files.
+/// Returns a hash of the credentials, including credentials in files.
 fn fingerprint(config: &kube::Config) -> u64 {
     let mut hasher = DefaultHasher::new();
     config.cluster_url.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! Which resources the API server has.
+//! Discovers the resources of the API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,13 @@ use super::address;
 use super::client::{Client, Request};
 use super::error::Error;
 
-/// Requests at the same time; a cluster has some fifty groups.
+/// Concurrent requests; a cluster has about fifty groups.
 const PARALLEL: usize = 8;
 
-/// How often the request for one group is repeated: a broken one must not hold up the others for a minute.
+/// Retries of the request for one group: a broken group must not delay the others for a minute.
 const PATIENCE: usize = 2;
 
-/// What a scan has found.
+/// The result of a scan.
 #[derive(Debug, Default)]
 pub struct Scan {
     /// The resources, in order.
@@ -32,7 +32,7 @@ pub struct Scan {
 /// Returns the resources of some groups, or of all. A group that cannot be read is skipped with a warning.
 ///
 /// # Errors
-/// If the groups themselves cannot be read, or the server is away.
+/// If the list of groups cannot be read, or the server is unreachable.
 pub async fn scan(client: &Client, groups: Option<&BTreeSet<String>>) -> Result<Scan, Error> {
     scan_with(groups, |path, patience| async move {
         let request = Request { patience, ..Request::get(path) };
@@ -41,7 +41,7 @@ pub async fn scan(client: &Client, groups: Option<&BTreeSet<String>>) -> Result<
     .await
 }
 
-/// Returns the resources of one group as they are at this moment.
+/// Returns the current resources of one group.
 ///
 /// # Errors
 /// As for [`scan`].

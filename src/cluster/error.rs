@@ -1,4 +1,4 @@
-//! What can go wrong between us and the API server.
+//! Errors of requests to the API server.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::kit::errors;
 
-/// The longest text of a failure that is kept when the server does not answer with a `Status`.
+/// Characters kept of an error text if the server does not answer with a `Status`.
 const TEXT_LIMIT: usize = 256;
 
-/// What can go wrong with a request.
+/// Errors of a request.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The API server answered with a failure.
@@ -20,14 +20,14 @@ pub enum Error {
         status: u16,
         /// The reason in Kubernetes' words, such as `NotFound`.
         reason: Option<String>,
-        /// What the server says; empty if it says nothing that is fit to be shown.
+        /// The message of the server; empty if it has none that may be shown.
         message: String,
-        /// What the failure is about.
+        /// The `details` of the `Status`.
         details: Option<Box<Value>>,
-        /// For how many seconds the server asks to be left alone.
+        /// The seconds of `Retry-After`.
         retry_after: Option<u64>,
     },
-    /// The API server could not be reached: the request was surely not seen by it.
+    /// The API server could not be reached: it certainly did not receive the request.
     #[error("failed to connect to the API server")]
     Connect(#[source] BoxError),
     /// The connection broke after the request may have been sent.
@@ -36,16 +36,16 @@ pub enum Error {
     /// The answer did not come in time.
     #[error("the API server did not answer within {} seconds", .0.as_secs_f64())]
     Timeout(Duration),
-    /// There are no (more) credentials, or none that the API server takes.
+    /// There are no credentials, or none that the API server accepts.
     #[error(transparent)]
     Login(#[from] LoginError),
-    /// The answer is not what it should be.
+    /// The answer cannot be parsed.
     #[error("failed to read the answer of the API server")]
     Payload(#[source] BoxError),
-    /// The address of a request makes no sense.
+    /// The address of a request is invalid.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// The kind of an object is not to be found in the cluster.
+    /// The kind of an object does not exist in the cluster.
     #[error(transparent)]
     Kind(#[from] KindError),
     /// A function over a body failed while a patch was made.
@@ -53,10 +53,10 @@ pub enum Error {
     Transform(String),
 }
 
-/// The cause of a failure, of whatever type.
+/// The cause of a failure, of any type.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What can go wrong when credentials are looked for.
+/// Errors of a login.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LoginError {
     /// There is neither a service account nor a kubeconfig.
@@ -68,23 +68,23 @@ pub enum LoginError {
     /// The service account cannot be used.
     #[error("failed to use the service account: {0}")]
     ServiceAccount(String),
-    /// A plug-in that brings credentials failed.
+    /// A credential plug-in failed.
     #[error("the credential plug-in {command:?} failed: {problem}")]
     Plugin {
         /// The command.
         command: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// The credentials cannot be used for a connection.
     #[error("failed to set up the connection: {0}")]
     Setup(String),
-    /// The API server refuses the credentials, and a new login brings the same ones.
+    /// The API server refuses the credentials, and a new login returns the same ones.
     #[error("the API server refuses the credentials, and a new login brings no others")]
     Refused,
 }
 
-/// What makes an address senseless.
+/// Reasons for an invalid address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// An object of a namespaced kind without its namespace.
@@ -93,18 +93,18 @@ pub enum AddressError {
     /// A namespace for a kind that has none.
     #[error("{0} are not namespaced: no namespace can be given")]
     NotNamespaced(String),
-    /// An object without a name: its address would be that of all of them.
+    /// An object without a name: its path would be that of the whole collection.
     #[error("an object of {0} cannot be addressed without its name")]
     NoName(String),
 }
 
-/// What can go wrong when a kind is looked up.
+/// Errors of looking up a kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KindError {
     /// The cluster has no such kind.
     #[error("the cluster has no resource {0:?}")]
     Unknown(String),
-    /// Several resources are meant.
+    /// Several resources match.
     #[error("{text:?} is ambiguous: it means {}", .candidates.join(", "))]
     Ambiguous {
         /// The text.
@@ -121,9 +121,10 @@ fn describe(status: u16, reason: Option<&str>, message: &str) -> String {
 }
 
 impl Error {
-    /// Returns the failure that an answer tells of.
+    /// Returns the error of a failed answer.
     ///
-    /// The status is HTTP's. The body counts only if it is a `Status`; other JSON is dropped, as it might hold secrets, and other text is cut.
+    /// The status is that of HTTP. The body is used only if it is a `Status`; other JSON is dropped, as it might contain secrets, and
+    /// other text is cut.
     pub fn of_answer(status: u16, retry_after: Option<u64>, body: &[u8]) -> Self {
         let (mut reason, mut message, mut details) = (None, String::new(), None);
         match serde_json::from_slice::<Value>(body) {
@@ -139,7 +140,7 @@ impl Error {
         Self::Status { status, reason, message, details, retry_after: retry_after.or(asked) }
     }
 
-    /// Returns the failure that an object of the kind `Status` tells of, as it comes in a watch stream.
+    /// Returns the error of a `Status` object in a watch stream.
     pub(crate) fn of_status_object(object: &str) -> Self {
         let value: Value = serde_json::from_str(object).unwrap_or_default();
         let code = value.get("code").and_then(Value::as_u64).unwrap_or_default();
@@ -154,7 +155,7 @@ impl Error {
         }
     }
 
-    /// Returns for how long the server asks to be left alone.
+    /// Returns the duration of `Retry-After`.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after, .. } => retry_after.map(Duration::from_secs),
@@ -167,14 +168,14 @@ impl Error {
         self.status() == Some(404)
     }
 
-    /// Tells whether a watch cannot go on from where it was: the server has forgotten that, or never knew it.
+    /// Tells whether a watch cannot continue from its version: the server has compacted it, or never had it.
     pub(crate) fn is_lost_version(&self) -> bool {
         let Self::Status { status, reason, message, .. } = self else { return false };
         let is_ahead = message.to_ascii_lowercase().contains("too large resource version");
         matches!(status, 400 | 410) || is_ahead || matches!(reason.as_deref(), Some("Expired" | "Gone"))
     }
 
-    /// Tells whether an applied object does not have the types of its kind. Servers call that an internal error, but it never passes.
+    /// Tells whether an applied object has values of wrong types. Servers report this as an internal error, but retrying does not help.
     pub(crate) fn is_about_types(&self) -> bool {
         matches!(self, Self::Status { status: 500, message, .. } if message.starts_with("failed to create typed patch object"))
     }

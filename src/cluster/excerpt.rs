@@ -1,11 +1,11 @@
-//! Excerpts of answers: objects of which only the requested parts are built.
+//! Excerpts of answers: only the requested fields of an object are built.
 
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// Returns what an object has in those places where `wanted` has something; the values of `wanted` do not matter.
+/// Returns the fields of an object that `wanted` has, too; the values of `wanted` do not matter.
 ///
 /// # Errors
 /// If the text is not JSON.
@@ -15,7 +15,7 @@ pub fn read(text: &[u8], wanted: &Value) -> serde_json::Result<Value> {
 
 fn pick(raw: &RawValue, wanted: &Value) -> serde_json::Result<Value> {
     let Value::Object(wanted) = wanted else { return serde_json::from_str(raw.get()) };
-    // What is no mapping, or has keys with escapes, is taken as a whole.
+    // A value that is not a mapping, or has keys with escapes, is taken as a whole.
     let Ok(parts) = serde_json::from_str::<HashMap<&str, &RawValue>>(raw.get()) else { return serde_json::from_str(raw.get()) };
     let found = wanted.iter().filter_map(|(key, wanted)| Some((key, parts.get(key.as_str())?, wanted)));
     let picked: serde_json::Result<Map<String, Value>> = found.map(|(key, part, wanted)| Ok((key.clone(), pick(part, wanted)?))).collect();

@@ -10,12 +10,12 @@ use tower::util::{BoxCloneSyncService, ServiceExt as _};
 use super::error::{BoxError, Error, LoginError};
 use super::transport::{Answer, Connection, Login, Transport};
 
-/// A server in the same process, as what a client logs in to. Cheap to clone.
+/// A login to a server in the same process. Cheap to clone.
 #[derive(Clone)]
 pub struct InProcess(BoxCloneSyncService<Request<Bytes>, Answer, BoxError>);
 
 impl InProcess {
-    /// Returns the way to a service. An error of the service is a connection that has broken.
+    /// Returns a transport to a service. An error of the service counts as a broken connection.
     pub fn new<S, B>(service: S) -> Self
     where
         S: tower::Service<Request<Bytes>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -36,7 +36,7 @@ impl Transport for InProcess {
     fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Answer, Error>> {
         let service = self.0.clone();
         Box::pin(async move {
-            // As on a network, others come in between.
+            // As on a network, other tasks run in between.
             tokio::task::yield_now().await;
             service.oneshot(request).await.map_err(Error::Connection)
         })

@@ -1,18 +1,18 @@
-//! Lines out of chunks of bytes, without copying a line twice and without looking at a byte twice.
+//! Splits chunks of bytes into lines. No line is copied twice, and no byte is searched twice.
 
-/// The longest line that is taken. API servers refuse objects above a few megabytes, so this is a stream gone wrong.
+/// The longest accepted line. API servers refuse objects above a few megabytes, so a longer line is a broken stream.
 pub const LINE_LIMIT: usize = 64 << 20;
 
-/// What is kept for the next line when a long one is done.
+/// Capacity of the buffer that is kept after a long line.
 const KEPT_CAPACITY: usize = 1 << 20;
 
-/// Gathers chunks and gives out whole lines.
+/// Collects chunks and returns whole lines.
 #[derive(Debug, Default)]
 pub struct Lines {
     buffer: Vec<u8>,
     /// Where the next line begins.
     start: usize,
-    /// Up to where there is surely no end of a line.
+    /// The position up to which there is no line end.
     searched: usize,
 }
 
@@ -45,7 +45,7 @@ impl Lines {
         Some(&self.buffer[start..end])
     }
 
-    /// Returns what came after the last end of a line.
+    /// Returns the bytes after the last line end.
     pub fn rest(&self) -> &[u8] {
         &self.buffer[self.start..]
     }

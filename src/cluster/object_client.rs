@@ -1,4 +1,4 @@
-//! Operations on any objects, for the host functions of scripts.
+//! Operations on arbitrary objects, for the host functions of scripts.
 
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use super::apply::{JSON_PATCH, MERGE_PATCH};
 use super::client::{Client, Repeat, Request};
 use super::error::{AddressError, Error};
 
-/// The content type of server-side apply; JSON is YAML too.
+/// The content type of server-side apply; JSON is also YAML.
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
 const JSON: &str = "application/json";
@@ -18,7 +18,7 @@ const JSON: &str = "application/json";
 /// Objects in a page of a list.
 const PAGE: &str = "500";
 
-/// The longest name of a field manager that API servers take.
+/// The longest name of a field manager that API servers accept.
 const MANAGER_LIMIT: usize = 128;
 
 /// Operations on objects, with a field manager.
@@ -40,13 +40,13 @@ pub struct Selection {
 /// How an object is deleted.
 #[derive(Debug, Clone, Default)]
 pub struct Deletion {
-    /// What becomes of the objects that it owns: `Background`, `Foreground`, or `Orphan`.
+    /// The deletion of dependents: `Background`, `Foreground`, or `Orphan`.
     pub propagation: Option<String>,
-    /// For how many seconds it may go on.
+    /// The grace period in seconds.
     pub grace: Option<u64>,
 }
 
-/// An object's place.
+/// The address of an object.
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectAddress<'a> {
     /// The resource.
@@ -58,7 +58,7 @@ pub struct ObjectAddress<'a> {
 }
 
 impl<'a> ObjectAddress<'a> {
-    /// Returns the place of an object as its metadata have it.
+    /// Returns the address of an object from its metadata.
     pub fn of(resource: &'a Resource, object: &'a Value) -> Self {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
         let namespace = text("/metadata/namespace").filter(|_| resource.namespaced);
@@ -91,7 +91,7 @@ impl ObjectClient {
     pub async fn list(&self, resource: &Resource, namespace: Option<&str>, selection: &Selection) -> Result<Vec<Value>, Error> {
         let path = address::collection(resource, namespace)?;
         match self.pages(&path, Some(PAGE), selection).await {
-            // The list has changed too much since its first page; in one piece it cannot.
+            // The version of the first page has expired; a list in one piece cannot expire.
             Err(error) if error.status() == Some(410) => self.pages(&path, None, selection).await,
             other => other,
         }
@@ -120,10 +120,10 @@ impl ObjectClient {
         }
     }
 
-    /// Makes an object and returns it. The name may be left to the server by `generateName`.
+    /// Creates an object and returns it. With `generateName` the server chooses the name.
     ///
     /// # Errors
-    /// If the request fails; it is repeated only where the server surely did nothing.
+    /// If the request fails; it is retried only if the server certainly did not process it.
     pub async fn create(&self, resource: &Resource, object: &Value) -> Result<Value, Error> {
         let place = ObjectAddress::of(resource, object);
         if resource.namespaced && place.namespace.is_none() {
@@ -133,7 +133,7 @@ impl ObjectClient {
         self.send(Request::new(Method::POST, path).with_json(JSON, object).repeated(Repeat::Unreached)).await
     }
 
-    /// Replaces an object and returns it. With a version in it, only that version is replaced.
+    /// Replaces an object and returns it. If it has a resource version, only that version is replaced.
     ///
     /// # Errors
     /// If the request fails.
@@ -144,7 +144,7 @@ impl ObjectClient {
         self.send(Request::new(Method::PUT, path).with_json(JSON, object).repeated(repeat)).await
     }
 
-    /// Makes an object be as it is given, in the fields that are given, and returns it (server-side apply).
+    /// Applies the given fields of an object, and returns it (server-side apply).
     ///
     /// # Errors
     /// If the request fails; with status 409 if others own some of the fields and force is not allowed.
@@ -157,7 +157,7 @@ impl ObjectClient {
     /// Changes an object, or one of its subresources, by a merge patch (a mapping) or a JSON patch (an array), and returns it.
     ///
     /// # Errors
-    /// If the request fails. JSON patches may add to lists, so they are repeated only where the server surely did nothing.
+    /// If the request fails. JSON patches may append to lists, so they are retried only if the server certainly did not process them.
     pub async fn patch(&self, place: ObjectAddress<'_>, subresource: Option<&str>, patch: &Value) -> Result<Value, Error> {
         let mut path = place.path()?;
         if let Some(name) = subresource {
@@ -168,7 +168,7 @@ impl ObjectClient {
         self.send(Request::new(Method::PATCH, path).with_json(content_type, patch).repeated(repeat)).await
     }
 
-    /// Changes the status of an object, through the subresource where there is one.
+    /// Changes the status of an object, through the subresource if the kind has it.
     ///
     /// # Errors
     /// If the request fails.
@@ -177,7 +177,7 @@ impl ObjectClient {
         self.patch(place, subresource, patch).await
     }
 
-    /// Asks for the deletion of an object. Returns whether it was there.
+    /// Requests the deletion of an object. Returns whether it existed.
     ///
     /// # Errors
     /// If the request fails.

@@ -1,4 +1,4 @@
-//! The head of an object: its metadata, borrowed from the text, so that most events are dropped without reading the rest.
+//! The metadata of an object, borrowed from the text, so that most events are dropped without parsing the rest.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::object::{Body, Resource};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text<'a>(pub Cow<'a, str>);
 
-/// What an object says of itself before it says anything else.
+/// The kind and metadata of an object.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PartialMetadata<'a> {
@@ -45,10 +45,10 @@ pub struct Metadata<'a> {
     /// The version of the object.
     #[serde(borrow, default)]
     pub resource_version: Option<Text<'a>>,
-    /// When the object was made.
+    /// When the object was created.
     #[serde(borrow, default)]
     pub creation_timestamp: Option<Text<'a>>,
-    /// When the deletion was asked for.
+    /// When the deletion was requested.
     #[serde(borrow, default)]
     pub deletion_timestamp: Option<Text<'a>>,
     /// How often the specification has changed.
@@ -64,15 +64,15 @@ pub struct Metadata<'a> {
 }
 
 impl<'a> PartialMetadata<'a> {
-    /// Reads the head of an object.
+    /// Reads the kind and metadata of an object.
     ///
     /// # Errors
-    /// If the text is no object, or the metadata are not what Kubernetes has there.
+    /// If the text is not an object, or the metadata have wrong types.
     pub fn of(object: &'a str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(object)
     }
 
-    /// Returns an object that has only these metadata, for objects of which nothing else can be read.
+    /// Returns an object with only these metadata, for objects that cannot be parsed beyond them.
     pub fn to_body(&self, resource: &Resource) -> Body {
         let texts = |pairs: Vec<(Text<'_>, Text<'_>)>| -> Value {
             pairs.into_iter().map(|(key, value)| ((*key).to_owned(), Value::from(&*value))).collect::<Map<_, _>>().into()
@@ -154,7 +154,7 @@ impl Deref for Text<'_> {
     }
 }
 
-/// Serde borrows a `Cow` only where it stands alone in a field, so this has its own way.
+/// Serde borrows a `Cow` only if it is the type of a field, so this type implements it.
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_str(TextVisitor)
@@ -179,7 +179,7 @@ impl<'de> Visitor<'de> for TextVisitor {
     }
 }
 
-/// Returns the value of a key in a mapping of texts. What is no text counts as absent.
+/// Returns the value of a key in a mapping of texts. Other values count as absent.
 fn find<'a>(mapping: &'a RawValue, key: &str) -> Option<Text<'a>> {
     struct Find<'k>(&'k str);
     impl<'de> Visitor<'de> for Find<'_> {

@@ -1,4 +1,4 @@
-//! Credential plug-ins: programs that a kubeconfig names, and that print a token or a certificate.
+//! Credential plug-ins: programs named by a kubeconfig, which print a token or a certificate.
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use super::error::LoginError;
 
-/// Puts the credentials of the plug-in, if there is one, in the place where a kubeconfig could have them itself. Returns when they end.
+/// Stores the credentials of the plug-in, if there is one, in the fields that a kubeconfig has for them. Returns when they expire.
 ///
-/// It is run once for a login, since it may ask the user. It blocks.
+/// It runs once for each login, since it may ask the user. It blocks.
 ///
 /// # Errors
 /// If the plug-in cannot be run, fails, or prints no credentials.
@@ -78,7 +78,7 @@ fn variable(entry: &HashMap<String, String>) -> Option<(&String, &String)> {
     Some((entry.get("name")?, entry.get("value")?))
 }
 
-/// Returns what the plug-in is told of the situation.
+/// Returns the input of the plug-in.
 fn request(exec: &ExecConfig, is_interactive: bool) -> Result<Value, String> {
     let mut spec = json!({"interactive": is_interactive});
     if let (true, Some(cluster)) = (exec.provide_cluster_info, &exec.cluster) {

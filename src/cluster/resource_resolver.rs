@@ -12,24 +12,24 @@ use super::client::Client;
 use super::discovery::{self, Scan};
 use super::error::{Error, KindError};
 
-/// For how long an unknown kind is not looked for again: a script may ask for it in every call.
+/// Pause between scans for unknown kinds: a script may use one in every call.
 const SCAN_PAUSE: Duration = Duration::from_secs(10);
 
-/// The resources of a cluster, as far as they are known; what is unknown is looked for.
+/// The known resources of a cluster; unknown kinds trigger a scan.
 pub struct ResourceResolver {
     client: Client,
     resources: RwLock<Vec<Resource>>,
-    /// When everything was looked at last. Held while looking, so that many who miss a kind look once.
+    /// When the last full scan started. Held during a scan, so that concurrent callers share one.
     scanned_at: Mutex<Option<Instant>>,
 }
 
 impl ResourceResolver {
-    /// Returns a resolver that knows nothing yet.
+    /// Returns a resolver without any resources.
     pub fn new(client: Client) -> Self {
         Self { client, resources: RwLock::default(), scanned_at: Mutex::new(None) }
     }
 
-    /// Takes the result of another scan: everything of all groups, or of some.
+    /// Stores the result of another scan, of all groups or of some.
     pub fn learn(&self, scan: &Scan, groups: Option<&std::collections::BTreeSet<String>>) {
         let mut resources = self.resources.write();
         let is_fresh = |group: &String| groups.is_none_or(|groups| groups.contains(group)) && !scan.skipped.contains(group);
@@ -39,17 +39,17 @@ impl ResourceResolver {
         resources.dedup();
     }
 
-    /// Returns the one resource that a selector means; the text is for messages.
+    /// Returns the one resource that a selector matches; the text is for messages.
     ///
     /// # Errors
-    /// If the selector means nothing that the cluster has, or several things.
+    /// If the selector matches no resource of the cluster, or several.
     pub async fn resolve_selector(&self, selector: &Selector, text: &str) -> Result<Resource, Error> {
         if let Some(found) = self.find(selector, text)? {
             return Ok(found);
         }
         let asked_at = Instant::now();
         let mut scanned_at = self.scanned_at.lock().await;
-        // Another task may have scanned while this one waited, or a moment ago.
+        // Another task may have scanned while this one waited, or shortly before.
         if scanned_at.is_none_or(|at| at < asked_at && asked_at - at >= SCAN_PAUSE) {
             let scan = discovery::scan(&self.client, None).await?;
             self.learn(&scan, None);

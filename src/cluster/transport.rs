@@ -1,4 +1,4 @@
-//! What carries one request to the API server and brings back an answer, whose body streams.
+//! Transports send a request to the API server and return an answer with a streamed body.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use tower::util::BoxCloneSyncService;
 use super::error::{BoxError, Error, LoginError};
 use crate::http::Trust;
 
-/// The bytes of an answer as they come in.
+/// The bytes of an answer as they arrive.
 pub type ByteStream = BoxStream<'static, Result<Bytes, BoxError>>;
 
 /// The answer to a request.
@@ -41,26 +41,26 @@ pub struct Answer {
     pub body: ByteStream,
 }
 
-/// What carries requests. The path and query of a request are those of the API; where the server is, the transport knows.
+/// Sends requests. The path and query of a request are those of the API; the transport knows the address of the server.
 pub trait Transport: Send + Sync {
-    /// Sends a request and waits for the beginning of its answer.
+    /// Sends a request and waits for the headers of its answer.
     fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Answer, Error>>;
 }
 
 /// A connection to the API server with one set of credentials.
 #[derive(Clone)]
 pub struct Connection {
-    /// Carries the calls.
+    /// Sends the calls.
     pub calls: Arc<dyn Transport>,
-    /// Carries the watches, each on a connection of its own.
+    /// Sends the watches, each on its own connection.
     pub watches: Arc<dyn Transport>,
-    /// When the credentials end, if that is known.
+    /// When the credentials expire, if known.
     pub expires_at: Option<Timestamp>,
     /// The namespace of the context, or of the service account.
     pub default_namespace: String,
-    /// Where the server is, for messages.
+    /// The address of the server, for messages.
     pub server: String,
-    /// Tells one set of credentials from another without keeping them.
+    /// A hash that identifies the credentials without storing them.
     pub fingerprint: u64,
 }
 
@@ -79,25 +79,25 @@ impl Connection {
     }
 }
 
-/// What finds credentials, each time anew.
+/// A source of credentials.
 pub trait Login: Send + Sync {
     /// Returns a connection with fresh credentials.
     fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>>;
 }
 
-/// Idle connections that are kept: enough for a burst, since a new connection costs more than several calls.
+/// Number of idle connections kept: enough for a burst, since a new connection costs more than several calls.
 const IDLE_CONNECTIONS: usize = 32;
 
-/// For how long an idle connection is kept, below the idle limits of usual load balancers.
+/// How long an idle connection is kept: less than the idle limits of usual load balancers.
 const IDLE_TIME: Duration = Duration::from_mins(1);
 
-/// How often the other side of a connection must show that it lives.
+/// Interval of TCP keep-alives.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// For how long what was sent may stay unacknowledged: after that the other side, or the way to it, is gone.
+/// How long sent data may stay unacknowledged before the connection counts as lost.
 const ACKNOWLEDGEMENT: Duration = Duration::from_secs(50);
 
-/// For how long a TCP connection may take to open if the settings say nothing: no network needs longer.
+/// Time limit for opening a TCP connection if the settings have none: no network needs longer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns a transport to the server of a configuration.
@@ -168,8 +168,8 @@ fn https<C>(config: &kube::Config, connector: C) -> Result<HttpsConnector<C>, Lo
         let name = ServerName::try_from(name).map_err(|error| LoginError::Setup(error.to_string()))?;
         https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
-    // HTTP/2 would make every call wait for one shared connection, in the server too: it was measured at 1.2 times the work
-    // and 1.4 times the time of HTTP/1.1.
+    // HTTP/2 would make every call wait for one shared connection, also in the server: measured at 1.2 times the work and 1.4 times the
+    // time of HTTP/1.1.
     Ok(https.enable_http1().wrap_connector(connector))
 }
 
@@ -219,7 +219,7 @@ where
     Answer { status: head.status.as_u16(), headers: head.headers, body }
 }
 
-/// Tells apart what surely did not reach the server, what may have reached it, and what is wrong with the credentials.
+/// Distinguishes requests that certainly did not reach the server, requests that may have reached it, and errors of the credentials.
 fn classify(error: BoxError) -> Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     while let Some(link) = cause {

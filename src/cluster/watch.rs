@@ -1,8 +1,8 @@
-//! Lists and watches one resource for ever: every object once, then every change, whatever happens to the connection.
+//! Lists and watches one resource endlessly: every object once, then every change, across broken connections.
 //!
 //! ```text
-//! list ──► watch from its version ──► the stream ends: watch on from the last version, at once
-//!   ▲                 │                     (with a pause if it keeps ending without a word)
+//! list ──► watch from its version ──► the stream ends: watch from the last version, at once
+//!   ▲                 │                     (after a pause if streams keep ending without events)
 //!   └── pause ────────┴── the version is lost (410, a server set back), or the server reports an error
 //! ```
 
@@ -33,37 +33,37 @@ use wire::{Line, Page, is_before};
 /// Objects in a page of a list: kubectl's number, at which a page of usual objects is a few megabytes.
 const PAGE: &str = "500";
 
-/// Pauses in milliseconds before watching on when streams end quickly and without a word; the first end is nothing unusual.
+/// Pauses in milliseconds before watching again when streams end quickly and without events; one such end is normal.
 const EMPTY_PAUSES: [u64; 5] = [0, 100, 300, 1000, 2000];
 
-/// A stream that lasted this long was a working one, even if nothing happened.
+/// A stream that lasted this long counts as working, even without events.
 const WORKING: Duration = Duration::from_secs(1);
 
-/// Pauses in seconds after failures if the settings have none: settings without retries of requests must not stop the watches.
+/// Pauses in seconds after failures if the settings have none: watches are retried even if requests are not.
 const FAILURE_PAUSES: [u64; 4] = [1, 2, 5, 10];
 
-/// Takes what a watcher sees. While a method waits, nothing more is read from the server.
+/// Receives the events of a watcher. While a method waits, nothing more is read from the server.
 pub trait Sink: Send {
-    /// Everything is about to be listed: at the start, or because the watch lost its place.
+    /// A list begins: at the start, or because the watch lost its version.
     fn listing_began(&mut self) {}
 
     /// An object was seen.
     fn seen(&mut self, seen: Seen<'_>) -> impl Future<Output = ()> + Send;
 
-    /// Everything that exists was seen, and what vanished was reported as deleted.
+    /// The list is complete, and vanished objects were reported as deleted.
     fn listed(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Something failed; the watcher tries again by itself. Status 404 means that the server does not have the resource (any more).
+    /// A request failed; the watcher retries by itself. Status 404 means that the server does not have the resource.
     fn troubled(&mut self, _error: &Error) {}
 }
 
-/// An object as it was seen.
+/// An event of an object.
 pub struct Seen<'a> {
     /// How it was seen.
     pub event_kind: EventKind,
     /// Its metadata.
     pub head: &'a PartialMetadata<'a>,
-    /// The whole object as JSON. Of a vanished object nothing is left but its identity.
+    /// The whole object as JSON. A vanished object has only its identity.
     pub text: &'a str,
     /// Its resource.
     pub resource: &'a Resource,
@@ -73,13 +73,13 @@ impl Seen<'_> {
     /// Reads the whole object.
     ///
     /// # Errors
-    /// If it is not JSON after all.
+    /// If the text is not valid JSON.
     pub fn body(&self) -> Result<Body, serde_json::Error> {
         read(self.text, self.resource)
     }
 }
 
-/// Reads a whole object from the text that a watcher gave out. Items of lists may lack their kind and version, which are filled in.
+/// Parses a whole object from the text of an event. Items of lists may lack their kind and version, which are filled in.
 ///
 /// # Errors
 /// If the text is not JSON.
@@ -92,7 +92,7 @@ pub fn read(text: &str, resource: &Resource) -> Result<Body, serde_json::Error> 
     Ok(value.into())
 }
 
-/// Watches the objects of one resource, in one namespace or in all. It knows which objects there are, so it may be stopped and run again.
+/// Watches the objects of one resource, in one namespace or in all. It remembers the existing objects, so it may be stopped and run again.
 pub struct Watcher {
     client: Client,
     resource: Resource,
@@ -100,11 +100,11 @@ pub struct Watcher {
     known: Known,
     failures: Backoff,
     trouble: Trouble,
-    /// Whether the place was lost since the last good line.
+    /// Whether the version was lost since the last valid line.
     was_lost: bool,
 }
 
-/// What went wrong last, as long as it lasts.
+/// The current problem.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Trouble {
     /// Nothing.
@@ -114,20 +114,20 @@ enum Trouble {
     Failed(Option<u16>),
 }
 
-/// Why a stream of changes is no longer read.
+/// Why the reading of a stream ends.
 enum End {
-    /// It ended, as it may do at any time.
+    /// It ended, which is normal at any time.
     Closed,
-    /// Nothing came for too long.
+    /// There was no data for too long.
     Silent,
-    /// The server does not know (any more) what happened since our version.
+    /// The server does not have the history since our version.
     Lost,
     /// The server reported an error, or sent something unreadable.
     Failed(Error),
 }
 
 impl Watcher {
-    /// Returns a watcher that has seen nothing yet.
+    /// Returns a watcher without known objects.
     ///
     /// # Errors
     /// If a namespace is given for a kind without namespaces.
@@ -138,22 +138,22 @@ impl Watcher {
         Ok(Self { client, resource, path, known: Known::default(), failures, trouble: Trouble::None, was_lost: false })
     }
 
-    /// Returns how many objects there are, as far as the watcher knows.
+    /// Returns the number of known objects.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Returns the unique ids of the objects, as far as the watcher knows them.
+    /// Returns the unique ids of the known objects.
     pub fn uids(&self) -> impl Iterator<Item = &str> {
         self.known.uids()
     }
 
-    /// Tells whether there are no objects, as far as the watcher knows.
+    /// Tells whether no objects are known.
     pub fn is_empty(&self) -> bool {
         self.known.len() == 0
     }
 
-    /// Lists and watches until the stop is asked for. Nothing but that ends it.
+    /// Lists and watches until the stop is requested. Failures do not end it.
     pub async fn run(&mut self, sink: &mut impl Sink, stop: &Stop) {
         tokio::select! {
             biased;
@@ -169,7 +169,7 @@ impl Watcher {
         }
     }
 
-    /// Lists everything, however often it takes, and returns the version to watch from.
+    /// Lists everything, with as many attempts as necessary, and returns the version to watch from.
     async fn list(&mut self, sink: &mut impl Sink) -> String {
         let mut page = Some(PAGE);
         loop {
@@ -178,7 +178,7 @@ impl Watcher {
                     self.recovered();
                     return version;
                 }
-                // The pages were too old before the last of them was read; a list in one piece cannot expire.
+                // The version of the pages expired before the last page; a list in one piece cannot expire.
                 Err(error) if page.is_some() && error.is_lost_version() => {
                     debug!(path = self.path, "The pages of a list have expired. Listing in one piece.");
                     page = None;
@@ -219,7 +219,7 @@ impl Watcher {
         }
     }
 
-    /// Watches from a version on, over as many streams as it takes, until everything has to be listed again.
+    /// Watches from a version, over as many streams as necessary, until a new list is needed.
     async fn watch(&mut self, version: &mut String, sink: &mut impl Sink) {
         let mut empty = Backoff::new(EMPTY_PAUSES.map(Duration::from_millis));
         let mut is_doubtful = false;
@@ -237,7 +237,7 @@ impl Watcher {
             let stream = match self.client.open(&self.watch_path(version)).await {
                 Ok(stream) => stream,
                 Err(error) if error.is_lost_version() => return self.wait_after_loss().await,
-                // The server is away or busy; the place is not lost.
+                // The server is unreachable or busy; the version is not lost.
                 Err(error) if error.status().is_none_or(|status| status >= 429) => {
                     self.wait_after(&error, sink).await;
                     is_doubtful = true;
@@ -264,7 +264,7 @@ impl Watcher {
         }
     }
 
-    /// Reads one stream to its end. Returns how many lines it had.
+    /// Reads one stream to its end. Returns its number of lines.
     async fn follow(&mut self, mut stream: ByteStream, version: &mut String, sink: &mut impl Sink) -> (usize, End) {
         let watching = self.client.watching();
         let (inactivity, closes_at) = (watching.inactivity_timeout, after(watching.client_timeout));
@@ -350,7 +350,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// A bookmark below our version comes from a server that was set back: what it does now, we would not see.
+    /// A bookmark below our version comes from a server that was reset: we would miss its new events.
     fn move_to(&mut self, marked: &str, version: &mut String) -> Result<(), End> {
         if is_before(marked, version) {
             return Err(End::Lost);
@@ -362,7 +362,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// Hands an object over and returns its version. An object that cannot be read is told of and left out: it must not hide the others.
+    /// Passes an object to the sink and returns its version. An object that cannot be read is reported and skipped, so that it does not
+    /// block the others.
     async fn deliver<'a>(&mut self, event_kind: EventKind, text: &'a str, sink: &mut impl Sink) -> Option<Text<'a>> {
         let mut head = match PartialMetadata::of(text) {
             Ok(head) => head,
@@ -371,8 +372,7 @@ impl Watcher {
                 return None;
             }
         };
-        // A server that begins a stream before our version repeats what we have seen. What handlers have made of the object since would be
-        // done again.
+        // A server that begins a stream before our version repeats events. Handling them again would repeat the calls of handlers.
         if matches!(event_kind, EventKind::Added | EventKind::Modified) && self.known.is_outdated(&head) {
             debug!(resource = %self.resource, path = self.path, name = head.name(), "Ignoring an earlier state of an object.");
             return None;
@@ -397,7 +397,8 @@ impl Watcher {
         self.path.clone() + &address::query(&parameters)
     }
 
-    /// Tells whether the server is behind our version, as after a restore from a backup. Such a server would keep a watch open and say nothing.
+    /// Tells whether the server is behind our version, as after a restore from a backup. Such a server would keep a watch open without
+    /// sending events.
     async fn is_behind(&self, version: &str) -> Result<bool, Error> {
         let request = Request::get(self.path.clone() + &address::query(&[("limit", "1")])).repeated(Repeat::Never);
         let response = in_time(self.client.opening_limit(), self.client.request(&request)).await?;
@@ -436,7 +437,7 @@ impl Watcher {
     }
 }
 
-/// Returns the end of a time; none if there is no limit, or one beyond what the timer knows.
+/// Returns the end of a time limit; `None` without a limit, or beyond the range of the timer.
 fn after(limit: Option<Duration>) -> Option<Instant> {
     Instant::now().checked_add(limit?)
 }

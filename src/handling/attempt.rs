@@ -1,4 +1,4 @@
-//! One attempt of a handler: the limits before it, and the outcome that its verdict leads to.
+//! One attempt of a handler: its limits, and the outcome of its verdict.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use super::message::{Message, seconds, span};
 use super::outcome::{Outcome, Verdict};
 use super::progress::Record;
 
-/// The delay of a temporary error that names none.
+/// The delay of a temporary error without a delay.
 pub const TEMPORARY_DELAY: Duration = Duration::from_mins(1);
 
-/// Returns the line that is told before an attempt.
+/// Returns the message before an attempt.
 pub fn announce(handler: &Handler) -> Message {
     Message::step(format!("{} is invoked.", handler.title()))
 }
 
-/// Returns the failure of a handler that may not be called again: its time or its retries are used up.
+/// Returns the failure of a handler that has used up its time or its retries.
 ///
 /// A running call is never interrupted by the timeout.
 pub fn check_limits(handler: &Handler, record: &Record, now: Timestamp) -> Option<(Outcome, Message)> {
@@ -33,14 +33,14 @@ pub fn check_limits(handler: &Handler, record: &Record, now: Timestamp) -> Optio
     Some((Outcome::failure(text.clone()), Message::error(text)))
 }
 
-/// Returns what the end of a call means.
+/// Returns the outcome of a verdict.
 pub fn judge(handler: &Handler, record: &Record, verdict: Verdict, now: Timestamp, default_backoff: Duration) -> (Outcome, Message) {
     let title = handler.title();
     let ahead = LookAhead { handler, record, now };
     match verdict {
         Verdict::Returned(result) => (Outcome::success(result), Message::info(format!("{title} succeeded."))),
         Verdict::Unfinished { delay } => (
-            // Kopf stores the text of an error without a message, and so do we: the records must stay the same.
+            // Kopf stores this text for an error without a message; the records must be equal.
             Outcome::retry(Some(delay), "None"),
             Message::debug(format!("{title} has unfinished sub-handlers. Will retry soon.")),
         ),
@@ -99,7 +99,7 @@ fn arbitrary(ahead: &LookAhead<'_>, text: String, representation: &str, backoff:
     }
 }
 
-/// Looks at the attempt after this one, to fail at once what would fail then without being called.
+/// Checks the limits of the next attempt, to fail at once if that attempt would not be made.
 struct LookAhead<'a> {
     handler: &'a Handler,
     record: &'a Record,

@@ -1,4 +1,4 @@
-//! Causes: what an event of an object means.
+//! Causes: why an object is handled.
 
 use serde_json::Value;
 
@@ -11,20 +11,20 @@ pub enum Reason {
     Create,
     /// Its essence differs from the last handled one.
     Update,
-    /// Its deletion was requested, and our finalizer holds it.
+    /// Its deletion was requested, and our finalizer blocks it.
     Delete,
     /// It was handled before, and the operator sees it for the first time.
     Resume,
     /// Its essence is the last handled one.
     Noop,
-    /// Its deletion was requested, and nothing of ours holds it.
+    /// Its deletion was requested, and our finalizer does not block it.
     Free,
     /// It is deleted.
     Gone,
 }
 
 impl Reason {
-    /// Returns kopf's word for it, which also stands in records.
+    /// Returns kopf's name of the reason, which is stored in records.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -37,7 +37,7 @@ impl Reason {
         }
     }
 
-    /// Returns the reason of a word.
+    /// Returns the reason with this name.
     pub fn parse(word: &str) -> Option<Self> {
         let all = [Self::Create, Self::Update, Self::Delete, Self::Resume, Self::Noop, Self::Free, Self::Gone];
         all.into_iter().find(|reason| reason.as_str() == word)
@@ -71,9 +71,9 @@ impl Reason {
 /// The essences before and after, and their differences.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Change {
-    /// The last handled essence, or nothing if there is none.
+    /// The last handled essence; `None` if the object was never handled.
     pub old: Option<Value>,
-    /// The essence as it is, or nothing if there is none at the field this was reduced to.
+    /// The current essence; `None` if it lacks the field that the change was reduced to.
     pub new: Option<Value>,
     /// The differences from the old to the new.
     pub diff: Diff,
@@ -97,23 +97,23 @@ impl Change {
     }
 }
 
-/// What an event means to the handlers of changes.
+/// The cause of an event for change handlers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cause {
     /// Why.
     pub reason: Reason,
-    /// Whether the object was noticed by a listing and never fully handled since: resume handlers take part.
+    /// Whether the object was first seen in a list and never fully handled since: resume handlers take part.
     pub initial: bool,
-    /// What has changed.
+    /// The essences and their differences.
     pub change: Change,
 }
 
-/// What the memory holds of an object's past.
+/// The history of an object in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// The first event of the object came from a listing.
+    /// The object was first seen in a list.
     pub noticed_by_listing: bool,
-    /// A handling cycle came to its end at least once.
+    /// At least one handling cycle was completed.
     pub fully_handled_once: bool,
 }
 
@@ -140,7 +140,7 @@ mod tests {
 
     const FINALIZER: &str = "kopf.zalando.org/KopfFinalizerMarker";
 
-    /// The reason, and whether resume handlers take part, of an object that was or was not noticed by a listing.
+    /// Returns the reason, and whether resume handlers take part, for an object that was or was not first seen in a list.
     fn detected(event_kind: EventKind, metadata: Value, old: Option<Value>, is_listed: bool) -> (Reason, bool) {
         let body = Body::from(json!({"metadata": metadata, "spec": {"x": 1}}));
         let memory = Memory { noticed_by_listing: is_listed, fully_handled_once: false };

@@ -1,4 +1,4 @@
-//! The conclusion of a cycle: what is stored, what is purged, and what is waited for.
+//! The conclusion of a cycle: which records are stored and purged, and when the next attempt is due.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::outcome::Outcome;
 use super::plan::Plan;
 use super::progress::Record;
 
-/// What follows from the outcomes of a cycle.
+/// The decision after the calls of a cycle.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
     /// The records to purge before others are stored: they belong to a superseded cause.
@@ -22,19 +22,19 @@ pub struct Decision {
     pub store: Vec<(String, Record)>,
     /// The results to deliver into the status.
     pub results: Vec<(String, Value)>,
-    /// The records to purge at the end, with everything that was stored.
+    /// The ids of the records to purge at the end of the cause.
     pub purge: Vec<String>,
     /// The essence to store as the last handled one.
     pub essence: Option<Value>,
-    /// Whether the cause is handled to its end.
+    /// Whether all handlers of the cause have finished.
     pub is_handled: bool,
     /// The times until the next attempts.
     pub delays: Vec<Duration>,
-    /// What is to be told.
+    /// The messages to log.
     pub messages: Vec<Message>,
 }
 
-/// Returns what follows from the outcomes, given by the ids of their handlers.
+/// Returns the decision for these outcomes, given by the ids of their handlers.
 pub fn conclude(plan: Plan<'_>, outcomes: &[(String, Outcome)], owned: &[&str], change: &Change, now: Timestamp) -> Decision {
     let Plan { reason, selected, mut state, superseded, .. } = plan;
     let mut decision = Decision { superseded, ..Decision::default() };
@@ -57,13 +57,13 @@ pub fn conclude(plan: Plan<'_>, outcomes: &[(String, Outcome)], owned: &[&str], 
     decision
 }
 
-/// Handlers may share an id, and with it a record: what the last of them came to counts.
+/// Handlers may share an id, and with it a record: the last outcome counts.
 fn latest(outcomes: &[(String, Outcome)]) -> impl Iterator<Item = &(String, Outcome)> {
     let is_latest = |(index, (id, _)): &(usize, &(String, Outcome))| outcomes[index + 1..].iter().all(|(later, _)| later != id);
     outcomes.iter().enumerate().filter(is_latest).map(|(_, outcome)| outcome)
 }
 
-/// Takes the outcomes over into the records.
+/// Stores the outcomes in the records.
 pub(super) fn settle(state: &mut super::progress::State, outcomes: &[(String, Outcome)], now: Timestamp) {
     for (id, outcome) in latest(outcomes) {
         if let Some(entry) = state.get_mut(id) {
@@ -72,7 +72,7 @@ pub(super) fn settle(state: &mut super::progress::State, outcomes: &[(String, Ou
     }
 }
 
-/// Returns what the handlers that finished well have returned.
+/// Returns the results of the handlers that succeeded.
 pub(super) fn results(outcomes: &[(String, Outcome)]) -> Vec<(String, Value)> {
     let delivered = |(id, outcome): &(String, Outcome)| {
         let result = outcome.result.clone().filter(|result| outcome.error.is_none() && !result.is_null())?;
@@ -81,7 +81,7 @@ pub(super) fn results(outcomes: &[(String, Outcome)]) -> Vec<(String, Value)> {
     latest(outcomes).filter_map(delivered).collect()
 }
 
-/// The essence is stored even if the differences are none but a null against an absent key.
+/// The essence is stored even if the only difference is a null against an absent key.
 fn essence_to_store(change: &Change) -> Option<Value> {
     let new = change.new.as_ref()?;
     let is_stored = change.old.as_ref().is_some_and(|old| equality::equal(old, new));
@@ -97,7 +97,7 @@ mod tests {
     use serde_json::json;
     use std::sync::Arc;
 
-    /// What is stored, by ids.
+    /// The stored records, by ids.
     #[derive(Default)]
     struct Stored(Vec<(&'static str, Record)>);
 
@@ -123,7 +123,7 @@ mod tests {
         Record::fresh(Timestamp::UNIX_EPOCH, Some(purpose))
     }
 
-    /// What follows for a creation, with all handlers selected, from these outcomes.
+    /// Returns the decision for a creation with all handlers selected and these outcomes.
     fn concluded(handlers: &[Handler], stored: Stored, outcomes: &[(&str, Outcome)]) -> Decision {
         let body = Body::from(json!({"spec": {}}));
         let change = Change::between(None, Some(json!({"spec": {}})));

@@ -1,23 +1,23 @@
-//! Contradictions: declarations of handlers that kopf refuses, because they could never mean what they say.
+//! Contradictions: declarations of handlers that kopf refuses, because no event could match them.
 
 use serde_json::Value;
 
 use super::handler::Handler;
 use super::matcher::Matcher;
 
-/// What makes no sense in a declaration.
+/// A contradiction in a declaration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Contradiction {
-    /// A filter of a field's values, without the field.
+    /// A filter of a field's values without a field.
     #[error("`{0}` needs a `field`")]
     NoField(&'static str),
-    /// Filters of either side and of one side of a change at once.
+    /// `value` together with `old` or `new`.
     #[error("`value` cannot be combined with `old` or `new`")]
     ValueWithSides,
-    /// A filter of one side of a change, where nothing needs to have changed.
+    /// A filter of one side of a change, for a handler that does not need a change.
     #[error("`{0}` needs a handler of updates or of a field")]
     NoChange(&'static str),
-    /// A null for a label or an annotation, which are always texts.
+    /// A null for a label or an annotation, which are always strings.
     #[error("`{0}` cannot be null: say whether it is to be present or absent")]
     NullPattern(String),
 }

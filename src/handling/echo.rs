@@ -1,10 +1,10 @@
-//! Echoes: events of own patches. Where nothing depends on them, they need no cycle.
+//! Echoes: events of the operator's own patches. If no handler depends on them, they need no cycle.
 
 use super::handler::{Handler, On};
 use super::matcher::Matcher;
 
-/// Tells whether a handler surely has nothing to do with an event that shows only the own patch at the end of a cause: annotations of operators
-/// and the status.
+/// Tells whether a handler certainly ignores an event that shows only the operator's own patch at the end of a cause, which changes
+/// annotations of operators and the status.
 ///
 /// Handlers of raw events and indexes take every event, and timers and daemons follow the object. A handler with a field makes it part of
 /// the essence. A mandatory deletion handler decides about the finalizer at every event, by its filters.
@@ -31,7 +31,7 @@ fn depends_on_labels_alone(handler: &Handler) -> bool {
         && !filters.labels.iter().any(|(_, matcher)| asks(matcher))
 }
 
-/// Tells whether an expression decides, which may look at everything.
+/// Tells whether an expression takes part, which may read any field.
 fn asks(matcher: &Matcher) -> bool {
     match matcher {
         Matcher::When(_) => true,

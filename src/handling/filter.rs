@@ -1,7 +1,7 @@
 //! Filters: whether one handler concerns one object, in kopf's order of evaluation.
 //!
-//! Expressions are not evaluated here. What is not known yet comes back as a [`Question`]; the caller has it answered
-//! by the script host and decides again.
+//! Expressions are not evaluated here. An unanswered one is returned as a [`Question`]; the script host answers it, and the caller decides
+//! again.
 
 use std::borrow::Cow;
 
@@ -13,47 +13,47 @@ use super::cause::Change;
 use super::handler::Handler;
 use super::matcher::{Matcher, Predicate, Subject};
 
-/// What a handler's filters look at.
+/// The input of a handler's filters.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
-    /// The object as it is.
+    /// The current object.
     pub body: &'a Body,
-    /// The essences, for causes that are about a change.
+    /// The essences, for causes with a change.
     pub change: Option<&'a Change>,
 }
 
-/// An expression, and the value it is asked about.
+/// An expression, and the value that it is evaluated for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    /// Which expression.
+    /// The expression.
     pub predicate: Predicate,
-    /// About what.
+    /// The value.
     pub candidate: Candidate,
 }
 
-/// What an expression is asked about, besides the arguments of its cause.
+/// The value that an expression is evaluated for, besides the arguments of its cause.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Candidate {
     /// The object as a whole.
     Whole,
-    /// One value of it.
+    /// One value of the object.
     Value(Value),
-    /// A value that is not there.
+    /// An absent value.
     Absent,
 }
 
-/// Who knows the answers to questions.
+/// Answers to questions.
 pub trait Predicates {
-    /// Tells whether an expression holds, if that is known.
+    /// Tells whether an expression is true; `None` if it was not evaluated yet.
     fn answer(&self, question: &Question) -> Option<bool>;
 }
 
-/// The answers gathered so far in one cycle.
+/// The answers collected in one cycle.
 #[derive(Debug, Clone, Default)]
 pub struct Answers(Vec<(Question, bool)>);
 
 impl Answers {
-    /// Keeps an answer.
+    /// Stores an answer.
     pub fn keep(&mut self, question: Question, holds: bool) {
         self.0.push((question, holds));
     }
@@ -70,18 +70,18 @@ impl Predicates for Answers {
 pub enum Unsettled {
     /// These expressions must be evaluated first.
     Questions(Vec<Question>),
-    /// The object is not what an API server sends.
+    /// The object has a form that no API server sends.
     Malformed(String),
 }
 
-/// What the filters of several handlers came to: decided ones, and what is to be asked for the others.
+/// The combined result of several handlers' filters: decisions, and the open questions of the others.
 #[derive(Debug, Default)]
 pub(super) struct Poll {
     questions: Vec<Question>,
 }
 
 impl Poll {
-    /// Returns whether a handler passes, or false for now if there is something to ask.
+    /// Returns whether a handler passes; false as long as there are questions.
     pub(super) fn take(&mut self, result: Result<bool, Unsettled>) -> Result<bool, Unsettled> {
         match result {
             Err(Unsettled::Questions(questions)) => {
@@ -92,7 +92,7 @@ impl Poll {
         }
     }
 
-    /// Returns the decision, unless there is something to ask.
+    /// Returns the decision, unless there are questions.
     pub(super) fn settle<T>(self, decision: T) -> Result<T, Unsettled> {
         if self.questions.is_empty() { Ok(decision) } else { Err(Unsettled::Questions(self.questions)) }
     }
@@ -106,7 +106,7 @@ pub fn prematches(handler: &Handler, view: View<'_>, predicates: &dyn Predicates
     Ok(passes_metadata(handler, view, predicates)? && passes_value(handler, view, predicates)? && passes_when(handler, predicates)?)
 }
 
-/// Tells whether a handler concerns an object and, if it is about a change of its field, the change that was made.
+/// Tells whether a handler concerns an object and, if the handler needs a change of its field, whether that has changed.
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
@@ -151,12 +151,12 @@ fn passes_map(filters: &[(String, Matcher)], body: &Body, stanza: &str, predicat
     Ok(true)
 }
 
-/// The values of a field to look at.
+/// The values of a field before and after a change.
 struct Sides<'a> {
     field: &'a FieldPath,
     new: Option<Cow<'a, Value>>,
     old: Option<Cow<'a, Value>>,
-    /// Whether there is an old side at all: only for causes that are about a change.
+    /// Whether there is an old side: only for causes with a change.
     is_change: bool,
 }
 
@@ -230,7 +230,7 @@ mod tests {
         Handler { field: Some(FieldPath::dotted("spec.x")), filters, ..Handler::simple("fn", on) }
     }
 
-    /// Whether a handler matches a change of `spec.x`; an absent side has no spec.
+    /// Returns whether a handler matches a change of `spec.x`; an absent side has no spec.
     fn matched(handler: &Handler, old: Option<Value>, new: Option<Value>, answers: &Answers) -> Result<bool, Unsettled> {
         let essence = |side: Option<Value>| side.map_or_else(|| json!({}), |x| json!({"spec": {"x": x}}));
         let body = Body::from(json!({"metadata": {"labels": {"a": "1"}}, "spec": {"x": 0}}));

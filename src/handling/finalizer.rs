@@ -1,4 +1,4 @@
-//! The finalizer: when an object must be kept from vanishing, and when it may go.
+//! The finalizer: when it is added and removed.
 
 use crate::object::{Body, EventKind};
 
@@ -7,14 +7,14 @@ use super::handler::{Handler, On};
 use super::lists::ChangingHandlers;
 use super::select;
 
-/// What is to be done about our finalizer before anything else.
+/// The change of our finalizer at the start of a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Adjustment {
-    /// It is to be added. The handlers of changes wait for the event of that.
+    /// It is added. Change handlers wait for the event of this patch.
     Add,
-    /// It is to be removed: nothing requires it.
+    /// It is removed: no handler requires it.
     Remove,
-    /// It is as it should be.
+    /// It does not change.
     None,
 }
 
@@ -29,10 +29,10 @@ impl Adjustment {
     }
 }
 
-/// Kopf's message when the finalizer goes at the end of a deletion.
+/// Kopf's message when the finalizer is removed at the end of a deletion.
 pub const RELEASE: &str = "Removing the finalizer, thus allowing the actual deletion.";
 
-/// Returns what is to be done about the finalizer.
+/// Returns the necessary change of the finalizer.
 pub fn adjust(is_demanded: bool, body: &Body, finalizer: &str) -> Adjustment {
     match (is_demanded, body.has_finalizer(finalizer), body.is_deleting()) {
         (true, false, false) => Adjustment::Add,
@@ -50,7 +50,7 @@ pub fn is_demanded_by_deletion(handlers: &ChangingHandlers, view: View<'_>, pred
     select::any_prematches(handlers.iter().filter(is_mandatory), view, predicates)
 }
 
-/// Tells whether the object may go: it is being deleted, only we hold it back, and nothing is left to wait for.
+/// Tells whether the finalizer may be removed: the object is being deleted, has our finalizer, and no handler is pending.
 pub fn is_released(event_kind: EventKind, body: &Body, finalizer: &str, has_delays: bool) -> bool {
     event_kind != EventKind::Deleted && body.is_deleting() && body.has_finalizer(finalizer) && !has_delays
 }

@@ -1,4 +1,4 @@
-//! Declared handlers: what they are for, whom they concern, and how their errors are taken.
+//! Declared handlers: their purpose, filters and error policy.
 
 use std::time::Duration;
 
@@ -12,27 +12,27 @@ use super::matcher::{Matcher, Predicate};
 /// One declared handler.
 #[derive(Debug, Clone)]
 pub struct Handler {
-    /// The id, with the field's suffix where it has one. It names the stored progress and the result.
+    /// The id, with the suffix of the field if there is one. It names the stored progress and the result.
     pub id: String,
-    /// What tells two functions apart: within one cause a function is called once per id.
+    /// Identifies the function: within one cause a function is called once per id.
     pub function: String,
     /// The number of the binding that the script host calls.
     pub target: usize,
-    /// What it is for.
+    /// Its purpose.
     pub on: On,
-    /// The kinds it concerns; empty for sub-handlers, which concern whatever their parent does.
+    /// The kinds it concerns; empty for sub-handlers, which concern the kinds of their parent.
     pub selectors: Vec<Selector>,
-    /// The field it looks at.
+    /// The field of the handler.
     pub field: Option<FieldPath>,
     /// Which objects it concerns.
     pub filters: Filters,
-    /// How its errors are taken.
+    /// Its error policy.
     pub policy: Policy,
-    /// What is passed to it as is.
+    /// The value of its argument `param`.
     pub param: Value,
 }
 
-/// What a handler is for.
+/// The purpose of a handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
     /// Creations.
@@ -44,45 +44,45 @@ pub enum On {
         /// Whether it is optional.
         optional: bool,
     },
-    /// The first sight of an object that was handled before.
+    /// The first event of an object that was handled before this start of the operator.
     Resume {
         /// Whether it may take part in deletions.
         deleted: bool,
     },
-    /// Changes of a field, whatever the reason.
+    /// Changes of a field, for any reason.
     Field,
     /// Raw watch events.
     Event,
-    /// What is known of all objects of the kind.
+    /// Indexes over all objects of the kind.
     Index,
-    /// Whatever the parent of the sub-handler is for.
+    /// Sub-handlers: the purpose of their parent.
     Sub {
-        /// Whether the parent needs a change of its field, so that this one does too.
+        /// Whether the parent needs a change of its field, and so the sub-handler does, too.
         needs_change: bool,
     },
-    /// The life of an object, as a function that runs along.
+    /// A function that runs as long as the object exists.
     Daemon,
-    /// The life of an object, as a function that is called at intervals.
+    /// A function that is called at intervals as long as the object exists.
     Timer,
-    /// Admission requests about objects.
+    /// Admission requests.
     Review,
-    /// Objects in other versions than the stored one.
+    /// Conversions between versions.
     Conversion,
-    /// The desired state of an object, whatever has changed.
+    /// Level-triggered reconciliation.
     Reconcile,
-    /// The operator itself, when it starts, stops, logs in, or is probed.
+    /// Startup, cleanup, login and probes of the operator.
     Activity,
-    /// The operator itself, at the ticks of a clock.
+    /// Cron schedules of the operator.
     Schedule,
 }
 
 impl On {
-    /// Tells whether it takes part in handling changes.
+    /// Tells whether it is a change handler.
     pub fn is_changing(self) -> bool {
         matches!(self, Self::Create | Self::Update | Self::Delete { .. } | Self::Resume { .. } | Self::Field | Self::Sub { .. })
     }
 
-    /// Tells whether it runs along with the object.
+    /// Tells whether it is a daemon or a timer.
     pub fn is_spawning(self) -> bool {
         matches!(self, Self::Daemon | Self::Timer)
     }
@@ -120,21 +120,21 @@ pub struct Filters {
     pub when: Option<Predicate>,
 }
 
-/// How errors of a handler are taken. What is not set follows the defaults of its kind.
+/// The error policy of a handler. Unset options have the defaults of its kind.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Policy {
     /// The number of attempts.
     pub retries: Option<u64>,
-    /// The time since the start after which no attempt is made.
+    /// No attempt is made this long after the start.
     pub timeout: Option<Duration>,
     /// The pause between attempts after arbitrary errors.
     pub backoff: Option<Duration>,
-    /// What arbitrary errors mean.
+    /// The effect of arbitrary errors.
     pub errors: Option<ErrorMode>,
 }
 
 impl Policy {
-    /// Returns the policy with the defaults for what is not set.
+    /// Returns the policy with defaults for unset options.
     pub fn or(self, defaults: &Self) -> Self {
         Self {
             retries: self.retries.or(defaults.retries),
@@ -145,19 +145,19 @@ impl Policy {
     }
 }
 
-/// What arbitrary errors mean.
+/// The effect of arbitrary errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorMode {
     /// They count as successes.
     Ignored,
     /// They are retried after the back-off.
     Temporary,
-    /// They fail the handler for good.
+    /// They fail the handler permanently.
     Permanent,
 }
 
 impl Handler {
-    /// Returns a handler that concerns everything, with all options left to their defaults.
+    /// Returns a handler without filters and with default options.
     pub fn simple(id: &str, on: On) -> Self {
         Self {
             id: id.to_owned(),
@@ -192,7 +192,7 @@ impl Handler {
         format!("{noun} '{}'", self.id)
     }
 
-    /// Returns what arbitrary errors mean to this handler.
+    /// Returns the effect of arbitrary errors on this handler.
     pub fn error_mode(&self) -> ErrorMode {
         let default = if matches!(self.on, On::Event | On::Index) { ErrorMode::Ignored } else { ErrorMode::Temporary };
         self.policy.errors.unwrap_or(default)

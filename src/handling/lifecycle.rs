@@ -1,8 +1,8 @@
-//! Lifecycles: which of the handlers that are ready are run in this cycle.
+//! Lifecycles: which of the ready handlers run in a cycle.
 
 use super::progress::State;
 
-/// How many handlers are run in one cycle, and in which order.
+/// How many handlers run in one cycle, and in which order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Lifecycle {
     /// The one with the fewest attempts.
@@ -12,14 +12,14 @@ pub enum Lifecycle {
     AllAtOnce,
     /// The first one.
     OneByOne,
-    /// One by chance.
+    /// A random one.
     Randomized,
-    /// All of them, in any order.
+    /// All of them, in random order.
     Shuffled,
 }
 
 impl Lifecycle {
-    /// Returns those to run, of those that are ready in the order of declaration. Chance comes from outside.
+    /// Returns the handlers to run, chosen from the ready ones in the order of declaration. `chance` is the source of randomness.
     pub fn choose<T>(self, mut ready: Vec<T>, id: impl Fn(&T) -> &str, state: &State, chance: &mut dyn FnMut(usize) -> usize) -> Vec<T> {
         let retries = |handler: &T| state.get(id(handler)).map_or(0, |entry| entry.record.retries);
         match self {
@@ -53,7 +53,7 @@ mod tests {
     use crate::handling::progress::{BrokenRecord, Record, Records};
     use jiff::Timestamp;
 
-    /// The ids that end with a digit were called so many times.
+    /// Handlers whose id ends with a digit were called this many times.
     struct Called;
 
     impl Records for Called {
@@ -63,7 +63,7 @@ mod tests {
         }
     }
 
-    /// Those chosen of the ready ones; chance always takes the first.
+    /// Returns the chosen handlers; the random choice is always the first.
     fn chosen(lifecycle: Lifecycle, ready: &[&'static str]) -> Vec<&'static str> {
         let mut state = State::default();
         for id in ready {

@@ -1,4 +1,4 @@
-//! The handlers of one kind, grouped by what calls them. A decision takes the list of its group, so it cannot get handlers of another.
+//! The handlers of one kind, grouped by their trigger. A decision takes the list of its group, so it cannot get handlers of another one.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

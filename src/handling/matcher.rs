@@ -1,4 +1,4 @@
-//! Matchers: what a value must be like to pass a filter.
+//! Matchers: conditions on values in filters.
 
 use std::sync::Arc;
 
@@ -11,41 +11,41 @@ use crate::object::equality::equal;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Predicate(pub usize);
 
-/// What one value must be like.
+/// A condition on one value.
 #[derive(Debug, Clone)]
 pub enum Matcher {
     /// Loosely equal to this.
     Equals(Value),
-    /// There, be it as a null.
+    /// Present, also as a null.
     Present,
-    /// Not there.
+    /// Absent.
     Absent,
     /// Loosely equal to one of these.
     In(Vec<Value>),
     /// Loosely equal to none of these.
     NotIn(Vec<Value>),
-    /// A string in which the pattern is found.
+    /// A string that contains a match of the pattern.
     Matches(Arc<Regex>),
-    /// The expression holds for it.
+    /// The expression is true for it.
     When(Predicate),
     /// All of these.
     All(Vec<Matcher>),
 }
 
-/// A value, or its absence, at the place that a filter looks at.
+/// The value that a filter checks, or its absence.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// The value; none if absent.
+    /// The value; `None` if absent.
     pub value: Option<&'a Value>,
-    /// Whether the value is an array of the nodes of a query, of which one passing node is enough.
+    /// Whether the value is the array of a query's nodes, of which one must pass.
     pub is_query: bool,
 }
 
 impl Matcher {
-    /// Tells whether the value passes; `ask` decides the expressions.
+    /// Tells whether the value passes; `ask` evaluates the expressions.
     ///
     /// # Errors
-    /// Those of `ask`.
+    /// The errors of `ask`.
     pub fn passes<E>(&self, subject: Subject<'_>, ask: &mut impl FnMut(Predicate, Option<&Value>) -> Result<bool, E>) -> Result<bool, E> {
         Ok(match self {
             Self::Present => subject.value.is_some(),
@@ -68,7 +68,7 @@ impl Matcher {
         })
     }
 
-    /// Tells whether only the sides that are present are tried, unless both are absent.
+    /// Tells whether absent sides of a change are skipped, unless both are absent.
     pub fn skips_absent_sides(&self) -> bool {
         match self {
             Self::NotIn(_) => true,
@@ -77,7 +77,7 @@ impl Matcher {
         }
     }
 
-    /// Tells for sure that a text, or its absence, does not pass, without asking any expression.
+    /// Tells whether a text, or its absence, certainly fails, without evaluating expressions.
     pub fn surely_refuses(&self, text: Option<&str>) -> bool {
         match self {
             Self::When(_) => false,

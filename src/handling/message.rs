@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-/// How much a line matters.
+/// The level of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Why it took this path.
+    /// An explanation of a decision.
     Debug,
-    /// A step that readers of `dev` follow; otherwise a debugging line.
+    /// A step shown by `kopfd dev`; otherwise a debug line.
     Step,
     /// A change that a user would notice.
     Info,
@@ -33,13 +33,13 @@ impl Level {
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    /// How much it matters.
+    /// The level.
     pub level: Level,
-    /// The sentence, in kopf's words.
+    /// The text, as kopf words it.
     pub text: String,
-    /// What happens next, where kopf leaves the reader to guess.
+    /// The next action, if kopf's text does not have it.
     pub next: Option<String>,
-    /// Where in a script it went wrong, in several lines.
+    /// The stack trace of a script, in several lines.
     pub trace: Option<String>,
 }
 
@@ -73,7 +73,7 @@ impl Message {
         Self { level, text: text.into(), next: None, trace: None }
     }
 
-    /// Adds what happens next.
+    /// Adds the next action.
     pub fn followed_by(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());
         self
@@ -94,7 +94,7 @@ impl fmt::Display for Message {
     }
 }
 
-/// Returns the seconds of a duration as a user would write them: without a fraction where there is none.
+/// Returns the seconds of a duration, without a fraction if it is zero.
 pub fn seconds(duration: Duration) -> String {
     let text = format!("{}.{:09}", duration.as_secs(), duration.subsec_nanos());
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,29 +1,29 @@
-//! How a call of a handler ended, and what that means for its next attempt.
+//! The result of a handler's call, and its effect on the next attempt.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// How a call of a handler ended.
+/// The result of a handler's call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// It returned, maybe with a result.
+    /// It returned, possibly with a result.
     Returned(Option<Value>),
     /// It asked to be called again after a delay, or at once.
     Temporary {
-        /// The text of the error; none if it was thrown without one.
+        /// The text of the error; `None` if it has none.
         text: Option<String>,
-        /// The time to wait; none for "at once, without any mark".
+        /// The time to wait; `None` for an immediate retry without a stored delay.
         delay: Option<Duration>,
     },
-    /// It said that it will never succeed.
+    /// It threw a permanent error.
     Permanent {
         /// The text of the error.
         text: String,
     },
     /// It denied the request of a webhook. For any other handler, that is a permanent error.
     Rejected {
-        /// The text of the error, which the user gets.
+        /// The text of the error, sent to the user.
         text: String,
         /// The HTTP status code of the answer.
         code: u16,
@@ -32,26 +32,26 @@ pub enum Verdict {
     Failed {
         /// The text of the error, for records and for users who look at the object.
         text: String,
-        /// What the log shows if the text is empty.
+        /// The text for the log if `text` is empty.
         representation: String,
-        /// The place in the script and the calls that led there.
+        /// The stack trace of the script.
         trace: Option<String>,
     },
-    /// It is to be called again, because of its sub-handlers.
+    /// It must be called again, because its sub-handlers have not finished.
     Unfinished {
-        /// The time until the next one of them is due.
+        /// The time until the next sub-handler is due.
         delay: Duration,
     },
 }
 
-/// The outcome of an attempt, as records and the plan need it.
+/// The outcome of an attempt, for the record and the plan.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
     /// No further attempt will be made.
     pub is_final: bool,
-    /// The time until the next attempt; none for a final outcome, and for "at once".
+    /// The time until the next attempt; `None` for a final outcome and for an immediate retry.
     pub delay: Option<Duration>,
-    /// What the handler returned, if it finished well.
+    /// The result of the handler, if it succeeded.
     pub result: Option<Value>,
     /// The text of the error.
     pub error: Option<String>,

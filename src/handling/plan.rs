@@ -1,4 +1,4 @@
-//! The plan of one cycle: which handlers take part, and which of them are run.
+//! The plan of one cycle: which handlers take part, and which of them are called.
 
 use jiff::Timestamp;
 
@@ -15,34 +15,34 @@ use super::select;
 
 /// Everything that the plan of a cycle depends on.
 pub struct Situation<'a> {
-    /// The handlers of changes that are declared for the kind, whatever their filters.
+    /// The change handlers of the kind, regardless of their filters.
     pub handlers: &'a ChangingHandlers,
     /// The object.
     pub body: &'a Body,
     /// Why it is handled.
     pub cause: &'a Cause,
-    /// What is stored on the object.
+    /// The records on the object.
     pub records: &'a dyn Records,
-    /// How many handlers are run at once.
+    /// Which of the ready handlers run in this cycle.
     pub lifecycle: Lifecycle,
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// What is to be done in one cycle.
+/// The plan of one cycle.
 #[derive(Debug)]
 pub struct Plan<'a> {
     /// The reason of the cycle.
     pub reason: Reason,
     /// The handlers that take part.
     pub selected: Vec<&'a Handler>,
-    /// Those of them that are to be run, in order.
+    /// The selected handlers to call now, in order.
     pub run: Vec<&'a Handler>,
-    /// The records of all that are or were concerned.
+    /// The records of all current and earlier handlers.
     pub state: State,
-    /// The ids of records that belong to a superseded cause, to be purged before anything is stored.
+    /// The ids of records of a superseded cause, purged before anything is stored.
     pub superseded: Vec<String>,
-    /// What is to be told before anything is run.
+    /// The messages to log before the calls.
     pub messages: Vec<Message>,
 }
 
@@ -51,7 +51,7 @@ pub struct Plan<'a> {
 pub enum Obstacle {
     /// Expressions must be evaluated first, or the object is malformed.
     Unsettled(Unsettled),
-    /// What is stored on the object cannot be read.
+    /// A record on the object cannot be read.
     Broken(BrokenRecord),
 }
 
@@ -67,10 +67,10 @@ impl From<BrokenRecord> for Obstacle {
     }
 }
 
-/// Returns the plan for a cause that handlers are called for.
+/// Returns the plan for a cause with handlers.
 ///
 /// # Errors
-/// If expressions must be evaluated first, or what is stored on the object cannot be read.
+/// If expressions must be evaluated first, or a record on the object cannot be read.
 pub fn plan<'a>(
     situation: &Situation<'a>,
     predicates: &dyn Predicates,
@@ -91,7 +91,7 @@ pub fn plan<'a>(
     Ok(Plan { reason: cause.reason, selected, run, state, superseded, messages })
 }
 
-/// Returns those of the selected handlers that are to be run now.
+/// Returns the selected handlers to call now.
 pub(super) fn choose<'a>(
     lifecycle: Lifecycle,
     selected: &[&'a Handler],
@@ -104,7 +104,7 @@ pub(super) fn choose<'a>(
     lifecycle.choose(ready, |handler| &handler.id, state, chance)
 }
 
-/// Hands the selected handlers' records of other reasons over to this one; what is left of those reasons is to be purged.
+/// Moves the selected handlers' records of other reasons to this one; other records of those reasons are purged.
 fn supersede(state: &mut State, selected: &[&Handler], situation: &Situation<'_>) -> (Vec<String>, Vec<Message>) {
     let reason = situation.cause.reason;
     let is_foreign = |purpose: Option<Reason>| purpose.is_some_and(|purpose| purpose != reason);

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::cause::Reason;
 use super::outcome::Outcome;
 
-/// A moment as it stands in a record: an instant, and the offset from UTC it was written with.
+/// A time in a record: an instant, and the UTC offset it was written with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     /// The instant, in whole microseconds.
@@ -18,43 +18,43 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Returns the moment in UTC, cut to microseconds, which is all that records keep.
+    /// Returns the moment in UTC, cut to the microseconds of records.
     pub fn utc(at: Timestamp) -> Self {
         let at = Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at);
         Self { at, offset: 0 }
     }
 
-    /// Returns the moment after a delay, or the last one there is.
+    /// Returns the moment after a delay, or the maximum.
     pub fn after(at: Timestamp, delay: Duration) -> Self {
         Self::utc(at.checked_add(delay).unwrap_or(Timestamp::MAX))
     }
 }
 
-/// Returns the time from one instant to another, which is zero if the second one is earlier.
+/// Returns the time from one instant to another; zero if the second one is earlier.
 pub fn time_between(from: Timestamp, to: Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
 
-/// What is known of the attempts of one handler on one object.
+/// The progress of one handler on one object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     /// When the handler was selected first, not necessarily invoked.
     pub started: Moment,
     /// When it finished.
     pub stopped: Option<Moment>,
-    /// Not to be called before this.
+    /// The earliest time of the next attempt.
     pub delayed: Option<Moment>,
-    /// The reason it is called for; records of old versions of kopf have none.
+    /// The reason of the cause; records of old versions of kopf have none.
     pub purpose: Option<Reason>,
     /// The number of attempts made.
     pub retries: u64,
-    /// Whether it finished well, or with an error that was to be ignored.
+    /// Whether it succeeded, or failed with an ignored error.
     pub success: bool,
-    /// Whether it failed for good.
+    /// Whether it failed permanently.
     pub failure: bool,
     /// The text of the last attempt's error.
     pub message: Option<String>,
-    /// The ids of all sub-handlers of all levels ever seen below, sorted.
+    /// The ids of all sub-handlers ever registered below it, on all levels, sorted.
     pub subrefs: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ impl Record {
         self.success || self.failure
     }
 
-    /// Tells whether the next attempt may be made: the delay is over, be it just now.
+    /// Tells whether the next attempt may be made: the delay ends now or has ended.
     pub fn is_awake(&self, now: Timestamp) -> bool {
         !self.is_finished() && self.delayed.is_none_or(|delayed| delayed.at <= now)
     }
@@ -119,27 +119,27 @@ pub fn merged(some: &[String], more: &[String]) -> Vec<String> {
     all
 }
 
-/// Where the stored records of an object can be read.
+/// Access to the stored records of an object.
 pub trait Records: Send + Sync {
     /// Returns the stored record of a handler.
     ///
     /// # Errors
-    /// If what is stored under the handler's key is no record.
+    /// If the value under the handler's key is not a record.
     fn record(&self, id: &str) -> Result<Option<Record>, BrokenRecord>;
 
-    /// Tells whether a record that was read stands on the object as it would be written. Others are written anew, changed or not.
+    /// Tells whether the stored text of a record is the one that would be written. Other records are rewritten, changed or not.
     fn is_exact(&self, _id: &str, _record: &Record) -> bool {
         true
     }
 }
 
-/// Something on the object is not what this engine, or kopf, has written there.
+/// A stored value on the object is invalid: neither this engine nor kopf has written it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read {place}: {problem}")]
 pub struct BrokenRecord {
     /// The annotation or field.
     pub place: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
 }
 
@@ -148,15 +148,15 @@ pub struct BrokenRecord {
 pub struct Entry {
     /// The handler's id.
     pub id: String,
-    /// The record as it is by now.
+    /// The current record.
     pub record: Record,
-    /// The record as it was read; none if it is to be written anyway.
+    /// The record as read; `None` if it must be written anyway.
     pub stored: Option<Record>,
     /// Whether the handler takes part in this cycle; the others are only counted and purged.
     pub active: bool,
 }
 
-/// The records of one cycle, in the order they came in.
+/// The records of one cycle, in the order of insertion.
 #[derive(Debug, Clone, Default)]
 pub struct State {
     entries: Vec<Entry>,
@@ -173,10 +173,10 @@ impl State {
         self.entries.iter_mut().find(|entry| entry.id == id)
     }
 
-    /// Takes over what is stored for a handler, if anything is, as inactive.
+    /// Loads the stored record of a handler, if there is one, as inactive.
     ///
     /// # Errors
-    /// If the stored text is no record.
+    /// If the stored text is not a record.
     pub fn load(&mut self, id: &str, records: &dyn Records) -> Result<(), BrokenRecord> {
         if self.get(id).is_none()
             && let Some(record) = records.record(id)?
@@ -207,7 +207,7 @@ impl State {
         self.entries.iter_mut()
     }
 
-    /// Returns what differs from what was read.
+    /// Returns the records that differ from the stored ones.
     pub fn changed(&self) -> Vec<(String, Record)> {
         let is_changed = |entry: &&Entry| entry.stored.as_ref() != Some(&entry.record);
         self.entries.iter().filter(is_changed).map(|entry| (entry.id.clone(), entry.record.clone())).collect()
@@ -227,7 +227,7 @@ impl State {
         self.entries.iter().filter(|entry| entry.active).map(|entry| &entry.record)
     }
 
-    /// Counts the records of a purpose (or of none): succeeded, failed, and left.
+    /// Counts the records of a purpose (or of none): succeeded, failed, and unfinished.
     pub fn counts(&self, is_counted: impl Fn(Option<Reason>) -> bool) -> Counts {
         let mut counts = Counts::default();
         for entry in self.entries.iter().filter(|entry| is_counted(entry.record.purpose)) {
@@ -240,18 +240,18 @@ impl State {
         counts
     }
 
-    /// Returns the ids of all records and of everything below them.
+    /// Returns the ids of all records and of their sub-handlers.
     pub fn all_ids(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().flat_map(|entry| std::iter::once(entry.id.as_str()).chain(entry.record.subrefs.iter().map(String::as_str)))
     }
 }
 
-/// How many records are in which state.
+/// Counts of records by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Finished well.
+    /// Succeeded.
     pub succeeded: usize,
-    /// Failed for good.
+    /// Failed permanently.
     pub failed: usize,
     /// Not finished.
     pub left: usize,

@@ -1,4 +1,4 @@
-//! Selection: which of the declared handlers a cause is for.
+//! Selection: which of the declared handlers match a cause.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::filter::{Poll, Predicates, Unsettled, View, matches, prematches};
 use super::handler::{Handler, On};
 use super::lists::{ChangingHandlers, IndexingHandlers, SpawningHandlers, WatchingHandlers};
 
-/// Returns the handlers of changes that a cause is for, in the order of declaration, each function once per id.
+/// Returns the change handlers that match a cause, in the order of declaration, each function once per id.
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
@@ -27,7 +27,7 @@ fn is_for_reason(on: On, cause: &Cause, view: View<'_>) -> bool {
     }
 }
 
-/// Returns the handlers of raw events that an event is for.
+/// Returns the handlers of raw events that match an event.
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
@@ -43,7 +43,7 @@ pub fn indexing<'a>(handlers: &'a IndexingHandlers, view: View<'_>, predicates: 
     matching(handlers.iter(), view, predicates)
 }
 
-/// Returns the daemons and timers that an object is to have, except those that ended on their own.
+/// Returns the daemons and timers that match an object, except those that ended on their own.
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
@@ -73,7 +73,7 @@ pub(super) fn matching<'a>(
     Ok(deduplicated(selected))
 }
 
-/// Tells whether any handler of changes concerns the object at all. If none does, the object is in stealth mode.
+/// Tells whether any change handler concerns the object. If none does, the object is in kopf's stealth mode.
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
@@ -81,7 +81,7 @@ pub fn is_concerned(handlers: &ChangingHandlers, view: View<'_>, predicates: &dy
     any_prematches(handlers.iter(), view, predicates)
 }
 
-/// Tells whether any of the handlers concerns the object; what is decided spares the questions behind it.
+/// Tells whether any of the handlers concerns the object; after the first match no further expressions are evaluated.
 pub(super) fn any_prematches<'a>(
     handlers: impl Iterator<Item = &'a Handler>,
     view: View<'_>,
@@ -110,7 +110,7 @@ mod tests {
     use serde_json::json;
     use std::sync::Arc;
 
-    /// The ids of the handlers that a cause is for.
+    /// Returns the ids of the handlers that match a cause.
     fn selected(handlers: &[Handler], reason: Reason, initial: bool) -> Vec<String> {
         let metadata = if reason == Reason::Delete { json!({"deletionTimestamp": "now"}) } else { json!({}) };
         let body = Body::from(json!({"metadata": metadata}));

@@ -1,37 +1,37 @@
-//! The order of a cycle: which step comes next, given what is known so far.
+//! The order of a cycle: decides the next step.
 //!
-//! How a step is carried out belongs to the reactor; which handlers a step is about is decided in `select` and `plan`.
+//! The reactor carries out the steps; `select` and `plan` decide about their handlers.
 
 use std::time::Duration;
 
 use super::cause::Reason;
 
-/// The steps of a cycle, in their order. A step that does not apply is left out.
+/// The steps of a cycle, in their order. Steps that do not apply are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// Put the object into the indexes, or take it out of them: everything else may read them.
+    /// Add the object to the indexes, or remove it: all other handlers may read them.
     Index,
-    /// Read what is stored on the object, and name the cause.
+    /// Read the state stored on the object, and detect the cause.
     Detect,
     /// Call the handlers of raw events. Nothing waits for them.
     Watch,
     /// Start and stop daemons and timers.
     Background,
-    /// Find out whether any handler of changes concerns the object at all. If none does, there is no cause.
+    /// Check whether any change handler concerns the object. If none does, there is no cause.
     Concern,
-    /// Add or remove the finalizer, where that is due. The cause then waits for the event of that patch.
+    /// Add or remove the finalizer, if necessary. The cause then waits for the event of that patch.
     Finalizer,
-    /// Wait until the object shows the own last patch: handlers must not see an older state.
+    /// Wait for the event of the operator's last patch: handlers must not see an older state.
     Consistency,
     /// Call the handlers of changes.
     Changes,
-    /// Remove the finalizer from an object that is being deleted, if nothing is left to wait for.
+    /// Remove the finalizer from an object that is being deleted, if no handler is pending.
     Release,
-    /// Send what has changed.
+    /// Send the changes.
     Patch,
     /// Sleep until the next attempt is due. Newer events interrupt the sleep.
     Sleep,
-    /// Change the object after the sleep, so that an event of it comes and begins the next attempt.
+    /// Change the object after the sleep, so that its event begins the next attempt.
     Touch,
     /// There is nothing more to do.
     End,
@@ -52,7 +52,7 @@ const ORDER: [Step; 12] = [
     Step::Touch,
 ];
 
-/// Which handlers the kind has, whatever their filters.
+/// Which handlers the kind has, regardless of their filters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Presence {
     /// Handlers of indexes.
@@ -65,36 +65,36 @@ pub struct Presence {
     pub changing: bool,
 }
 
-/// How the own last patch stands.
+/// The state of the operator's last patch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OwnPatch {
-    /// The object shows it, or it is not waited for any longer.
+    /// Its event was seen, or is no longer awaited.
     #[default]
     Seen,
-    /// Its event is yet to come.
+    /// Its event is pending.
     Awaited,
-    /// Another event came while it was waited for. That one is handled in a cycle of its own.
+    /// Another event arrived during the wait. It is handled in its own cycle.
     Interrupted,
 }
 
-/// What is known in a cycle so far.
+/// The state of a cycle.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Situation {
     /// The step that was carried out last.
     pub done: Option<Step>,
     /// Which handlers the kind has.
     pub handlers: Presence,
-    /// The object is gone: nothing can be written to it.
+    /// The object is deleted: nothing can be written to it.
     pub is_gone: bool,
-    /// The deletion of the object was requested, and our finalizer holds it.
+    /// The deletion of the object was requested, and our finalizer blocks it.
     pub is_held: bool,
-    /// The cause that handlers of changes are called for: none without such handlers, and where the cause waits for the finalizer.
+    /// The cause for change handlers: `None` without such handlers, and while the cause waits for the finalizer.
     pub cause: Option<Reason>,
-    /// The cycle began with a patch that an earlier one could not send in full.
+    /// The cycle began with the unsent rest of an earlier patch.
     pub began_with_patch: bool,
-    /// How the own last patch stands.
+    /// The state of the operator's last patch.
     pub own_patch: OwnPatch,
-    /// There is something to be sent.
+    /// There are changes to send.
     pub has_patch: bool,
     /// The time until the next attempt, if there is one.
     pub delay: Option<Duration>,
@@ -103,12 +103,12 @@ pub struct Situation {
 }
 
 impl Situation {
-    /// Tells whether the cause must wait for the event of a patch, and is handled in another cycle.
+    /// Tells whether the cause must wait for the event of a patch, and is handled in a later cycle.
     pub fn is_postponed(&self) -> bool {
         let is_consistent = !self.began_with_patch
             && match self.own_patch {
                 OwnPatch::Seen => true,
-                // There will be no event of an object that is gone.
+                // A deleted object has no further events.
                 OwnPatch::Awaited => self.cause == Some(Reason::Gone),
                 OwnPatch::Interrupted => false,
             };
@@ -122,19 +122,19 @@ impl Situation {
             Step::Watch => self.handlers.watching,
             Step::Background => self.handlers.spawning,
             Step::Concern => self.cause.is_some(),
-            // Also without any handler that could demand it: what an earlier version of the operator has left is removed.
+            // Also without a handler that could demand it: the finalizer of an earlier version of the operator is removed.
             Step::Finalizer | Step::End => true,
             Step::Consistency => self.awaits_own_patch(),
             Step::Changes => self.cause.is_some() && !self.is_postponed(),
             Step::Release => self.is_held && !self.is_gone && self.delay.is_none() && !self.is_postponed(),
             Step::Patch => self.has_patch && !self.is_gone,
-            // The event of a patch comes by itself.
+            // A patch causes an event, which starts the next cycle.
             Step::Sleep => self.delay.is_some() && !self.has_patch && !self.is_gone,
             Step::Touch => self.done == Some(Step::Sleep) && self.has_slept,
         }
     }
 
-    /// With something to be sent there is no use in waiting: that will be the patch to wait for.
+    /// With changes to send there is no need to wait: the next wait will be for that patch.
     fn awaits_own_patch(&self) -> bool {
         self.own_patch == OwnPatch::Awaited && !self.has_patch && self.cause.is_some_and(|reason| reason != Reason::Gone)
     }
@@ -157,7 +157,7 @@ mod tests {
         Situation { handlers: CHANGING, cause: Some(Reason::Create), ..Situation::default() }
     }
 
-    /// The steps from a situation on, if nothing else changes in it.
+    /// Returns the steps from a situation on, if nothing else changes in it.
     fn steps(mut situation: Situation) -> Vec<Step> {
         let mut steps = Vec::new();
         while situation.done != Some(End) {

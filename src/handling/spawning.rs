@@ -1,5 +1,4 @@
-//! Daemons and timers in a cycle: which are started and stopped, whether they demand the finalizer, and how long the cycle waits
-//! for them.
+//! Daemons and timers in a cycle: which are started and stopped, whether they need the finalizer, and how long the cycle waits for them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,21 +9,21 @@ use super::lists::SpawningHandlers;
 use super::message::{Message, seconds};
 use super::select;
 
-/// What the daemons and timers of an object demand of a cycle.
+/// The demands of an object's daemons and timers on a cycle.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BackgroundDemand {
-    /// Whether any of them demands the finalizer.
+    /// Whether any of them needs the finalizer.
     pub demand_finalizer: bool,
     /// The times until each of the stopping tasks is checked again.
     pub delays: Vec<Duration>,
 }
 
-/// Why a task that runs along with an object is to stop.
+/// Why a daemon or timer must stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopReason {
     /// The object is deleted.
     Deleted,
-    /// The object does not pass the filters of the handler any more.
+    /// The object no longer passes the filters of the handler.
     Mismatch,
     /// The operator is paused.
     Pausing,
@@ -39,7 +38,7 @@ pub struct RunningTasks<'a> {
     pub ended: &'a BTreeSet<String>,
     /// Whether the operator is paused.
     pub is_paused: bool,
-    /// Whether the object is gone, which may come without any request of deletion before it.
+    /// Whether the object is gone, possibly without a preceding deletion request.
     pub is_gone: bool,
 }
 
@@ -50,7 +49,7 @@ pub struct BackgroundPlan<'a> {
     pub spawn: Vec<&'a Handler>,
     /// The ids of the tasks to stop, with the reasons.
     pub stop: Vec<(String, StopReason)>,
-    /// Whether any handler demands the finalizer, including handlers whose tasks are stopping.
+    /// Whether any handler needs the finalizer, including handlers whose tasks are stopping.
     pub demand_finalizer: bool,
 }
 
@@ -80,18 +79,18 @@ pub fn plan<'a>(
     Ok(BackgroundPlan { spawn, stop, demand_finalizer })
 }
 
-/// How a task is brought to its end.
+/// The time limits of stopping a task.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cancellation {
-    /// How long it has after it was asked, before it is forced.
+    /// The time between the stop request and the cancellation.
     pub backoff: Option<Duration>,
-    /// How long it has after it was forced, before it is given up; without it, nothing is forced.
+    /// The time between the cancellation and the abandonment; `None` means no cancellation.
     pub timeout: Option<Duration>,
-    /// The interval at which it is checked, where there is no timeout.
+    /// The interval of checks, if there is no timeout.
     pub polling: Duration,
 }
 
-/// How far the end of a task has come. A task that ends leaves the ladder at any stage.
+/// The stage of stopping a task. A task may end at any stage.
 ///
 /// ```text
 /// Asked ──backoff──▶ Signalled ──▶ Cancelled ──▶ Abandoned
@@ -101,24 +100,24 @@ pub struct Cancellation {
 pub enum Stage {
     /// It was asked to stop.
     Asked,
-    /// It has its back-off to stop on its own.
+    /// Its back-off to stop on its own has begun.
     Signalled,
-    /// It was forced.
+    /// It was cancelled.
     Cancelled,
-    /// It is not waited for any longer; the object may go.
+    /// It is no longer awaited; the object may be released.
     Abandoned,
 }
 
-/// What is to be done with a task that was asked to stop and still runs.
+/// The next step for a task that was asked to stop and still runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// The stage that it enters now, if it is a new one.
+    /// The new stage, if it changes.
     pub enter: Option<Stage>,
-    /// The time until it is checked again; none if it is not waited for.
+    /// The time until the next check; `None` if it is not awaited.
     pub delay: Option<Duration>,
 }
 
-/// Returns what is to be done with a task; the age is the time since it was asked to stop.
+/// Returns the next step for a task; the age is the time since the stop request.
 pub fn step(cancellation: Cancellation, reached: Stage, age: Duration) -> Step {
     let enter = |stage| (reached < stage).then_some(stage);
     let backoff = cancellation.backoff.unwrap_or_default();
@@ -132,7 +131,7 @@ pub fn step(cancellation: Cancellation, reached: Stage, age: Duration) -> Step {
     }
 }
 
-/// Returns the line about a step, if there is something to say.
+/// Returns the message about a step, if there is one.
 pub fn tell_step(handler: &Handler, step: Step) -> Option<Message> {
     let title = handler.title();
     Some(match (step.enter, step.delay) {
@@ -144,7 +143,7 @@ pub fn tell_step(handler: &Handler, step: Step) -> Option<Message> {
     })
 }
 
-/// Returns the line about the end of a task.
+/// Returns the message about the end of a task.
 pub fn tell_end(handler: &Handler, is_requested: bool) -> Message {
     let how = if is_requested { "on request" } else { "on its own" };
     Message::debug(format!("{} has exited {how} and will not be retried or restarted.", handler.title()))
@@ -167,7 +166,7 @@ mod tests {
         ids.iter().map(|id| (*id).to_owned()).collect()
     }
 
-    /// The ids to start, those to stop, and whether the finalizer is demanded.
+    /// Returns the ids to start, the ids to stop, and whether the finalizer is needed.
     fn planned(metadata: Value, running: &[&str], ended: &[&str]) -> (Vec<String>, Vec<(String, StopReason)>, bool) {
         let handlers = SpawningHandlers::of([labelled("a"), labelled("b")].map(Arc::new));
         let body = Body::from(json!({"metadata": metadata}));
@@ -195,7 +194,7 @@ mod tests {
         assert_eq!(planned(metadata, &["a"], &[]), (vec![], vec![("a".into(), StopReason::Deleted)], true));
     }
 
-    /// What happens at each of these ages, as `stage/delay`.
+    /// Returns the step at each of these ages, as `stage/delay`.
     fn ladder(backoff: Option<u64>, timeout: Option<u64>, ages: &[u64]) -> Vec<String> {
         let mut reached = Stage::Asked;
         let (backoff, timeout) = (backoff.map(Duration::from_secs), timeout.map(Duration::from_secs));

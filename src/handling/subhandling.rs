@@ -15,22 +15,22 @@ use super::plan;
 use super::progress::{BrokenRecord, Record, Records, State};
 use super::select;
 
-/// One pass, from the registered sub-handlers to what the parent is told.
+/// One pass, from the registered sub-handlers to the verdict of the parent.
 #[derive(Debug)]
 pub struct Pass<'a> {
-    /// Those to be run, in order.
+    /// The sub-handlers to call, in order.
     pub run: Vec<&'a Handler>,
     state: State,
 }
 
-/// What a pass came to.
+/// The result of a pass.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PassEnd {
     /// The records to store.
     pub store: Vec<(String, Record)>,
     /// The results to deliver, under the full ids.
     pub results: Vec<(String, Value)>,
-    /// The ids that the parent, and all above it, must remember for purging.
+    /// The ids that the parent and its ancestors must remember for purging.
     pub subrefs: Vec<String>,
     /// The time until the next attempt, if any sub-handler is unfinished.
     pub delay: Option<Duration>,
@@ -38,7 +38,7 @@ pub struct PassEnd {
 
 /// Returns the sub-handlers that take part.
 ///
-/// The view's change is the parent's one: a sub-handler's field is relative to the parent's.
+/// The view's change is that of the parent: a sub-handler's field is relative to the parent's.
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
@@ -50,7 +50,7 @@ impl<'a> Pass<'a> {
     /// Begins a pass with the sub-handlers that take part.
     ///
     /// # Errors
-    /// If what is stored on the object cannot be read.
+    /// If a record on the object cannot be read.
     pub fn begin(
         registered: &'a [Handler],
         selected: &[&'a Handler],
@@ -71,7 +71,7 @@ impl<'a> Pass<'a> {
         Ok(Self { run, state })
     }
 
-    /// Returns the record that an attempt of a handler begins with.
+    /// Returns the record of a handler before its attempt.
     pub fn record(&self, id: &str) -> Option<&Record> {
         self.state.get(id).map(|entry| &entry.record)
     }

@@ -1,4 +1,4 @@
-//! Activities and schedules: what is called for the operator, not for an object.
+//! Activities and schedules: functions that are called for the operator, not for an object.
 
 use std::collections::HashMap;
 

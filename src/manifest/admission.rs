@@ -1,4 +1,4 @@
-//! The server of admission webhooks, as it is declared in the settings.
+//! The server of admission webhooks in the settings.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use super::reader::{Item, Reader};
 /// A declared server of webhooks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdmissionServer {
-    /// Which kind of server or tunnel.
+    /// The kind of server or tunnel.
     pub kind: ServerKind,
-    /// The address to bind; none means all interfaces.
+    /// The address to bind; `None` means all interfaces.
     pub addr: Option<String>,
-    /// The port; none means a free one.
+    /// The port; `None` means a free one.
     pub port: Option<u16>,
     /// The prefix of the paths.
     pub path: Option<String>,
-    /// The host that is told to the API server.
+    /// The host that the API server connects to.
     pub host: Option<String>,
-    /// Whether it is plain HTTP.
+    /// Whether it uses plain HTTP.
     pub insecure: bool,
     /// The certificate and its authority.
     pub certificate: Certificate,
     /// How certificates of clients are verified.
     pub verification: Verification,
-    /// More names of a self-signed certificate.
+    /// Further names in a self-signed certificate.
     pub extra_sans: Vec<String>,
     /// The interval at which the files are checked for changes.
     pub file_check_interval: Duration,
-    /// The account and the place of a tunnel.
+    /// The account and the region of a tunnel.
     pub tunnel: Tunnel,
 }
 
@@ -38,7 +38,7 @@ pub struct Certificate {
     pub cadata: Option<String>,
     /// The authority, as a file.
     pub cafile: Option<String>,
-    /// Where the authority in use is written.
+    /// The file that the current authority is written to.
     pub cadump: Option<String>,
     /// The file of the certificate.
     pub certfile: Option<String>,
@@ -61,7 +61,7 @@ pub struct Verification {
     pub cadata: Option<String>,
 }
 
-/// The account and the place of a tunnel.
+/// The account and the region of a tunnel.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tunnel {
     /// The token of the account.
@@ -85,7 +85,7 @@ pub enum ServerKind {
     DockerDesktop,
     /// A tunnel through ngrok.
     Ngrok,
-    /// A server whose host is guessed from the cluster.
+    /// A server whose host is derived from the cluster.
     AutoServer,
     /// A server if the cluster is known, else a tunnel.
     AutoTunnel,

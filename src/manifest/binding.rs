@@ -1,4 +1,4 @@
-//! Bindings: which code is called, and under which id.
+//! Bindings: the code to call, and its id.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -15,14 +15,14 @@ use super::builder::{OperatorBuilder, Script};
 use super::reader::{Fields, Item};
 use super::tree::Spot;
 
-/// Ids become names of annotations, with slashes replaced.
+/// Ids become names of annotations, in which slashes are replaced.
 static ID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[A-Za-z0-9]([A-Za-z0-9_./<>-]*[A-Za-z0-9])?$").expect("the pattern is valid"));
 static IDENTIFIER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^_*[A-Za-z][A-Za-z0-9_]*$").expect("the pattern is valid"));
 
 /// The keys of every binding.
 pub const BINDING: [&str; 6] = ["id", "fn", "run", "script", "param", "limits"];
 
-/// Keys that belong to some bindings only, and to which.
+/// Keys of certain bindings only, with these bindings.
 const OWNED: [(&str, &str); 34] = [
     ("on", "handlers and webhooks"),
     ("field", "bindings with an object"),
@@ -60,26 +60,26 @@ const OWNED: [(&str, &str); 34] = [
     ("errors", "bindings that are retried"),
 ];
 
-/// Returns the words about a key that belongs to other bindings.
+/// Returns the message and the hint for a key of other bindings.
 pub fn misplaced(noun: &str, key: &str) -> Option<(String, String)> {
     let (_, owner) = OWNED.iter().find(|(known, _)| *known == key)?;
     Some((format!("`{key}` is no option of {noun}"), format!("it belongs to {owner}")))
 }
 
-/// Code that was found, and its id.
+/// The code of a binding, and its id.
 #[derive(Debug, Clone)]
 pub struct Bound {
     /// The id, with its suffix.
     pub id: String,
-    /// What tells two functions apart.
+    /// Identifies the function.
     pub function: String,
     /// The number of the binding.
     pub target: usize,
-    /// What is passed to it.
+    /// The value of its argument `param`.
     pub param: Value,
-    /// Where the id, or else the code, is written.
+    /// The position of the id, or else of the code.
     pub spot: Spot,
-    /// The way to it.
+    /// Its YAML path.
     pub path: String,
 }
 
@@ -88,7 +88,7 @@ pub struct Bound {
 pub struct Concern {
     /// The kinds.
     pub selectors: Vec<Selector>,
-    /// The field it looks at.
+    /// Its field.
     pub field: Option<FieldPath>,
     /// Its filters.
     pub filters: Filters,
@@ -103,25 +103,25 @@ impl Bound {
     }
 }
 
-/// What is asked of a binding.
+/// The expected properties of a binding.
 #[derive(Debug, Clone)]
 pub struct Request<'s> {
-    /// What it is called for.
+    /// Its kind.
     pub kind: BindingKind,
     /// The file of its functions.
     pub script: &'s Script,
     /// The field whose path is appended to the id.
     pub suffix: Option<&'s FieldPath>,
-    /// The time that a call of its kind of binding has, unless the binding sets another limit.
+    /// The default time limit of its kind of binding.
     pub deadline: Option<Duration>,
 }
 
-/// The ids of one block: what is registered under them, what it is, and in which line.
+/// The ids of one block, each with its function, its kind and its line.
 #[derive(Debug, Default)]
 pub struct Ids(HashMap<String, (String, &'static str, usize)>);
 
 impl OperatorBuilder<'_> {
-    /// Reads which code a binding calls, and under which id.
+    /// Reads the code and the id of a binding.
     pub fn bind(&mut self, fields: &Fields<'_>, request: &Request<'_>) -> Option<Bound> {
         let found = self.code(fields, request.script);
         let id = self.id(fields, found.as_ref().map(|(code, _)| code), request.suffix);
@@ -141,7 +141,7 @@ impl OperatorBuilder<'_> {
         Some(Bound { id, function, target, param, spot, path })
     }
 
-    /// Adds a function that is named beside the binding's own one, such as `finalize`.
+    /// Adds a further function of a binding, such as `finalize`.
     pub fn bind_other(&mut self, item: &Item<'_>, id: &str, script: &Script, kind: BindingKind, limits: Limits) -> Option<usize> {
         let code = self.function(item, script)?;
         let binding = Binding { id: id.to_owned(), code, kind, limits, place: self.place(item.spot()), param: Value::Null };
@@ -225,7 +225,7 @@ impl OperatorBuilder<'_> {
         Some((id, item.spot(), item.path))
     }
 
-    /// Keeps an id of a block. Tells if it is taken by something else, and returns whether it is new.
+    /// Registers an id of a block. Reports an error if another function has it, and returns whether it is new.
     pub fn register(&self, ids: &mut Ids, bound: &Bound, noun: &'static str) -> bool {
         let Some((function, other, line)) = ids.0.get(&bound.id) else {
             ids.0.insert(bound.id.clone(), (bound.function.clone(), noun, bound.spot.line));

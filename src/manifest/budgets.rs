@@ -1,4 +1,4 @@
-//! Budgets of scripts, as far as they are said.
+//! Budgets of scripts, as far as they are given.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use crate::script::Limits;
 
 use super::reader::{Item, Reader};
 
-/// The deepest nesting of calls that a script may be allowed: more would not fit on a fiber's stack.
+/// The highest allowed limit of nested calls: more would not fit on a fiber's stack.
 const DEEPEST_CALLS: i64 = 128;
 
-/// Budgets, as far as they are said.
+/// Budgets, as far as they are given.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Budgets {
-    /// The time of one call.
+    /// The time limit of one call.
     pub time: Option<Duration>,
     limits: Option<Limits>,
 }
 
 impl Budgets {
-    /// Returns the budgets, with the defaults for what is not said.
+    /// Returns the budgets, with defaults for missing ones.
     pub fn limits(&self) -> Limits {
         let limits = self.limits.clone().unwrap_or_default();
         Limits { time: self.time.or(limits.time), ..limits }
     }
 
-    /// Reads a mapping of budgets over what is said so far.
+    /// Reads a mapping of budgets, which override the current ones.
     pub fn read(&mut self, reader: &Reader, item: &Item<'_>) {
         let known = ["operations", "time", "memory", "depth", "stringSize", "arraySize", "mapSize", "apiCalls", "output"];
         let Some(fields) = reader.fields(item, "the limits", &known) else { return };

@@ -1,4 +1,4 @@
-//! An operator while it is read: what is known so far, and what bindings inherit.
+//! An operator while its manifest is read, and the options that bindings inherit.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -16,30 +16,30 @@ use super::reader::{Fields, Item, Reader};
 use super::suggest::nearest;
 use super::tree::Spot;
 
-/// An operator while it is read.
+/// An operator while its manifest is read.
 pub struct OperatorBuilder<'r> {
-    /// Where the manifest comes from, and where mistakes go.
+    /// The source of the manifest, which collects the diagnostics.
     pub reader: &'r Reader,
-    /// What is known so far.
+    /// The operator as read so far.
     pub operator: Operator,
     /// The budgets of all calls.
     pub budgets: Budgets,
-    /// The bindings whose code cannot be found, so that nothing else is said about it.
+    /// The bindings whose code was not found, which was reported; further errors about it are suppressed.
     pub lost: BTreeSet<usize>,
-    /// Likewise of expressions.
+    /// The same for expressions.
     pub lost_expressions: BTreeSet<usize>,
-    /// Whether so little is known that nothing can be said of the scripts.
+    /// Whether too little is known to check the scripts.
     pub is_unready: bool,
-    /// Webhooks by the word of `on` and the id, with the line of the first.
+    /// Webhooks by the value of `on` and the id, with the line of the first one.
     pub webhook_ids: HashMap<(&'static str, String), usize>,
     /// The first list of webhooks.
     pub webhooks_at: Option<(Spot, String)>,
-    /// Whether the directory of scripts is not there, so that no script can be found.
+    /// Whether the directory of scripts does not exist, so that no script can be found.
     pub is_rootless: bool,
     missing: BTreeSet<PathBuf>,
 }
 
-/// What bindings take from their block.
+/// The options that bindings inherit from their block.
 #[derive(Debug, Clone, Default)]
 pub struct Block<'a> {
     /// The kinds.
@@ -57,12 +57,12 @@ pub struct Block<'a> {
 /// The file of functions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Script {
-    /// None is named.
+    /// No file is given.
     #[default]
     None,
-    /// One is named that cannot be used, which was told.
+    /// The given file cannot be used, which was reported.
     Lost,
-    /// This one, relative to the root of scripts.
+    /// A file, relative to the directory of scripts.
     File(PathBuf),
 }
 
@@ -72,7 +72,7 @@ impl Script {
         if let Self::File(file) = self { Some(file.clone()) } else { None }
     }
 
-    /// Returns the file, but lost if it is not known what its functions are called for: nothing can be said of the code then.
+    /// Returns the file, or `Lost` if the kind of its bindings is unknown: their code cannot be checked then.
     #[must_use]
     pub fn unless(self, is_unknown: bool) -> Self {
         if is_unknown { Self::Lost } else { self }
@@ -83,7 +83,7 @@ impl Script {
 pub const POLICY: [&str; 4] = ["retries", "timeout", "backoff", "errors"];
 
 impl<'r> OperatorBuilder<'r> {
-    /// Returns the builder of an operator of which nothing is known but its file.
+    /// Returns the builder of an empty operator.
     pub fn new(reader: &'r Reader) -> Self {
         let operator = Operator { file: reader.source.name.clone(), ..Operator::default() };
         Self {
@@ -100,12 +100,12 @@ impl<'r> OperatorBuilder<'r> {
         }
     }
 
-    /// Returns a place of the manifest for messages about scripts.
+    /// Returns a position in the manifest for messages about scripts.
     pub fn place(&self, spot: Spot) -> SourcePosition {
         SourcePosition { file: self.reader.source.name.clone(), line: spot.line, column: spot.column }
     }
 
-    /// Keeps where a kind is named.
+    /// Records the position of a kind.
     pub fn name_kind(&mut self, selector: &Selector, item: &Item<'_>) {
         let (source, spot) = (&self.reader.source, item.spot());
         let place = Diagnostic {
@@ -120,7 +120,7 @@ impl<'r> OperatorBuilder<'r> {
         self.operator.kinds.push(NamedKind { selector: selector.clone(), text, place });
     }
 
-    /// Keeps that something cannot be run by this version.
+    /// Records a part that this version cannot run.
     pub fn unsupported(&mut self, severity: Severity, item: &Item<'_>, what: &'static str) {
         let source = &self.reader.source;
         let place = Diagnostic {
@@ -137,7 +137,7 @@ impl<'r> OperatorBuilder<'r> {
         self.operator.unsupported.push(Unsupported { what, place });
     }
 
-    /// Returns the file of functions that the fields name, or the inherited one.
+    /// Returns the file of functions in these fields, or the inherited one.
     pub fn script(&mut self, fields: &Fields<'_>, inherited: &Script) -> Script {
         let Some(item) = fields.get("script") else { return inherited.clone() };
         let Some(text) = self.reader.text(&item) else { return Script::Lost };
@@ -152,7 +152,7 @@ impl<'r> OperatorBuilder<'r> {
         match path.metadata() {
             Ok(metadata) if metadata.is_file() => Script::File(file),
             outcome => {
-                // One missing file is one mistake, however many bindings name it.
+                // A missing file is reported once, however many bindings name it.
                 if self.missing.insert(path.clone()) {
                     let why = outcome.map_or_else(|error| super::source::reason(&error), |_| "it is not a file".to_owned());
                     let hint = match neighbour(&path) {
@@ -166,7 +166,7 @@ impl<'r> OperatorBuilder<'r> {
         }
     }
 
-    /// Tells whether a path stays inside of the root of scripts; if not, says so.
+    /// Tells whether a path stays inside of the directory of scripts; if not, reports an error.
     pub fn is_inside(&self, item: &Item<'_>, path: &Path) -> bool {
         let root = &self.operator.declaration.root;
         let hint = "scripts and templates are found inside of `spec.scripts` only";
@@ -185,7 +185,7 @@ impl<'r> OperatorBuilder<'r> {
         !leads_out
     }
 
-    /// Reads how errors are taken; what is not said is as in the defaults.
+    /// Reads an error policy, with defaults for missing options.
     pub fn policy(&self, fields: &Fields<'_>, defaults: &Policy) -> Policy {
         let reader = self.reader;
         let mut policy = defaults.clone();
@@ -209,7 +209,7 @@ impl<'r> OperatorBuilder<'r> {
         policy
     }
 
-    /// Reads the budgets of one call. Webhooks have a deadline of their own, and daemons none.
+    /// Reads the budgets of one call. Webhooks have their own deadline, and daemons none.
     pub fn limits(&self, fields: &Fields<'_>, kind: BindingKind, deadline: Option<Duration>) -> Limits {
         let mut budgets = self.budgets.clone();
         let general = budgets.time.take();
@@ -225,14 +225,14 @@ impl<'r> OperatorBuilder<'r> {
     }
 }
 
-/// Returns the name of a script beside a missing one that was probably meant.
+/// Returns the name of an existing script that was probably meant by a missing one.
 fn neighbour(path: &Path) -> Option<String> {
     let wanted = path.file_name()?.to_string_lossy().into_owned();
     let entries = std::fs::read_dir(path.parent()?).ok()?;
     let names = entries
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "rhai"));
-    // A directory may be huge; a suggestion is not worth reading all of it.
+    // A directory may be huge; for a suggestion the first names are enough.
     let names: Vec<String> = names.take(1_000).collect();
     nearest(&wanted, names.iter().map(String::as_str)).map(str::to_owned)
 }

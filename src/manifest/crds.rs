@@ -1,4 +1,4 @@
-//! The files of custom resource definitions that a manifest names.
+//! The files of custom resource definitions in `spec.crds`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use super::reader::{Item, Reader};
 use super::source::{Source, directory_of};
 use super::tree::{self, Node};
 
-/// Reads one item of `spec.crds`: the file must be there, be YAML, and hold a definition.
+/// Reads one item of `spec.crds`: the file must exist, be YAML, and contain a definition.
 pub fn read(reader: &Reader, item: &Item<'_>) -> Option<PathBuf> {
     let text = reader.owned(item)?;
     let path = directory_of(&reader.source.name).join(&text);

@@ -1,4 +1,4 @@
-//! Several operators in one process: what they must not share.
+//! Checks across several operators of one process: state, peering and webhooks that they must not share.
 
 use crate::object::selector::Criterion;
 use crate::object::{Resource, Selector};
@@ -8,7 +8,7 @@ use super::diagnostic::{Diagnostic, Severity};
 use super::known_kinds;
 use super::operator::Operator;
 
-/// Returns what is wrong with operators beside each other.
+/// Returns the conflicts between operators.
 pub fn check(operators: &[Operator]) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let known = known_kinds::of(operators);
@@ -66,7 +66,7 @@ pub fn keys(clashes: &[Clash]) -> String {
     clashes.iter().map(key).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a kind that both keep something on, as far as it can be told without a cluster.
+/// Returns a kind on whose objects both store state, as far as this can be told without a cluster.
 fn shared_kind(first: &Operator, second: &Operator, known: &[Resource]) -> Option<String> {
     first
         .persisting_selectors()
@@ -79,7 +79,7 @@ fn overlap(ours: &Selector, theirs: &Selector, known: &[Resource]) -> bool {
     if !our_kinds.is_disjoint(&their_kinds) {
         return true;
     }
-    // What is not known may still be written in the same way. What is left is decided when the cluster tells its kinds.
+    // Unknown kinds are compared by their text. Other conflicts are detected when the kinds of the cluster are discovered.
     let may_be_equal = ours.group.is_none() || theirs.group.is_none() || ours.group == theirs.group;
     let everything = |selector: &Selector| matches!(selector.name, Criterion::Everything);
     let is_one_of_both_unknown = our_kinds.is_empty() || their_kinds.is_empty();

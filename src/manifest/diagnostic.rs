@@ -1,43 +1,43 @@
-//! Diagnostics: what is wrong with a manifest or its scripts, where, and what to do about it.
+//! Diagnostics: problems of a manifest or its scripts, with positions and hints.
 
 use std::path::PathBuf;
 
-/// One thing that is wrong, or worth knowing.
+/// One problem or remark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// What it is: a fragment without a full stop.
+    /// The message: a fragment without a full stop.
     pub message: String,
-    /// The file, as the user knows it.
+    /// The file, as named by the user.
     pub file: PathBuf,
-    /// The line, from 1; zero if it is about the file as a whole.
+    /// The line, from 1; zero for the whole file.
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// The number of characters that are meant.
+    /// The number of marked characters.
     pub length: usize,
-    /// The way through the YAML, such as `spec.resources[0].handlers[2].retries`.
+    /// The path in the YAML, such as `spec.resources[0].handlers[2].retries`.
     pub path: Option<String>,
-    /// The way out.
+    /// How to fix it.
     pub hint: Option<String>,
-    /// The line of the file, cut to what is near if it is very long.
+    /// The line of the file; only its part around the column if it is very long.
     pub snippet: Option<Snippet>,
 }
 
-/// How bad a diagnostic is.
+/// The severity of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The operator cannot run.
     Error,
-    /// It can, but probably does not do what is meant.
+    /// The operator can run, but probably not as intended.
     Warning,
-    /// It may be meant otherwise.
+    /// The text may have another meaning than intended.
     Hint,
 }
 
 impl Severity {
-    /// Returns the word for it.
+    /// Returns the name of the severity.
     pub fn word(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -52,15 +52,15 @@ impl Severity {
 pub struct Snippet {
     /// The text.
     pub text: String,
-    /// The number of characters of the line that stand before it.
+    /// The number of characters cut before it.
     pub skipped: usize,
 }
 
 impl Snippet {
-    /// The characters of a line that are shown on each side of the place.
+    /// The characters shown on each side of the column.
     const REACH: usize = 160;
 
-    /// Returns what is near a column of a line.
+    /// Returns the part of a line around a column.
     pub fn of(line: &str, column: usize) -> Self {
         let skipped = column.saturating_sub(Self::REACH + 1);
         let text = line.chars().skip(skipped).take(2 * Self::REACH).collect();
@@ -74,7 +74,7 @@ impl Diagnostic {
         Self { severity, message: message.into(), file: file.into(), line: 0, column: 0, length: 0, path: None, hint, snippet: None }
     }
 
-    /// Tells whether the operator cannot run with it.
+    /// Tells whether it prevents the operator from running.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

@@ -1,4 +1,4 @@
-//! One document of a manifest: from its top to its blocks.
+//! Reads one document of a manifest.
 
 use std::path::PathBuf;
 
@@ -14,9 +14,9 @@ use super::source::{directory_of, reason};
 use super::tree::Node;
 use super::{crds, selectors, settings_reader, storages};
 
-/// The version of the manifests that are read.
+/// The `apiVersion` of manifests.
 pub const API_VERSION: &str = "kopfd.dev/v1";
-/// The kind of the manifests that are read.
+/// The `kind` of manifests.
 pub const KIND: &str = "Operator";
 
 /// Tells whether a document is the manifest of an operator.
@@ -25,7 +25,7 @@ pub fn is_operator(root: &Node) -> bool {
     has("apiVersion", API_VERSION) && has("kind", KIND)
 }
 
-/// Reads a document; what is wrong with it goes to the reader.
+/// Reads a document; the reader collects its errors.
 pub fn read<'r>(reader: &'r Reader, root: &Node) -> OperatorBuilder<'r> {
     let mut builder = OperatorBuilder::new(reader);
     builder.operator.declaration.root = directory_of(&reader.source.name);
@@ -158,7 +158,7 @@ impl OperatorBuilder<'_> {
         self.operator.crds = reader.list_of(fields, "crds").iter().filter_map(|item| crds::read(reader, item)).collect();
     }
 
-    /// Settings of engines that this version does not have: those that forbid something must not be passed over.
+    /// Settings of engines that this version lacks: a setting that would forbid something must not be ignored.
     fn unsupported_settings(&mut self, item: &Item<'_>) {
         let parts = [
             ("admission", "server", Severity::Error, "admission webhooks"),
@@ -183,7 +183,7 @@ impl OperatorBuilder<'_> {
         }
     }
 
-    /// Webhooks need a server, be it one that a startup activity sets. Settings with mistakes may have been meant to name one.
+    /// Webhooks need a server, which a startup activity may set. Invalid settings may have been meant to name one.
     fn check_server(&mut self, fields: &Fields<'_>) {
         let has_webhooks = !self.operator.webhooks.is_empty() || !self.operator.conversions.is_empty();
         let may_be_set = self.operator.activities.iter().any(|activity| activity.moment == super::operator::Moment::Startup);
@@ -243,7 +243,7 @@ impl OperatorBuilder<'_> {
 
     fn bindings(&mut self, fields: &Fields<'_>, block: &Block<'_>) {
         let reader = self.reader;
-        // Scripts name indexes as arguments: without them, much would seem to be wrong.
+        // Indexes are arguments of scripts: without them, correct scripts would get errors.
         self.is_unready |= fields.mentions("indexes") && fields.get("indexes").is_none_or(|item| item.items().is_none());
         let (mut ids, mut index_ids) = (Ids::default(), Ids::default());
         let mut conversions = 0;
@@ -284,7 +284,7 @@ impl OperatorBuilder<'_> {
         }
     }
 
-    /// Returns what the script host compiles and checks: all but what is known to be lost.
+    /// Returns the code that the script host compiles and checks: all except the code known to be lost.
     pub fn checkable(&self) -> crate::script::Declaration {
         let mut declaration = self.operator.declaration.clone();
         let mut number = 0;

@@ -12,21 +12,21 @@ use super::storages;
 use super::suggest::nearest;
 use super::tree::{Kind, Text};
 
-/// The keys of the filters that all bindings with an object have.
+/// The filter keys of all bindings with an object.
 pub const FILTERS: [&str; 5] = ["labels", "annotations", "field", "value", "when"];
 
 const MATCHERS: [&str; 6] = ["equals", "present", "in", "notIn", "matches", "when"];
 
-/// For whom expressions are evaluated, and with the functions of which file.
+/// The context of expressions.
 #[derive(Debug, Clone)]
 pub struct Asking {
-    /// What the binding is called for.
+    /// The kind of the binding.
     pub kind: BindingKind,
     /// The file whose functions may be called.
     pub script: Script,
 }
 
-/// What a pattern is compared with.
+/// The values that a pattern is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Compared {
     /// Labels and annotations, which are strings.
@@ -58,7 +58,7 @@ impl OperatorBuilder<'_> {
         storages::keys(self.reader, &item).map(FieldPath::of_keys)
     }
 
-    /// Reads all filters of a binding; labels, annotations and the expression may be inherited from its block.
+    /// Reads all filters of a binding; labels, annotations and `when` may be inherited from its block.
     pub fn filters(&mut self, fields: &Fields<'_>, block: &Block<'_>, field: Option<&FieldPath>, asking: &Asking) -> Filters {
         let given = |key: &str, inherited: &Option<Item<'_>>| -> bool { fields.get(key).is_none() && inherited.is_some() };
         let labels = if given("labels", &block.labels) { block.labels.clone() } else { fields.get("labels") };
@@ -84,7 +84,7 @@ impl OperatorBuilder<'_> {
         }
     }
 
-    /// Checks the filters of a block by themselves, as no binding may inherit them.
+    /// Checks the filters of a block, since possibly no binding inherits them.
     pub fn check_block_filters(&mut self, block: &Block<'_>) {
         let asking = Asking { kind: BindingKind::Change, script: Script::None };
         let kept = self.operator.declaration.expressions.len();
@@ -107,7 +107,7 @@ impl OperatorBuilder<'_> {
         entries.into_iter().filter_map(pattern).collect()
     }
 
-    /// Reads `when`; true stands for no condition.
+    /// Reads `when`; `true` means no condition.
     pub fn when(&mut self, item: &Item<'_>, asking: &Asking) -> Option<Predicate> {
         match &item.node.kind {
             Kind::Bool(true) => None,
@@ -127,7 +127,7 @@ impl OperatorBuilder<'_> {
         }
     }
 
-    /// Keeps an expression and returns its number.
+    /// Stores an expression and returns its number.
     pub fn expression(&mut self, text: &Text, asking: &Asking, has_value: bool, is_delay: bool) -> Predicate {
         let expression = Expression {
             text: text.value.clone(),

@@ -61,7 +61,7 @@ impl OperatorBuilder<'_> {
         }
     }
 
-    /// Returns the words of `on`, if they make sense together.
+    /// Returns the values of `on`, if they can be combined.
     fn on(&self, fields: &Fields<'_>) -> Option<Vec<&'static str>> {
         let reader = self.reader;
         let hint = format!("write {}, or a list of the first four", one_of(&ON));
@@ -120,14 +120,14 @@ impl OperatorBuilder<'_> {
         None
     }
 
-    /// Refuses what kopf refuses at the declaration: options that make no sense for the reason or with each other.
+    /// Refuses the combinations of options that kopf refuses.
     fn check_options(&self, fields: &Fields<'_>, on: Option<&[&str]>) {
         let reader = self.reader;
         if let (Some(value), Some(side)) = (fields.raw("value"), fields.raw("old").or_else(|| fields.raw("new"))) {
             let message = format!("`value` and `{}` exclude each other", side.name());
             reader.key_error(&value, message, "`value` means either side of a change: leave one of them out");
         }
-        // What `on` should have been is not known: nothing can be said about what goes with it.
+        // Without a valid `on`, its combinations cannot be checked.
         let Some(on) = on else { return };
         for key in ["old", "new"] {
             if let Some(item) = fields.raw(key)
@@ -159,7 +159,7 @@ impl OperatorBuilder<'_> {
     }
 }
 
-/// Returns the words about a key that belongs to other bindings than one with these keys.
+/// Returns the message and the hint for a key that belongs to other bindings than one with these keys.
 fn misplaced_here(known: &[&str], key: &str) -> Option<(String, String)> {
     if known.contains(&key) { None } else { misplaced("a handler", key) }
 }

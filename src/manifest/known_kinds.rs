@@ -1,4 +1,4 @@
-//! The kinds that are known without a cluster: the built-in ones, and those of the `crds` files of manifests.
+//! The kinds known without a cluster: the built-in ones, and those in the `crds` files of manifests.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn built_in(kind: &BuiltinKind) -> Resource {
 }
 
 fn defined(file: &Path) -> Vec<Resource> {
-    // Errors of the file are reported where the manifest names it.
+    // Errors of the file are reported at its entry in the manifest.
     let Ok(source) = Source::read(file) else { return Vec::new() };
     let documents = tree::parse(&source).unwrap_or_default();
     documents.iter().flat_map(|document| resources(&document.root).unwrap_or_default()).collect()

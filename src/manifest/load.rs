@@ -1,4 +1,4 @@
-//! Loading: the files and directories that are named, down to checked operators.
+//! Loads the operators of files and directories.
 
 use std::path::{Path, PathBuf};
 
@@ -11,12 +11,12 @@ use super::scripts;
 use super::source::{Source, reason, way_out};
 use super::tree::{self, Node, Spot};
 
-/// What was found in files.
+/// The loaded operators, and the diagnostics.
 #[derive(Debug, Default)]
 pub struct Loaded {
-    /// The operators; of use only if no diagnostic is an error.
+    /// The operators; complete only if no diagnostic is an error.
     pub operators: Vec<Operator>,
-    /// All that is wrong or worth knowing, file by file in the order of their lines.
+    /// All diagnostics, by file and line.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -27,14 +27,14 @@ impl Loaded {
     }
 }
 
-/// Whether a file was named, or was found in a directory, where other documents may be too.
+/// Whether a file was named directly, or was found in a directory, which may contain other documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     Named,
     InDirectory,
 }
 
-/// Loads the operators of files and directories, and checks them by themselves and beside each other.
+/// Loads the operators of files and directories, and checks each of them and their combination.
 pub fn load(paths: &[PathBuf]) -> Loaded {
     let mut loaded = Loaded::default();
     for path in paths {
@@ -50,7 +50,7 @@ pub fn load(paths: &[PathBuf]) -> Loaded {
     loaded
 }
 
-/// A file shows its first line; a directory says what was looked at.
+/// A file shows its first line; a directory lists the searched files.
 fn nothing_found(path: &Path) -> Diagnostic {
     let hint = format!("the manifest of an operator begins with `apiVersion: {API_VERSION}` and `kind: {KIND}`");
     if path.is_dir() {
@@ -83,7 +83,7 @@ fn yaml_files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Reads the operators of a text as if it were a file that is named.
+/// Reads the operators of a text like a directly named file.
 pub fn read(name: impl Into<PathBuf>, text: &str) -> Loaded {
     let mut loaded = Loaded::default();
     read_source(Source::new(name, text), Found::Named, &mut loaded);
@@ -140,7 +140,7 @@ fn read_source(source: Source, found: Found, loaded: &mut Loaded) {
     loaded.diagnostics.extend(diagnostics);
 }
 
-/// Tells whether a document was probably meant to be an operator, so that its mistakes are worth telling.
+/// Tells whether a document was probably meant to be an operator, so that its errors are reported.
 fn is_meant(root: &Node) -> bool {
     let text = |key: &str| root.get(key).and_then(Node::text);
     root.get("spec").is_some() && (text("apiVersion") == Some(API_VERSION) || text("kind") == Some(KIND) || text("kind").is_none())

@@ -1,4 +1,4 @@
-//! A checked operator: everything that its manifest declares.
+//! A checked operator: the contents of its manifest.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub struct Operator {
     pub name: String,
     /// The file of its manifest.
     pub file: PathBuf,
-    /// Where its name stands.
+    /// The position of its name.
     pub place: SourcePosition,
     /// Handlers of changes and of raw events, in the order of declaration.
     pub handlers: Vec<Handler>,
@@ -42,41 +42,41 @@ pub struct Operator {
     pub activities: Vec<Activity>,
     /// Schedules.
     pub schedules: Vec<Schedule>,
-    /// All code; bindings and expressions are meant by their number.
+    /// All code; bindings and expressions are referred to by number.
     pub declaration: Declaration,
-    /// How errors are taken where nothing else is said; sub-handlers take it from here.
+    /// The default error policy, also of sub-handlers.
     pub defaults: Policy,
     /// The settings.
     pub settings: Settings,
-    /// The kinds that the manifest names, and where.
+    /// The kinds in the manifest, with their positions.
     pub kinds: Vec<NamedKind>,
     /// The files of custom resource definitions.
     pub crds: Vec<PathBuf>,
-    /// The error that webhooks are declared without a server, which matters where the engine brings none.
+    /// The error for webhooks without a server, for runs on a cluster; the embedded API server needs none.
     pub missing_server: Option<Diagnostic>,
     /// The line of the manifest with its name.
     pub snippet: Option<Snippet>,
-    /// What is declared and checked, and not supported by this version.
+    /// The declared parts that this version does not support.
     pub unsupported: Vec<Unsupported>,
 }
 
-/// A kind that a manifest names.
+/// A kind in a manifest.
 #[derive(Debug, Clone)]
 pub struct NamedKind {
-    /// Which kinds are meant.
+    /// The selector.
     pub selector: Selector,
-    /// How it is written.
+    /// Its text.
     pub text: String,
-    /// Where, as a diagnostic without words.
+    /// Its position, as a diagnostic without a message.
     pub place: Diagnostic,
 }
 
-/// Something that this version cannot run, and where it is declared.
+/// A part that this version cannot run, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unsupported {
-    /// What it is, in the plural.
+    /// Its name, in the plural.
     pub what: &'static str,
-    /// Where it is, as a diagnostic without words.
+    /// Its position, as a diagnostic without a message.
     pub place: Diagnostic,
 }
 
@@ -102,13 +102,13 @@ impl Unsupported {
 /// A function that is called at intervals for an object.
 #[derive(Debug, Clone)]
 pub struct Timer {
-    /// What is common to all handlers.
+    /// The common part of all handlers.
     pub handler: Handler,
     /// When it is called.
     pub rhythm: Rhythm,
     /// How long the object must be unchanged before it is called.
     pub idle: Option<Duration>,
-    /// How long after the first sight of the object it begins.
+    /// The delay after the first event of the object.
     pub initial_delay: Option<Delay>,
 }
 
@@ -121,10 +121,10 @@ pub enum Rhythm {
     Interval {
         /// The interval.
         pause: Duration,
-        /// Whether they count from the beginning of a call, not from its end.
+        /// Whether intervals count from start to start, not from the end of a call.
         is_sharp: bool,
     },
-    /// At the ticks of a clock.
+    /// By a cron expression.
     Cron(Box<Ticks>),
 }
 
@@ -137,46 +137,46 @@ pub struct Ticks {
     pub timezone: TimeZone,
 }
 
-/// A delay that is known, or is asked for.
+/// A fixed or computed delay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Delay {
-    /// This one.
+    /// A constant.
     Fixed(Duration),
-    /// What the expression yields.
+    /// The value of the expression.
     Expression(Predicate),
 }
 
-/// A function that runs along with an object.
+/// A function that runs as long as an object exists.
 #[derive(Debug, Clone)]
 pub struct Daemon {
-    /// What is common to all handlers.
+    /// The common part of all handlers.
     pub handler: Handler,
-    /// How long after the first sight of the object it begins.
+    /// The delay after the first event of the object.
     pub initial_delay: Option<Delay>,
-    /// The time that it has to stop by itself.
+    /// The time to stop by itself.
     pub cancellation_backoff: Option<Duration>,
     /// The time after which it is abandoned.
     pub cancellation_timeout: Option<Duration>,
-    /// The interval at which one that does not stop is checked.
+    /// The interval of checks on a stopping daemon.
     pub cancellation_polling: Option<Duration>,
 }
 
 /// A validating or mutating webhook.
 #[derive(Debug, Clone)]
 pub struct Webhook {
-    /// What is common to all handlers.
+    /// The common part of all handlers.
     pub handler: Handler,
     /// Whether it may change the object.
     pub is_mutating: bool,
     /// The operations in capitals; empty for all.
     pub operations: Vec<String>,
-    /// The subresource; none for the object itself.
+    /// The subresource; `None` for the object itself.
     pub subresource: Option<String>,
-    /// Whether it stays in the configuration when the operator is gone.
+    /// Whether it stays in the configuration when the operator stops.
     pub is_persistent: bool,
-    /// What is told about side effects.
+    /// Its declared side effects.
     pub side_effects: SideEffects,
-    /// Whether the API server goes on if the webhook fails.
+    /// Whether the API server accepts requests if the webhook fails.
     pub ignores_failures: bool,
     /// Conditions that the API server checks, as they are written.
     pub match_conditions: Vec<Value>,
@@ -184,7 +184,7 @@ pub struct Webhook {
     pub timeout: Duration,
 }
 
-/// What a webhook tells about side effects.
+/// The declared side effects of a webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SideEffects {
     /// There are none.
@@ -197,24 +197,24 @@ pub enum SideEffects {
 /// A level-triggered reconciliation.
 #[derive(Debug, Clone)]
 pub struct Reconcile {
-    /// What is common to all handlers.
+    /// The common part of all handlers.
     pub handler: Handler,
     /// The kinds of children.
     pub owns: Vec<Selector>,
     /// Related kinds, and the numbers of the bindings that map them.
     pub watches: Vec<(Selector, usize)>,
-    /// The interval of runs without any change.
+    /// The interval of runs without a change.
     pub resync: Option<Duration>,
-    /// Whether children that are no longer wanted are deleted.
+    /// Whether obsolete children are deleted.
     pub prune: bool,
     /// The number of the binding that is called at the deletion.
     pub finalize: Option<usize>,
 }
 
-/// A function that is called in the life of the operator.
+/// A function that is called once or repeatedly for the operator.
 #[derive(Debug, Clone)]
 pub struct Activity {
-    /// What is common to all handlers.
+    /// The common part of all handlers.
     pub handler: Handler,
     /// When it is called.
     pub moment: Moment,
@@ -229,33 +229,33 @@ pub enum Moment {
     Cleanup,
     /// When credentials are needed.
     Login,
-    /// When the liveness is asked for.
+    /// When the liveness is probed.
     Probe,
 }
 
-/// A function that is called at the ticks of a clock.
+/// A function that is called by a cron expression.
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    /// What is common to all handlers.
+    /// The common part of all handlers.
     pub handler: Handler,
     /// When it is called.
     pub ticks: Ticks,
-    /// Whether one missed tick is made up for.
+    /// Whether a missed tick is caught up once.
     pub catches_up: bool,
 }
 
 impl Operator {
-    /// Returns what keeps this version from running the operator: an error for each part that it cannot run.
+    /// Returns an error for each part that this version cannot run.
     pub fn refuse_unsupported(&self) -> Vec<Diagnostic> {
         self.unsupported.iter().map(Unsupported::refusal).collect()
     }
 
-    /// Returns a warning for each part that is checked, and that this version does not run.
+    /// Returns a warning for each part that this version checks but does not run.
     pub fn warn_of_unsupported(&self) -> Vec<Diagnostic> {
         self.unsupported.iter().map(Unsupported::warning).collect()
     }
 
-    /// Returns the kinds on whose objects it keeps something: a finalizer or progress.
+    /// Returns the kinds on whose objects it stores a finalizer or progress.
     pub fn persisting_selectors(&self) -> impl Iterator<Item = &Selector> {
         let handlers = self.handlers.iter().filter(|handler| handler.on.is_changing());
         handlers

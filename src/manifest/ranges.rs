@@ -1,11 +1,11 @@
-//! The ranges of settings: one check for those of manifests and for those that a startup activity sets.
+//! The ranges of settings, checked for manifests and for startup activities.
 
 use std::time::Duration;
 
 use super::settings::Settings;
 use super::values::LONGEST;
 
-/// A setting beyond its range.
+/// A setting outside of its range.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("`settings.{section}.{key}` must be {range}, not {value}")]
 pub struct OutOfRange {
@@ -13,21 +13,21 @@ pub struct OutOfRange {
     pub section: &'static str,
     /// The key in the section.
     pub key: &'static str,
-    /// The place in the list, where the setting is one.
+    /// The index, if the setting is a list.
     pub index: Option<usize>,
-    /// What is allowed, in words.
+    /// The allowed range, in words.
     pub range: String,
-    /// What it is.
+    /// The actual value.
     pub value: String,
 }
 
-/// Returns the settings beyond their ranges.
+/// Returns the settings outside of their ranges.
 pub fn check(settings: &Settings) -> Vec<OutOfRange> {
     let Settings { process, peering, watching, queueing, execution, background, networking, persistence, .. } = settings;
     let mut ranges = Ranges::default();
     ranges.duration("process", "ultimateExitingTimeout", process.ultimate_exiting_timeout, Duration::ZERO);
     ranges.duration("peering", "lifetime", Some(peering.lifetime), SECOND);
-    // Shorter times would end every request before its answer: nothing would be served.
+    // Shorter times would end every request before its answer.
     ranges.duration("watching", "serverTimeout", watching.server_timeout, SECOND);
     ranges.duration("watching", "clientTimeout", watching.client_timeout, SECOND);
     ranges.duration("watching", "connectTimeout", watching.connect_timeout, TENTH);
@@ -38,7 +38,7 @@ pub fn check(settings: &Settings) -> Vec<OutOfRange> {
     ranges.duration("queueing", "exitTimeout", Some(queueing.exit_timeout), Duration::ZERO);
     ranges.durations("queueing", "errorDelays", &queueing.error_delays);
     ranges.duration("execution", "defaultBackoff", Some(execution.default_backoff), Duration::ZERO);
-    // What is looked at without a pause would take a processor for itself.
+    // A check without a pause would occupy a CPU.
     ranges.duration("background", "cancellationPolling", Some(background.cancellation_polling), TENTH);
     ranges.duration("background", "instantExitTimeout", background.instant_exit_timeout, Duration::ZERO);
     let cycles = background.instant_exit_zero_time_cycles.map(|cycles| i64::try_from(cycles).unwrap_or(i64::MAX));
@@ -50,16 +50,16 @@ pub fn check(settings: &Settings) -> Vec<OutOfRange> {
     ranges.found
 }
 
-/// The least time that leaves room for an answer of a distant server.
+/// The minimum that leaves time for an answer of a distant server.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The least time of a connection or a request, and between the checks of a daemon.
+/// The minimum for connections, for requests, and between the checks of a daemon.
 const TENTH: Duration = Duration::from_millis(100);
 
 /// More workers than a process can have tasks and connections for.
 const MOST_WORKERS: i64 = 1_000_000;
 
-/// More turns of the scheduler than are made in any exit.
+/// More turns of the scheduler than any exit takes.
 const MOST_CYCLES: i64 = 1_000_000;
 
 #[derive(Default)]

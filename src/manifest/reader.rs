@@ -1,4 +1,4 @@
-//! Reading typed values out of a tree, so that every mistake is kept and none stops the reading.
+//! Reads typed values from a tree. Errors are collected and do not stop the reading.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -15,10 +15,10 @@ use super::suggest::{nearest, one_of};
 use super::tree::{Entry, Kind, MERGE, Mistake, Node, Spot, Text};
 use super::values;
 
-/// The diagnostics of one file that are kept: more are not readable, and a hostile file must not fill the memory with them.
+/// Limit of diagnostics for one file: more are not readable, and a hostile file must not fill the memory.
 const MOST_DIAGNOSTICS: usize = 1_000;
 
-/// What is read, and what was found wrong with it so far.
+/// A file and its diagnostics so far.
 #[derive(Debug)]
 pub struct Reader {
     /// The file.
@@ -26,35 +26,35 @@ pub struct Reader {
     found: RefCell<Vec<Diagnostic>>,
 }
 
-/// A value, and the way to it.
+/// A value with its path.
 #[derive(Debug, Clone)]
 pub struct Item<'a> {
     /// The value.
     pub node: &'a Node,
-    /// The way through the YAML.
+    /// The path in the YAML.
     pub path: String,
-    /// Where its key stands; the value itself in a list.
+    /// The position of its key; in a list, of the value.
     pub key: Spot,
 }
 
-/// The entries of a mapping whose keys are known.
+/// The entries of a mapping with a fixed set of keys.
 #[derive(Debug)]
 pub struct Fields<'a> {
     /// The mapping.
     pub item: Item<'a>,
-    /// What the mapping is, for messages.
+    /// The name of the mapping, for messages.
     pub noun: &'static str,
     entries: &'a [Entry],
     misspelt: Vec<&'static str>,
 }
 
 impl<'a> Item<'a> {
-    /// Returns the key that leads to the value, for messages.
+    /// Returns the key of the value, for messages.
     pub fn name(&self) -> &str {
         self.path.rsplit('.').next().unwrap_or(&self.path)
     }
 
-    /// Returns where the value stands, or its key if there is nothing to see of the value.
+    /// Returns the position of the value, or of its key if the value is empty.
     pub fn spot(&self) -> Spot {
         if self.node.is_null() { self.key } else { self.node.spot }
     }
@@ -79,17 +79,17 @@ impl<'a> Item<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Returns a value that is given; null is like none.
+    /// Returns the value of a key; null counts as absent.
     pub fn get(&self, key: &str) -> Option<Item<'a>> {
         self.raw(key).filter(|item| !item.node.is_null())
     }
 
-    /// Returns a value that is given, be it null.
+    /// Returns the value of a key, including null.
     pub fn raw(&self, key: &str) -> Option<Item<'a>> {
         self.entries.iter().find(|entry| entry.key == key).map(|entry| self.item.child(entry))
     }
 
-    /// Tells whether a key is given, or was probably meant by a misspelt one.
+    /// Tells whether a key exists, or was probably meant by a misspelt one.
     pub fn mentions(&self, key: &str) -> bool {
         self.get(key).is_some() || self.misspelt.contains(&key)
     }
@@ -101,7 +101,7 @@ impl Reader {
         Self { source, found: RefCell::default() }
     }
 
-    /// Returns all that was found, each thing once.
+    /// Returns the diagnostics without duplicates.
     pub fn finish(self) -> Vec<Diagnostic> {
         let mut seen = HashSet::new();
         let mut found = self.found.into_inner();
@@ -109,7 +109,7 @@ impl Reader {
         found
     }
 
-    /// Tells whether there is an error so far about a value or what is in it.
+    /// Tells whether there is an error about a value or its contents.
     pub fn has_errors_in(&self, path: &str) -> bool {
         let is_in = |found: &str| found.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
         self.found.borrow().iter().any(|one| one.is_error() && one.path.as_deref().is_some_and(is_in))
@@ -120,7 +120,7 @@ impl Reader {
         self.found.borrow().iter().any(Diagnostic::is_error)
     }
 
-    /// Keeps a diagnostic about a place.
+    /// Adds a diagnostic with a position.
     pub fn tell(&self, severity: Severity, spot: Spot, path: &str, message: String, hint: Option<String>) {
         if self.is_full() {
             return;
@@ -142,42 +142,42 @@ impl Reader {
         self.found.borrow().len() >= MOST_DIAGNOSTICS
     }
 
-    /// Keeps a mistake of the YAML as such.
+    /// Adds a YAML error.
     pub fn take(&self, mistake: Mistake) {
         self.tell(Severity::Error, mistake.spot, mistake.path.as_deref().unwrap_or_default(), mistake.message, mistake.hint);
     }
 
-    /// Keeps an error about a value, with a way out.
+    /// Adds an error about a value, with a hint.
     pub fn error_with(&self, item: &Item<'_>, message: impl Into<String>, hint: impl Into<String>) {
         self.tell(Severity::Error, item.spot(), &item.path, message.into(), Some(hint.into()));
     }
 
-    /// Keeps an error about a key, with a way out.
+    /// Adds an error about a key, with a hint.
     pub fn key_error(&self, item: &Item<'_>, message: impl Into<String>, hint: impl Into<String>) {
         self.tell(Severity::Error, item.key, &item.path, message.into(), Some(hint.into()));
     }
 
-    /// Keeps a warning about a value.
+    /// Adds a warning about a value.
     pub fn warn(&self, item: &Item<'_>, message: impl Into<String>, hint: impl Into<String>) {
         self.tell(Severity::Warning, item.spot(), &item.path, message.into(), Some(hint.into()));
     }
 
-    /// Keeps a hint about a value.
+    /// Adds a hint about a value.
     pub fn hint(&self, item: &Item<'_>, message: impl Into<String>, hint: impl Into<String>) {
         self.tell(Severity::Hint, item.spot(), &item.path, message.into(), Some(hint.into()));
     }
 
-    /// Keeps an error about a value of another type than is wanted.
+    /// Adds an error about a value of a wrong type.
     pub fn mistyped(&self, item: &Item<'_>, wanted: &str, hint: impl Into<String>) {
         self.error_with(item, format!("`{}` must be {wanted}, not {}", item.name(), item.node.noun()), hint);
     }
 
-    /// Returns the entries of a mapping, of which only these keys are known.
+    /// Returns the entries of a mapping with these known keys.
     pub fn fields<'a>(&self, item: &Item<'a>, noun: &'static str, known: &[&'static str]) -> Option<Fields<'a>> {
         self.fields_but(item, noun, known, |_| None)
     }
 
-    /// Returns the entries of a mapping; some unknown keys deserve words of their own, a message and a hint.
+    /// Returns the entries of a mapping; `special` returns a message and a hint for particular unknown keys.
     pub fn fields_but<'a>(
         &self,
         item: &Item<'a>,
@@ -195,7 +195,7 @@ impl Reader {
             self.tell(Severity::Error, item.spot(), &item.path, message, Some(hint.to_owned()));
             return None;
         };
-        // A key that is given already was not meant by an unknown one.
+        // An existing key was not meant by an unknown one.
         let is_free = |known: &&&'static str| !entries.iter().any(|entry| entry.key == **known);
         let free: Vec<&'static str> = known.iter().filter(is_free).copied().collect();
         let mut misspelt = Vec::new();
@@ -204,7 +204,7 @@ impl Reader {
                 break;
             }
             if entry.key == MERGE {
-                // Told already; any key may have been meant to come from there.
+                // Merge keys were reported already, and could contain any key.
                 misspelt.extend(known);
                 continue;
             }
@@ -225,7 +225,7 @@ impl Reader {
         Some(Fields { item: item.clone(), noun, entries, misspelt })
     }
 
-    /// Returns a value that must be given; without one, tells so, unless a misspelt key explains it.
+    /// Returns a required value; if it is missing, reports an error, unless a misspelt key explains it.
     pub fn required<'a>(&self, fields: &Fields<'a>, key: &'static str, hint: &str) -> Option<Item<'a>> {
         let found = fields.get(key);
         if found.is_none() && !fields.misspelt.contains(&key) {
@@ -249,7 +249,7 @@ impl Reader {
         fields.get(key).map(|item| self.list(&item)).unwrap_or_default()
     }
 
-    /// Returns a string that is not empty.
+    /// Returns a non-empty string.
     pub fn text<'a>(&self, item: &Item<'a>) -> Option<&'a Text> {
         match &item.node.kind {
             Kind::Text(text) if text.value.is_empty() => {
@@ -269,7 +269,7 @@ impl Reader {
         }
     }
 
-    /// Returns an owned string that is not empty, if the key is given.
+    /// Returns an owned, non-empty string, if the key exists.
     pub fn string(&self, fields: &Fields<'_>, key: &str) -> Option<String> {
         fields.get(key).and_then(|item| self.text(&item)).map(|text| text.value.clone())
     }
@@ -293,12 +293,12 @@ impl Reader {
         }
     }
 
-    /// Returns a boolean, if the key is given.
+    /// Returns a boolean, if the key exists.
     pub fn flag(&self, fields: &Fields<'_>, key: &str) -> Option<bool> {
         fields.get(key).and_then(|item| self.boolean(&item))
     }
 
-    /// Returns a whole number of at least some size.
+    /// Returns an integer with a minimum.
     pub fn whole(&self, item: &Item<'_>, least: i64) -> Option<i64> {
         let Kind::Number(number) = &item.node.kind else {
             let is_digits = item.node.text().is_some_and(|text| text.parse::<i64>().is_ok());
@@ -318,7 +318,7 @@ impl Reader {
         }
     }
 
-    /// Sets a value that is given; null is none of its values.
+    /// Sets a value if the key exists and is not null.
     pub fn set<T>(&self, fields: &Fields<'_>, key: &str, target: &mut T, read: impl FnOnce(&Self, &Item<'_>) -> Option<T>) {
         let Some(item) = fields.raw(key) else { return };
         if item.node.is_null() {
@@ -328,7 +328,7 @@ impl Reader {
         }
     }
 
-    /// Sets a value that is given; null means none.
+    /// Sets a value if the key exists; null means `None`.
     pub fn set_option<T>(&self, fields: &Fields<'_>, key: &str, target: &mut Option<T>, read: impl FnOnce(&Self, &Item<'_>) -> Option<T>) {
         let Some(item) = fields.raw(key) else { return };
         if item.node.is_null() {
@@ -338,7 +338,7 @@ impl Reader {
         }
     }
 
-    /// Returns an owned string that is not empty.
+    /// Returns an owned, non-empty string.
     pub fn owned(&self, item: &Item<'_>) -> Option<String> {
         self.text(item).map(|text| text.value.clone())
     }

@@ -1,4 +1,4 @@
-//! What the script host finds in the code of a manifest, told like the manifest's own mistakes.
+//! The diagnostics of the script host, in the form of the manifest's own.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use super::diagnostic::{Diagnostic, Severity};
 use super::source::Source;
 use super::tree::{Kind, Node};
 
-/// Checks the code of an operator. What stands in the manifest goes to its reader; what stands in scripts comes back.
+/// Checks the code of an operator. Diagnostics of the manifest go to its reader; diagnostics of script files are returned.
 pub fn check(builder: &OperatorBuilder<'_>, root: &Node) -> Vec<Diagnostic> {
     if builder.is_unready {
         return Vec::new();
@@ -42,7 +42,7 @@ fn severity_of(severity: problem::Severity) -> Severity {
     }
 }
 
-/// The scripts that were read for snippets.
+/// The scripts read for snippets.
 #[derive(Default)]
 struct Texts(HashMap<PathBuf, Option<Source>>);
 
@@ -68,7 +68,7 @@ fn shown(file: &Path) -> PathBuf {
     plain(file).to_owned()
 }
 
-/// Returns the way to the value that stands at a place, or in whose text the place is.
+/// Returns the path of the value at a position, or of the text that contains it.
 fn path_at(root: &Node, line: usize, column: usize) -> String {
     let mut best = String::new();
     walk(root, &mut String::new(), &mut |node, path| {

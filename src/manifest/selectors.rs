@@ -1,4 +1,4 @@
-//! Selectors of kinds, as manifests write them.
+//! Selectors of kinds in manifests.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ const NAMES: [&str; 6] = ["any", "kind", "plural", "singular", "shortcut", "cate
 
 static PARTS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$").expect("the pattern is valid"));
 
-/// Reads one selector or a list of them, each with its place.
+/// Reads one selector or a list of them, each with its position.
 pub fn read_all<'a>(reader: &Reader, item: &Item<'a>) -> Vec<(Selector, Item<'a>)> {
     let Some(items) = item.items() else { return read(reader, item).map(|selector| (selector, item.clone())).into_iter().collect() };
     if items.is_empty() {
@@ -24,7 +24,7 @@ pub fn read_all<'a>(reader: &Reader, item: &Item<'a>) -> Vec<(Selector, Item<'a>
     items.into_iter().filter_map(|item| Some((read(reader, &item)?, item))).collect()
 }
 
-/// Reads a selector that means one kind.
+/// Reads a selector of a single kind.
 pub fn read_one(reader: &Reader, item: &Item<'_>) -> Option<Selector> {
     let selector = read(reader, item)?;
     if !selector.is_specific() {
@@ -77,7 +77,7 @@ fn mapping(reader: &Reader, item: &Item<'_>) -> Option<Selector> {
     let known = ["group", "version", "any", "kind", "plural", "singular", "shortcut", "category"];
     let fields = reader.fields(item, "a resource", &known)?;
     let group = match fields.get("group") {
-        // The core group is the empty text.
+        // The name of the core group is empty.
         Some(item) if item.node.text() == Some("") => Some(String::new()),
         Some(item) => Some(part(reader, &item)?),
         None => None,

@@ -12,9 +12,9 @@ use super::admission::AdmissionServer;
 pub struct Settings {
     /// The process as a whole.
     pub process: Process,
-    /// Events of Kubernetes.
+    /// Kubernetes Events.
     pub posting: Posting,
-    /// Other operators beside this one.
+    /// Peering with other operators.
     pub peering: Peering,
     /// Watch streams.
     pub watching: Watching,
@@ -30,7 +30,7 @@ pub struct Settings {
     pub background: Background,
     /// Calls of the API.
     pub networking: Networking,
-    /// What is kept on objects.
+    /// State stored on objects.
     pub persistence: Persistence,
 }
 
@@ -41,24 +41,24 @@ pub struct Process {
     pub ultimate_exiting_timeout: Option<Duration>,
 }
 
-/// Events of Kubernetes.
+/// Kubernetes Events.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Posting {
-    /// Whether any are posted.
+    /// Whether Events are posted.
     pub enabled: bool,
     /// Whether messages of object loggers are posted.
     pub loggers: bool,
-    /// The least level that is posted: 10 for debug, 20 for info, 30 for warning, 40 for error.
+    /// The minimum level: 10 for debug, 20 for info, 30 for warning, 40 for error.
     pub level: i64,
-    /// The reporting component; none means the operator's name.
+    /// The reporting component; `None` means the operator's name.
     pub reporting_component: Option<String>,
     /// The reporting instance.
     pub reporting_instance: String,
-    /// The beginning of the names of events.
+    /// The prefix of the names of Events.
     pub event_name_prefix: String,
 }
 
-/// Other operators beside this one.
+/// Peering with other operators.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Peering {
     /// The name of the peering object.
@@ -69,11 +69,11 @@ pub struct Peering {
     pub priority: i64,
     /// How long a keep-alive is valid: whole seconds.
     pub lifetime: Duration,
-    /// Whether the peering object must be there.
+    /// Whether the peering object must exist.
     pub mandatory: bool,
     /// Whether peers are ignored.
     pub standalone: bool,
-    /// Whether the peering object is cluster-wide; none means as the operator's scope.
+    /// Whether the peering object is cluster-wide; `None` means as the operator's scope.
     pub clusterwide: Option<bool>,
 }
 
@@ -108,7 +108,7 @@ pub struct Queueing {
 /// The discovery of kinds.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scanning {
-    /// Whether new kinds and namespaces are not watched for.
+    /// Whether the detection of new kinds and namespaces is disabled.
     pub disabled: bool,
 }
 
@@ -117,23 +117,23 @@ pub struct Scanning {
 pub struct Admission {
     /// The server of the webhooks.
     pub server: Option<AdmissionServer>,
-    /// The name of the configurations that are kept up to date.
+    /// The name of the webhook configurations to manage.
     pub managed: Option<String>,
 }
 
 /// Calls of handlers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Execution {
-    /// The pause between attempts, unless a handler says otherwise.
+    /// The default pause between attempts.
     pub default_backoff: Duration,
-    /// Which handlers are run in one cycle.
+    /// Which handlers run in one cycle.
     pub lifecycle: Lifecycle,
 }
 
 /// Daemons and timers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Background {
-    /// The interval at which a daemon that does not stop is checked.
+    /// The interval of checks on a stopping daemon.
     pub cancellation_polling: Duration,
     /// The time in which daemons may exit at once.
     pub instant_exit_timeout: Option<Duration>,
@@ -156,10 +156,10 @@ pub struct Networking {
     pub trust_env: bool,
 }
 
-/// What is kept on objects.
+/// State stored on objects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Persistence {
-    /// The finalizer, and where progress and essences are kept.
+    /// The finalizer, and the storages of progress and essences.
     pub storages: Storages,
     /// How long handlers of changes wait for the event of the operator's own patch.
     pub consistency_timeout: Duration,

@@ -1,4 +1,4 @@
-//! Reading the settings tree.
+//! Reads the settings tree.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::settings::Settings;
 use super::tree::Kind;
 use super::{admission, ranges, storages};
 
-/// The settings that scripts and manifests know: sections, and their keys.
+/// The settings of manifests and scripts: sections, and their keys.
 pub const KNOWN: [(&str, &[&str]); 11] = [
     ("process", &["ultimateExitingTimeout"]),
     ("posting", &["enabled", "loggers", "level", "reportingComponent", "reportingInstance", "eventNamePrefix"]),

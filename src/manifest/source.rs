@@ -1,4 +1,4 @@
-//! Files as they are read: bounded in size, in UTF-8, with their lines at hand for snippets.
+//! Source files: limited in size, in UTF-8, with their lines for snippets.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use super::diagnostic::{Diagnostic, Severity, Snippet};
 
-/// The largest file that is read. The API server takes no object of more than 1.5 MiB, so this holds several at their largest.
+/// The largest accepted file. The API server accepts no object above 1.5 MiB, so this is enough for several of the largest.
 pub const LARGEST_FILE: u64 = 8 << 20;
 
 /// One text file.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// The name, as the user knows it.
+    /// The name, as given by the user.
     pub name: PathBuf,
     /// The content.
     pub text: Arc<str>,
@@ -60,13 +60,13 @@ impl Source {
         Some(self.text[start..end].trim_end_matches(['\n', '\r']))
     }
 
-    /// Returns what to show of a place.
+    /// Returns the snippet for a position.
     pub fn snippet(&self, line: usize, column: usize) -> Option<Snippet> {
         self.line(line).map(|text| Snippet::of(text, column))
     }
 }
 
-/// Returns why something cannot be read, in words without numbers of the operating system.
+/// Returns why a file cannot be read, without error numbers of the operating system.
 pub fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "it does not exist".to_owned(),
@@ -76,7 +76,7 @@ pub fn reason(error: &std::io::Error) -> String {
     }
 }
 
-/// Returns what to do about something that cannot be read.
+/// Returns a hint for an unreadable file.
 pub fn way_out(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::NotFound => "check the path: it is relative to the current directory",
@@ -86,7 +86,7 @@ pub fn way_out(error: &std::io::Error) -> &'static str {
     }
 }
 
-/// Reads one byte more than is allowed at most, so that the caller can tell.
+/// Reads up to one byte more than allowed, so that the caller can detect it.
 fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;

@@ -1,4 +1,4 @@
-//! Storages as they are declared in the settings.
+//! Storages in the settings.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use crate::persistence::{
 use super::reader::{Fields, Item, Reader};
 use super::tree::Kind;
 
-/// Kopf's form of storage keys leaves room for a name only behind prefixes of this length.
+/// Longer prefixes leave no room for a name in kopf's storage keys.
 const LONGEST_PREFIX: usize = 189;
 
 static DOMAIN: LazyLock<Regex> =
@@ -19,7 +19,7 @@ static DOMAIN: LazyLock<Regex> =
 static NAME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$").expect("the pattern is valid"));
 
-/// Tells whether a text is a DNS subdomain, as Kubernetes wants names and prefixes.
+/// Tells whether a text is a DNS subdomain, as required for names and prefixes.
 pub fn is_domain(text: &str) -> bool {
     text.len() <= 253 && DOMAIN.is_match(text)
 }
@@ -166,7 +166,7 @@ fn storage_name(reader: &Reader, fields: &Fields<'_>) -> String {
     name
 }
 
-/// Kopf's templates: `{name}` stands for the storage's name.
+/// Reads a field with kopf's placeholder `{name}`, the name of the storage.
 fn named_field(reader: &Reader, item: &Item<'_>, name: &str) -> Option<Vec<String>> {
     Some(keys(reader, item)?.iter().map(|key| key.replace("{name}", name)).collect())
 }

@@ -1,8 +1,8 @@
-//! Suggestions: which of the known words was probably meant, also by what other tools call it.
+//! Suggestions of known words for misspelt ones, and for the words of other tools.
 
 use crate::kit::suggest;
 
-/// What other tools call it.
+/// Words of other tools.
 const SYNONYMS: [(&str, &str); 23] = [
     ("function", "fn"),
     ("func", "fn"),
@@ -29,7 +29,7 @@ const SYNONYMS: [(&str, &str); 23] = [
     ("regex", "matches"),
 ];
 
-/// Returns the known word that was probably meant: one that another tool calls so, or else the nearest if it is near enough.
+/// Returns the known word that was probably meant: a synonym of another tool, or the nearest one if it is near enough.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
     let synonym = SYNONYMS.iter().find(|(other, _)| *other == word).map(|(_, ours)| *ours);
     if let Some(found) = known.clone().into_iter().find(|known| Some(*known) == synonym) {

@@ -16,10 +16,10 @@ use super::operator::{Daemon, Delay, Rhythm, Ticks, Timer};
 use super::reader::{Fields, Item};
 use super::tree::Kind;
 
-/// The least interval of a timer, unless it is zero.
+/// The minimum interval of a timer, unless it is zero.
 const LEAST_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The least interval at which a daemon that does not stop is checked.
+/// The minimum interval of checks on a stopping daemon.
 const LEAST_POLLING: Duration = Duration::from_millis(100);
 
 impl OperatorBuilder<'_> {
@@ -99,7 +99,7 @@ impl OperatorBuilder<'_> {
         self.operator.indexes.push(bound.handler(On::Index, concern, policy));
     }
 
-    /// Scripts may name the index, even if there is something wrong with it.
+    /// Scripts may use the index, even if its declaration has errors.
     fn know_index(&mut self, fields: &Fields<'_>) {
         self.is_unready |= fields.mentions("id") && fields.get("id").is_none();
         let name = fields.get("id").or_else(|| fields.get("fn"));

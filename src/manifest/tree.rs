@@ -1,6 +1,6 @@
-//! The door to the YAML parser: a text becomes trees in which every key and every value has its place.
+//! The interface to the YAML parser: reads a text into trees in which every key and every value has its position.
 //!
-//! Plain scalars mean what they mean in YAML 1.2: `yes` and `on` are strings. Aliases are followed within limits.
+//! Plain scalars are read by YAML 1.2: `yes` and `on` are strings. Aliases are followed within limits.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -14,21 +14,21 @@ use super::source::Source;
 
 /// The deepest nesting of lists and mappings. Kubernetes' own objects stay below 30.
 const DEEPEST: usize = 100;
-/// The values of one file, those that aliases repeat included: enough for the largest CRDs.
+/// Limit of values in one file, including values repeated by aliases: enough for the largest CRDs.
 const MOST_NODES: usize = 400_000;
-/// The bytes of all texts of one file, those that aliases repeat included.
+/// Limit of bytes of all texts in one file, including texts repeated by aliases.
 const MOST_TEXT: usize = 32 << 20;
 
-/// A value with its place.
+/// A value with its position.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// Where it stands.
+    /// Its position.
     pub spot: Spot,
     /// What it is.
     pub kind: Kind,
 }
 
-/// What a value is.
+/// The content of a value.
 #[derive(Debug, Clone)]
 pub enum Kind {
     /// Nothing.
@@ -45,14 +45,14 @@ pub enum Kind {
     Map(Vec<Entry>),
 }
 
-/// A text, and how it is written.
+/// A text and its form.
 #[derive(Debug, Clone)]
 pub struct Text {
     /// The text.
     pub value: String,
-    /// Whether it stands in quotes.
+    /// Whether it is quoted.
     pub is_quoted: bool,
-    /// Where its first character stands, behind quotes and block indicators.
+    /// The position of its first character, after quotes and block indicators.
     pub start: Spot,
 }
 
@@ -61,7 +61,7 @@ pub struct Text {
 pub struct Entry {
     /// The key.
     pub key: String,
-    /// Where the key stands.
+    /// The position of the key.
     pub spot: Spot,
     /// The value.
     pub value: Node,
@@ -72,20 +72,20 @@ pub struct Entry {
 pub struct Document {
     /// The content.
     pub root: Node,
-    /// What YAML allows and manifests do not.
+    /// YAML features that manifests do not allow.
     pub mistakes: Vec<Mistake>,
 }
 
-/// Something that is wrong with the YAML as such.
+/// An error of the YAML itself.
 #[derive(Debug, Clone)]
 pub struct Mistake {
     /// Where.
     pub spot: Spot,
-    /// The way to it.
+    /// Its path.
     pub path: Option<String>,
     /// What it is.
     pub message: String,
-    /// The way out.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 
@@ -96,17 +96,17 @@ impl Node {
         entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
 
-    /// Returns the text, if it is one.
+    /// Returns the text, if the value is one.
     pub fn text(&self) -> Option<&str> {
         if let Kind::Text(text) = &self.kind { Some(&text.value) } else { None }
     }
 
-    /// Tells whether it is nothing.
+    /// Tells whether it is null.
     pub fn is_null(&self) -> bool {
         matches!(self.kind, Kind::Null)
     }
 
-    /// Returns the words for what it is.
+    /// Returns the name of its type.
     pub fn noun(&self) -> &'static str {
         match &self.kind {
             Kind::Null => "null",
@@ -118,7 +118,7 @@ impl Node {
         }
     }
 
-    /// Returns the value without places.
+    /// Returns the value without positions.
     pub fn to_value(&self) -> Value {
         match &self.kind {
             Kind::Null => Value::Null,
@@ -150,10 +150,10 @@ struct Weight {
     text: usize,
 }
 
-/// The key that YAML 1.1 merges mappings with. It stays in the tree, so that what it would bring is not missed.
+/// The merge key of YAML 1.1. It stays in the tree, so that keys it would bring are not reported as missing.
 pub const MERGE: &str = "<<";
 
-/// Reads all documents of a file; empty ones are left out.
+/// Reads all documents of a file, except empty ones.
 ///
 /// # Errors
 /// If the text is not YAML, or exceeds the limits.
@@ -286,7 +286,7 @@ impl<'a> Builder<'a> {
         };
         let node = Node { spot, kind };
         if anchor != 0 {
-            // The anchored copy counts too: nested anchors would else multiply what is kept.
+            // The anchored copy counts, too: otherwise nested anchors would multiply the stored values.
             self.charge(node.weight(), spot)?;
             self.anchors.insert(anchor, node.clone());
         }
@@ -401,7 +401,7 @@ enum Plain {
     NotFinite,
 }
 
-/// Says what a plain scalar means. What may be a number is left to the parser's own schema, so that all YAML is read alike.
+/// Returns the meaning of a plain scalar. Possible numbers are left to the parser's own schema, so that all YAML is read in the same way.
 fn plain(text: &str) -> Plain {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Plain::Null,
@@ -429,7 +429,7 @@ static NUMBER: LazyLock<regex::Regex> = LazyLock::new(|| {
     regex::Regex::new(r"^[-+]?(\.?[0-9][0-9a-fA-FxXoO_.+-]*|\.(inf|Inf|INF|nan|NaN|NAN))$").expect("the pattern is valid")
 });
 
-/// A decimal number that all schemas of YAML read alike: most numbers are, and need no parser.
+/// A decimal number that all YAML schemas read in the same way: most numbers are simple and need no parser.
 fn is_simple(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     (1..=18).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'))

@@ -1,4 +1,4 @@
-//! Sizes in words, and the range of durations.
+//! Sizes with suffixes, and the range of durations.
 
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ const ON: [&str; 3] = ["validate", "mutate", "convert"];
 const OWN: [&str; 8] = ["on", "operations", "subresource", "persistent", "sideEffects", "ignoreFailures", "matchConditions", "timeout"];
 
 impl OperatorBuilder<'_> {
-    /// Reads one item of `webhooks`; tells whether it is a conversion, of which a block has one.
+    /// Reads one item of `webhooks`; returns whether it is a conversion, of which a block has at most one.
     pub fn webhook(&mut self, item: &Item<'_>, block: &Block<'_>) -> bool {
         let reader = self.reader;
         let on = item.node.get("on").and_then(|node| node.text()).and_then(|text| ON.into_iter().find(|word| *word == text));

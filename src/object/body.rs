@@ -1,4 +1,4 @@
-//! One object's body, the questions that everything asks of it, and what identifies the object.
+//! The body of an object, its common properties, and its identity.
 
 use std::fmt;
 use std::ops::Deref;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-/// How an object came to our notice.
+/// How an event was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// It was in a list: when a watch starts, or starts over.
+    /// The object was in a list: when a watch starts or restarts.
     Listed,
-    /// It appeared in the watch.
+    /// It was added during the watch.
     Added,
     /// It changed.
     Modified,
-    /// It is gone.
+    /// It was deleted.
     Deleted,
 }
 
@@ -36,7 +36,7 @@ impl EventKind {
 pub struct Body(Arc<Value>);
 
 impl Body {
-    /// Returns the shared value, for those who keep it.
+    /// Returns the shared value.
     pub fn shared(&self) -> Arc<Value> {
         Arc::clone(&self.0)
     }
@@ -80,7 +80,7 @@ impl Body {
         self.metadata().and_then(|metadata| metadata.get("deletionTimestamp")).is_some_and(|stamp| !stamp.is_null())
     }
 
-    /// Tells whether one of the finalizers is this one.
+    /// Tells whether the object has a finalizer.
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
         let finalizers = self.metadata().and_then(|metadata| metadata.get("finalizers")).and_then(Value::as_array);
         finalizers.is_some_and(|finalizers| finalizers.iter().any(|value| value == finalizer))
@@ -107,14 +107,14 @@ impl fmt::Debug for Body {
     }
 }
 
-/// What tells one object of a kind from another in messages and in queues.
+/// The identity of an object of a kind in messages and queues.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
-    /// The namespace; none for cluster-scoped objects.
+    /// The namespace; `None` for cluster-scoped objects.
     pub namespace: Option<String>,
     /// The name.
     pub name: String,
-    /// The unique id; an object made again under the same name has another.
+    /// The unique id; an object created again under the same name has another.
     pub uid: String,
 }
 
@@ -129,7 +129,7 @@ impl ObjectKey {
     }
 }
 
-/// Virtual kinds exist without a uid; kopf tells their objects apart by these parts.
+/// Objects of virtual kinds may have no uid; kopf distinguishes them by these parts.
 fn substitute_uid(body: &Body) -> String {
     let top = |key| body.get(key).and_then(Value::as_str).unwrap_or("-");
     let meta = |key| body.text(key).unwrap_or("-");

@@ -8,16 +8,16 @@ use super::path::resolve;
 /// What happened at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Op {
-    /// There was nothing, or a null.
+    /// The old value was absent or null.
     Add,
-    /// There was another value.
+    /// The value is different.
     Change,
-    /// There is nothing any more, or a null.
+    /// The new value is absent or null.
     Remove,
 }
 
 impl Op {
-    /// Returns kopf's word for it.
+    /// Returns kopf's name of the operation.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Add => "add",
@@ -27,26 +27,26 @@ impl Op {
     }
 }
 
-/// One difference. A null stands for "did not exist".
+/// One difference. Null means absent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
     /// What happened.
     pub op: Op,
-    /// Where; empty for the root.
+    /// The path; empty for the root.
     pub path: Vec<String>,
-    /// What was there.
+    /// The old value.
     pub old: Value,
-    /// What is there.
+    /// The new value.
     pub new: Value,
 }
 
 /// All the differences, ordered by key within a level: added ones, removed ones, then changes deeper inside.
 pub type Diff = Vec<Item>;
 
-/// Which sides of a mapping are looked at.
+/// Which keys of mappings are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Both sides.
+    /// The keys of both values.
     Full,
     /// Only the keys of the old value.
     Left,

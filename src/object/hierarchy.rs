@@ -1,6 +1,6 @@
-//! Making objects belong to another one: owner references, names, namespaces, and labels, as kopf adjusts them.
+//! Makes objects children of an owner: owner references, names, namespaces, and labels, as kopf adjusts them.
 //!
-//! Everything here takes objects, one or any nesting of arrays of them, and returns them changed. Null and empty values stay as they are.
+//! All functions take one object or nested arrays of objects, and return them changed. Null and empty values stay unchanged.
 
 use serde_json::{Map, Value, json};
 
@@ -9,22 +9,22 @@ use super::path::{FieldPath, NotAMapping};
 /// Why objects could not be changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Nothing was given that could own or name the objects, and no object is being handled.
+    /// No owner was given, and no object is being handled.
     #[error("no {0} is given, and no object is being handled")]
     NothingHandled(&'static str),
-    /// The owner, or what was given, has no name.
+    /// The owner has no name.
     #[error("there is no name to derive names from")]
     NoName,
-    /// An owner is told by its uid.
+    /// Owner references are compared by uid.
     #[error("the owner has no uid")]
     NoUid,
-    /// The labels are null, or no mapping.
+    /// The labels are null, or not a mapping.
     #[error("labels must be a mapping, not {0}")]
     Labels(&'static str),
     /// An option has the wrong type.
     #[error("nested paths must be a dotted text or an array of paths, not {0}")]
     Nested(&'static str),
-    /// Objects are mappings, and nothing else can be changed.
+    /// The object is not a mapping.
     #[error("an object must be a mapping, not {0}")]
     Scalar(&'static str),
     /// A part of an object has a form that cannot be changed.
@@ -32,17 +32,17 @@ pub enum Error {
     Malformed {
         /// The field.
         field: String,
-        /// What it ought to be.
+        /// The expected type.
         expected: &'static str,
-        /// What it is.
+        /// The actual type.
         found: &'static str,
     },
-    /// The way to a nested structure leads through something that is no mapping.
+    /// A parent of a nested structure is not a mapping.
     #[error(transparent)]
     Path(#[from] NotAMapping),
 }
 
-/// Where inside of an object other objects are described, such as `spec.template`.
+/// Paths of nested objects in an object, such as `spec.template`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nested(Vec<Vec<String>>);
 
@@ -76,20 +76,20 @@ fn dotted(text: &str) -> Vec<String> {
 /// The options of [`adopt`].
 #[derive(Debug, Clone, Default)]
 pub struct Adoption {
-    /// Whether names, namespaces and labels are overwritten where they are present. Owner references never are.
+    /// Whether existing names, namespaces and labels are overwritten. Owner references never are.
     pub forced: bool,
-    /// Whether the name is the owner's own, and not only the beginning of a generated one.
+    /// Whether the owner's name is used as it is, and not as the prefix of a generated one.
     pub strict: bool,
-    /// Nested structures that are labelled too.
+    /// Nested structures that are also labelled.
     pub nested: Nested,
 }
 
-/// Returns the objects as children of the owner: with its reference, its name as theirs, its namespace, and its labels.
+/// Returns the objects as children of the owner: with an owner reference, and with its name, namespace, and labels.
 ///
-/// A cluster-scoped owner leaves `namespace: null` in them. A forced adoption that is not strict replaces a name by `generateName`.
+/// A cluster-scoped owner sets `namespace: null`. A forced adoption that is not strict replaces a name by `generateName`.
 ///
 /// # Errors
-/// If the owner has no name, or an object cannot be changed, or has owners while this one has no uid to be told from them.
+/// If the owner has no name, or an object cannot be changed, or has owners while this owner has no uid to compare.
 pub fn adopt(objects: Value, owner: &Value, options: &Adoption) -> Result<Value, Error> {
     let metadata = &owner["metadata"];
     let objects = append_owner_reference(objects, owner, &Reference::default())?;
@@ -99,10 +99,10 @@ pub fn adopt(objects: Value, owner: &Value, options: &Adoption) -> Result<Value,
     label(objects, &labels_of(owner)?, options.forced, &options.nested)
 }
 
-/// The flags of an owner reference; none is left out of it.
+/// The flags of an owner reference; `None` is omitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference {
-    /// Whether the owner is the one controller of the object.
+    /// Whether the owner is the controller of the object.
     pub controller: Option<bool>,
     /// Whether a foreground deletion of the owner waits for the object.
     pub block_owner_deletion: Option<bool>,
@@ -114,10 +114,10 @@ impl Default for Reference {
     }
 }
 
-/// Returns the objects with a reference to the owner, unless they have one with its uid, whatever its other fields.
+/// Returns the objects with a reference to the owner, unless they already have one with its uid.
 ///
 /// # Errors
-/// If an object cannot be changed, or has references while the owner has no uid to be told from them.
+/// If an object cannot be changed, or has references while the owner has no uid to compare.
 pub fn append_owner_reference(objects: Value, owner: &Value, flags: &Reference) -> Result<Value, Error> {
     let reference = build_owner_reference(owner, flags);
     changed(objects, &Nested::default(), &mut |object| {
@@ -133,10 +133,10 @@ pub fn append_owner_reference(objects: Value, owner: &Value, flags: &Reference) 
     })
 }
 
-/// Returns the objects without any reference to the owner. An empty list of references stays, also where there was none.
+/// Returns the objects without references to the owner. An empty list of references stays, and is added where there was none.
 ///
 /// # Errors
-/// If an object cannot be changed, or has references while the owner has no uid to be told from them.
+/// If an object cannot be changed, or has references while the owner has no uid to compare.
 pub fn remove_owner_reference(objects: Value, owner: &Value) -> Result<Value, Error> {
     changed(objects, &Nested::default(), &mut |object| {
         let references = references_of(object)?;
@@ -148,7 +148,7 @@ pub fn remove_owner_reference(objects: Value, owner: &Value) -> Result<Value, Er
     })
 }
 
-/// Returns the objects with these labels, where they have none of the name yet, or in any case if forced.
+/// Returns the objects with these labels. Existing labels are kept, unless forced.
 ///
 /// # Errors
 /// If an object, or a nested structure in it, cannot be changed.
@@ -164,9 +164,9 @@ pub fn label(objects: Value, labels: &Map<String, Value>, forced: bool, nested: 
     })
 }
 
-/// Returns the objects with a name, where they have neither a name nor a prefix for one, or in any case if forced.
+/// Returns the objects with a name. An existing name or name prefix is kept, unless forced.
 ///
-/// A strict name is this one; else the server generates one that begins with it.
+/// A strict name is used as it is; otherwise it is the prefix of a generated one.
 ///
 /// # Errors
 /// If an object cannot be changed.
@@ -187,7 +187,7 @@ pub fn harmonize_naming(objects: Value, name: &str, forced: bool, strict: bool) 
     })
 }
 
-/// Returns the objects in a namespace, where they name none yet, or in any case if forced. Without a namespace it becomes null.
+/// Returns the objects with a namespace. An existing one is kept, unless forced. Without a namespace it becomes null.
 ///
 /// # Errors
 /// If an object cannot be changed.
@@ -201,7 +201,7 @@ pub fn adjust_namespace(objects: Value, namespace: Option<&str>, forced: bool) -
     })
 }
 
-/// Returns the reference that a child has to its owner: nulls are left out, and there is no namespace in it.
+/// Returns the owner reference of a child: nulls are omitted, and it has no namespace.
 pub fn build_owner_reference(owner: &Value, flags: &Reference) -> Value {
     let mut reference = Map::new();
     for (key, flag) in [("controller", flags.controller), ("blockOwnerDeletion", flags.block_owner_deletion)] {
@@ -213,7 +213,7 @@ pub fn build_owner_reference(owner: &Value, flags: &Reference) -> Value {
     Value::Object(reference)
 }
 
-/// Returns the reference to an object that Events have: whatever is empty is left out.
+/// Returns the object reference of an Event: empty fields are omitted.
 pub fn build_object_reference(object: &Value) -> Value {
     let mut reference = Map::new();
     let is_there = |value: &Value| !value.is_null() && value.as_str() != Some("");
@@ -221,10 +221,10 @@ pub fn build_object_reference(object: &Value) -> Value {
     Value::Object(reference)
 }
 
-/// Returns the labels of an object; an object without any has an empty mapping of them.
+/// Returns the labels of an object; an empty mapping if it has none.
 ///
 /// # Errors
-/// If they are something else than a mapping.
+/// If they are not a mapping.
 pub fn labels_of(object: &Value) -> Result<Map<String, Value>, Error> {
     match object["metadata"].get("labels") {
         None | Some(Value::Null) => Ok(Map::new()),

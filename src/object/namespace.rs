@@ -1,4 +1,4 @@
-//! Patterns of namespaces: which ones an operator serves, and when one comes or goes.
+//! Patterns of namespaces that an operator serves.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::body::{Body, EventKind};
 
-/// One pattern: a comma-separated list of globs, or a regular expression of the whole name.
+/// One pattern: a comma-separated list of globs, or a regular expression for the whole name.
 ///
-/// The first glob decides; later ones only take away (`!glob`), or give back what the first one had included.
+/// The first glob decides; later ones only exclude (`!glob`), or include again what the first one had included.
 /// So `a,b` never means `b`: to serve several namespaces, give several patterns.
 #[derive(Debug, Clone)]
 pub struct Pattern {
@@ -38,17 +38,17 @@ enum Token {
 }
 
 impl Pattern {
-    /// Returns the pattern of a text with globs. Every text is one.
+    /// Returns the pattern of a text with globs. Every text is valid.
     pub fn of_globs(text: &str) -> Self {
         let catch_all = text.trim_start().starts_with('!').then_some("*");
         let globs = catch_all.into_iter().chain(text.split(',').map(str::trim)).map(Glob::of).collect();
         Self { text: text.to_owned(), matcher: Matcher::Globs(globs) }
     }
 
-    /// Returns the pattern of a text with globs that could match a name at all.
+    /// Returns the pattern of a text with globs, if it could match a valid name.
     ///
     /// # Errors
-    /// If a part of it is empty, or has something in it that no name of a namespace has; in words.
+    /// If a part is empty, or has characters that are invalid in namespaces. The error is a text.
     pub fn of_sound_globs(text: &str) -> Result<Self, String> {
         let pattern = Self::of_globs(text);
         for (part, glob) in text.split(',').map(|part| (part, Glob::of(part.trim()))) {
@@ -72,13 +72,13 @@ impl Pattern {
     /// Returns the pattern of a regular expression that must match the whole name.
     ///
     /// # Errors
-    /// If the text is no regular expression.
+    /// If the text is not a regular expression.
     pub fn of_regex(text: &str) -> Result<Self, regex::Error> {
         let regex = Regex::new(&format!("^(?:{text})$"))?;
         Ok(Self { text: text.to_owned(), matcher: Matcher::Regex(regex) })
     }
 
-    /// Tells whether the pattern means a namespace.
+    /// Tells whether the pattern matches a namespace.
     pub fn matches(&self, name: &str) -> bool {
         let globs = match &self.matcher {
             Matcher::Regex(regex) => return regex.is_match(name),
@@ -91,29 +91,28 @@ impl Pattern {
         })
     }
 
-    /// Returns the one namespace that the pattern names, which may be used without looking at the cluster's namespaces.
+    /// Returns the namespace if the pattern is a plain name, which may be used without listing the namespaces.
     ///
-    /// Character classes are not noticed: `ns[12]` is taken for a name, as in kopf.
+    /// Character classes are not detected: `ns[12]` counts as a name, as in kopf.
     pub fn exact(&self) -> Option<&str> {
         let is_exact = matches!(self.matcher, Matcher::Globs(_)) && !self.text.contains(['!', '*', '?', ',']);
         is_exact.then(|| self.text.trim())
     }
 }
 
-/// Tells whether any of the patterns means a namespace.
+/// Tells whether any of the patterns matches a namespace.
 pub fn any_matches(patterns: &[Pattern], name: &str) -> bool {
     patterns.iter().any(|pattern| pattern.matches(name))
 }
 
-/// Returns the namespaces that are named exactly.
+/// Returns the namespaces of patterns that are plain names.
 pub fn exact(patterns: &[Pattern]) -> BTreeSet<String> {
     patterns.iter().filter_map(Pattern::exact).map(str::to_owned).collect()
 }
 
-/// Changes the set of served namespaces by what was seen of one namespace.
+/// Updates the set of served namespaces by an event of a namespace.
 ///
-/// A namespace that is only marked for deletion is still served, and also one whose deletion is blocked by what is left in it:
-/// there may be finalizers to handle.
+/// A namespace that is being deleted is still served, even if its deletion is blocked by its contents: there may be finalizers to handle.
 pub fn revise(served: &mut BTreeSet<String>, patterns: &[Pattern], event_kind: EventKind, namespace: &Body) {
     let conditions = namespace.pointer("/status/conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let is_leaving = event_kind == EventKind::Deleted || (namespace.is_deleting() && !conditions.is_empty());
@@ -132,7 +131,7 @@ impl Glob {
         Self { excludes: bare.len() < text.len(), tokens: tokens(&bare.chars().collect::<Vec<_>>()) }
     }
 
-    /// Walks both texts once; at a mismatch it returns to the last `*` and lets that swallow one character more.
+    /// Walks both texts once; at a mismatch it returns to the last `*` and extends its match by one character.
     fn matches(&self, name: &[char]) -> bool {
         let (mut token, mut at, mut retry) = (0, 0, None);
         while at < name.len() {
@@ -186,7 +185,8 @@ fn tokens(text: &[char]) -> Vec<Token> {
     tokens
 }
 
-/// Returns the class after a `[`, and its length with the `]`. A `]` in the first place stands for itself; without an end there is no class.
+/// Returns the class after a `[`, and its length with the `]`. A `]` in the first position is a literal; without a closing one there is no
+/// class.
 fn class(text: &[char]) -> Option<(Token, usize)> {
     let negated = text.first() == Some(&'!');
     let start = usize::from(negated);

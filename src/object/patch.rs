@@ -1,4 +1,4 @@
-//! What is to be changed in an object: a merge patch and functions over the whole body.
+//! Changes of an object: a merge patch and functions over the whole body.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use super::path::{self, NotAMapping};
 
-/// Changes of one object, gathered over one cycle.
+/// Changes of one object, collected in one cycle.
 #[derive(Debug, Clone, Default)]
 pub struct Patch {
-    /// The merge patch: null deletes, mappings merge, all else replaces.
+    /// The merge patch: null deletes, mappings merge, other values replace.
     pub merge: Map<String, Value>,
     /// Functions over a full copy of the body, in order. They are sent as a JSON patch against one exact version.
     pub transforms: Vec<Transform>,
@@ -25,17 +25,17 @@ impl Patch {
     /// Sets a field of the merge patch.
     ///
     /// # Errors
-    /// If a parent of the field was set to something else than a mapping.
+    /// If a parent of the field is not a mapping.
     pub fn set(&mut self, keys: &[&str], value: Value) -> Result<(), NotAMapping> {
         path::ensure(&mut self.merge, &owned(keys), value)
     }
 
-    /// Drops a field from the merge patch, and the parents that this empties.
+    /// Removes a field from the merge patch, and its parents that become empty.
     pub fn drop_field(&mut self, keys: &[&str]) {
         path::remove(&mut self.merge, &owned(keys));
     }
 
-    /// Puts a handler's result into `status.<id>`: maps are merged key by key, all else replaces.
+    /// Writes a handler's result to `status.<id>`: maps are merged key by key, other values replace.
     pub fn deliver(&mut self, id: &str, result: Value) {
         let status = self.merge.entry("status").or_insert_with(|| Value::Object(Map::new()));
         if !status.is_object() {
@@ -58,7 +58,7 @@ fn owned(keys: &[&str]) -> Vec<String> {
 /// A function over the whole body.
 #[derive(Debug, Clone)]
 pub enum Transform {
-    /// Appends a finalizer if it is not there.
+    /// Appends a finalizer if it is missing.
     AddFinalizer(String),
     /// Removes all occurrences of a finalizer.
     RemoveFinalizer(String),
@@ -66,13 +66,13 @@ pub enum Transform {
     Function(Arc<dyn BodyFunction>),
 }
 
-/// Code that changes a body; it may be run again on a fresher one.
+/// Code that changes a body; it may run again on a newer one.
 pub trait BodyFunction: fmt::Debug + Send + Sync {
-    /// Begins to change a body. The reply is dropped if the code can no longer run.
+    /// Starts to change a body. The reply is dropped if the code cannot run.
     fn start(&self, body: Value, reply: Reply);
 }
 
-/// Takes the changed body, or the text of the error.
+/// Receives the changed body, or the text of the error.
 pub type Reply = Box<dyn FnOnce(Result<Value, String>) + Send>;
 
 impl Transform {

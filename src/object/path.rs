@@ -8,7 +8,7 @@ use jsonpath_rust::parser::parse_json_path;
 use jsonpath_rust::query::js_path_process;
 use serde_json::{Map, Value};
 
-/// Where something is inside an object.
+/// The path of a field.
 #[derive(Clone)]
 pub struct FieldPath {
     keys: Vec<String>,
@@ -21,10 +21,10 @@ struct Query {
     compiled: JpQuery,
 }
 
-/// A field that is not a usable path.
+/// An invalid path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// The text is no JSONPath.
+    /// The text is not a JSONPath.
     #[error("not a JSONPath: {0}")]
     Syntax(String),
     /// A query must begin with a plain name, or with two below `metadata` and `status`.
@@ -33,12 +33,12 @@ pub enum PathError {
 }
 
 impl FieldPath {
-    /// Returns the path of a dotted text: it is split on every dot, nothing can be escaped.
+    /// Returns the path of a dotted text, which is split at every dot, without escapes.
     pub fn dotted(text: &str) -> Self {
         Self::of_keys(text.split('.').map(str::to_owned).collect())
     }
 
-    /// Returns the path with these keys, the only way to address keys that contain dots.
+    /// Returns the path with these keys. Only this form can address keys that contain dots.
     pub fn of_keys(keys: Vec<String>) -> Self {
         Self { keys, query: None }
     }
@@ -46,7 +46,7 @@ impl FieldPath {
     /// Returns the path of a JSONPath query (RFC 9535).
     ///
     /// # Errors
-    /// If the text is no JSONPath, or begins with something else than a plain name.
+    /// If the text is not a JSONPath, or does not begin with a plain name.
     pub fn json_path(text: &str) -> Result<Self, PathError> {
         let compiled = parse_json_path(text).map_err(|error| PathError::Syntax(error.to_string()))?;
         let keys = plain_prefix(text);
@@ -60,7 +60,7 @@ impl FieldPath {
         Ok(Self { keys, query: Some(Query { text: text.to_owned(), compiled }) })
     }
 
-    /// Returns the keys of a plain path, or the plain prefix of a query: what an essence must contain for it.
+    /// Returns the keys of a plain path, or the plain prefix of a query: the field that the essence must contain.
     pub fn prefix(&self) -> &[String] {
         &self.keys
     }
@@ -70,7 +70,7 @@ impl FieldPath {
         self.query.is_some()
     }
 
-    /// Returns the text that is appended to a handler's id.
+    /// Returns the suffix of a handler's id.
     pub fn suffix(&self) -> String {
         match &self.query {
             None => self.keys.join("."),
@@ -78,7 +78,7 @@ impl FieldPath {
         }
     }
 
-    /// Returns the value at this path: a present null is a value; for a query, the array of the nodes if there are any.
+    /// Returns the value at this path, including null; for a query, the array of the nodes if there are any.
     pub fn resolve<'a>(&self, value: &'a Value) -> Option<Cow<'a, Value>> {
         let Some(query) = &self.query else {
             return resolve(value, &self.keys).map(Cow::Borrowed);
@@ -103,18 +103,18 @@ impl fmt::Debug for FieldPath {
     }
 }
 
-/// Returns what is at the end of the keys; lists are never indexed.
+/// Returns the value at these keys; lists are never indexed.
 pub fn resolve<'a>(value: &'a Value, keys: &[String]) -> Option<&'a Value> {
     keys.iter().try_fold(value, |value, key| value.as_object()?.get(key))
 }
 
-/// Returns what is at the end of the keys below a mapping.
+/// Returns the value at these keys of a mapping.
 pub fn resolve_in<'a>(map: &'a Map<String, Value>, keys: &[String]) -> Option<&'a Value> {
     let (first, rest) = keys.split_first()?;
     resolve(map.get(first)?, rest)
 }
 
-/// A parent on the way to a field is not a mapping.
+/// A parent of a field is not a mapping.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key:?} on the way to the field {path:?} is not a mapping")]
 pub struct NotAMapping {
@@ -143,7 +143,7 @@ pub fn ensure(target: &mut Map<String, Value>, keys: &[String], value: Value) ->
     Ok(())
 }
 
-/// Removes a field, and every parent on the way up that has become empty.
+/// Removes a field, and every parent that becomes empty.
 pub fn remove(target: &mut Map<String, Value>, keys: &[String]) {
     let Some((key, rest)) = keys.split_first() else {
         return;

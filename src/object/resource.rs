@@ -9,11 +9,11 @@ pub struct Resource {
     pub group: String,
     /// The version.
     pub version: String,
-    /// The plural name, which stands in URLs.
+    /// The plural name, used in URLs.
     pub plural: String,
-    /// The kind, which stands in objects.
+    /// The kind, used in objects.
     pub kind: String,
-    /// The singular name; the lower-cased kind if the server names none.
+    /// The singular name; the lower-case kind if the server has none.
     pub singular: String,
     /// The short names.
     pub shortcuts: Vec<String>,
@@ -21,7 +21,7 @@ pub struct Resource {
     pub categories: Vec<String>,
     /// The subresources, such as `status` and `scale`.
     pub subresources: Vec<String>,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
     /// Whether this is the preferred version of its group.
     pub preferred: bool,
@@ -30,7 +30,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// Returns what stands in `apiVersion` of its objects.
+    /// Returns the `apiVersion` of its objects.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
@@ -45,7 +45,7 @@ impl Resource {
         self.verbs.iter().any(|offered| offered == verb)
     }
 
-    /// Tells whether the server describes the kind in the same way, beyond its identity.
+    /// Tells whether both have the same properties beyond their identity.
     pub fn has_same_details(&self, other: &Self) -> bool {
         let names =
             |resource: &Self| (resource.kind.clone(), resource.singular.clone(), resource.shortcuts.clone(), resource.categories.clone());
@@ -84,7 +84,7 @@ impl std::hash::Hash for Resource {
     }
 }
 
-/// Kubernetes' own way to name a resource: `databases.v1.techoral.com`, `pods.v1`.
+/// The form of Kubernetes: `databases.v1.techoral.com`, `pods.v1`.
 impl fmt::Display for Resource {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}.{}", self.plural, self.version)?;

@@ -1,4 +1,4 @@
-//! Selectors of kinds: which resources of a cluster a declaration means.
+//! Selectors of kinds: which resources of a cluster a declaration selects.
 
 use std::sync::LazyLock;
 
@@ -6,12 +6,12 @@ use regex::Regex;
 
 use super::resource::Resource;
 
-/// Which resources are meant.
+/// A selector of resources.
 #[derive(Debug, Clone)]
 pub struct Selector {
     /// The API group, if it matters; empty for the core group.
     pub group: Option<String>,
-    /// The version; without one, only preferred versions are meant.
+    /// The version; if `None`, only preferred versions are selected.
     pub version: Option<String>,
     /// The name-like criterion.
     pub name: Criterion,
@@ -38,7 +38,7 @@ pub enum Criterion {
     Where(fn(&Resource) -> bool),
 }
 
-/// What is wrong with the parts of a selector.
+/// Errors in the parts of a selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
     /// No criterion was given.
@@ -99,7 +99,7 @@ impl Selector {
         }
     }
 
-    /// Returns the selector of a text as manifests and scripts write it, such as `databases.techoral.com` or `apps/v1/deployments`.
+    /// Returns the selector of a text in manifests and scripts, such as `databases.techoral.com` or `apps/v1/deployments`.
     ///
     /// # Errors
     /// If the text has no name, too many parts, or a version in the place of a group.
@@ -121,7 +121,7 @@ impl Selector {
         Ok(selector)
     }
 
-    /// Returns the selector of parts that were given by their names. Of all the name-like ones, exactly one is needed.
+    /// Returns the selector of named parts. Exactly one of the name-like ones is needed.
     ///
     /// # Errors
     /// If there is no name, an empty one, or several.
@@ -135,7 +135,7 @@ impl Selector {
         }
     }
 
-    /// Tells whether a resource is meant.
+    /// Tells whether a resource is selected.
     pub fn matches(&self, resource: &Resource) -> bool {
         let is_version_meant = match (&self.version, &self.name) {
             (Some(version), _) => *version == resource.version,
@@ -146,12 +146,12 @@ impl Selector {
         is_group_meant && is_version_meant && self.name.matches(resource)
     }
 
-    /// Tells whether one kind is meant, so that several candidates are ambiguous.
+    /// Tells whether the selector is for one kind, so that several candidates are ambiguous.
     pub fn is_specific(&self) -> bool {
         !matches!(self.name, Criterion::Category(_) | Criterion::Everything | Criterion::Where(_))
     }
 
-    /// Returns the resources that are meant, out of all of a cluster. A specific selector prefers the core group.
+    /// Returns the selected resources of a cluster. A specific selector prefers the core group.
     pub fn select<'a>(&self, resources: impl IntoIterator<Item = &'a Resource>) -> Vec<&'a Resource> {
         let mut selected: Vec<&Resource> = resources.into_iter().filter(|resource| self.matches(resource)).collect();
         if self.is_specific() && selected.iter().any(|resource| resource.group.is_empty()) {
@@ -166,7 +166,7 @@ fn any(name: &str) -> Result<Criterion, SelectorError> {
 }
 
 impl Criterion {
-    /// Returns the name, where there is one.
+    /// Returns the name, if there is one.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Any(name)
@@ -194,7 +194,7 @@ impl Criterion {
     }
 }
 
-/// Otherwise an operator that watches everything would see the events that its own watching causes.
+/// Otherwise an operator that watches everything would receive the events that it causes itself.
 fn is_event(resource: &Resource) -> bool {
     resource.preferred && resource.plural == "events" && matches!(resource.group.as_str(), "" | "events.k8s.io")
 }

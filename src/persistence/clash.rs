@@ -1,17 +1,17 @@
-//! What two operators on one object would overwrite of each other.
+//! State that two operators on one object would overwrite.
 
 use std::fmt;
 
 use super::storage::{DiffbaseStorage, ProgressStorage, Storages};
 
-/// Something that two operators must not have in common on one kind.
+/// State that two operators must not share on one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Clash {
-    /// The finalizer: the first that is done would release the object for both.
+    /// The finalizer: the first operator to finish would release the object for both.
     Finalizer,
-    /// A place of progress: the handlers of one would be purged by the other.
+    /// A storage of progress: each operator would purge the records of the other.
     Progress,
-    /// A place of the last handled essence: changes would count as handled for both.
+    /// A storage of the last handled essence: changes would count as handled for both.
     Diffbase,
 }
 
@@ -25,14 +25,14 @@ impl fmt::Display for Clash {
     }
 }
 
-/// A place on an object.
+/// A location on an object.
 #[derive(Debug, PartialEq)]
 enum Slot<'a> {
     /// All annotations with a prefix.
     Prefix(&'a str),
     /// One annotation.
     Annotation(&'a str, &'a str),
-    /// A field and what is in it.
+    /// A field and its contents.
     Field(&'a [String]),
 }
 
@@ -46,14 +46,14 @@ impl Slot<'_> {
 }
 
 impl Storages {
-    /// Returns what the two must not have in common, and have.
+    /// Returns the state that both share.
     pub fn clashes(&self, other: &Self) -> Vec<Clash> {
         let (our_progress, their_progress) = (Progress::of(&self.progress), Progress::of(&other.progress));
         let (our_essences, their_essences) = (diffbase(&self.diffbase), diffbase(&other.diffbase));
         let is_progress_shared = overlap(&our_progress.written, &their_progress.written)
             || overlap(&our_progress.purged, &their_progress.written)
             || overlap(&our_progress.written, &their_progress.purged);
-        // One field for the progress of the one and the essence of the other is no better.
+        // Progress of one operator and the essence of the other in one field conflict, too.
         let is_diffbase_shared = overlap(&our_essences, &their_essences)
             || overlap(&our_progress.written, &their_essences)
             || overlap(&our_essences, &their_progress.written);
@@ -70,11 +70,11 @@ fn overlap(ours: &[Slot<'_>], theirs: &[Slot<'_>]) -> bool {
     ours.iter().any(|our| theirs.iter().any(|their| our.overlaps(their)))
 }
 
-/// The places of progress.
+/// The locations of progress.
 #[derive(Default)]
 struct Progress<'a> {
     written: Vec<Slot<'a>>,
-    /// What is read and purged, and never written.
+    /// Locations that are read and purged, and never written.
     purged: Vec<Slot<'a>>,
 }
 

@@ -1,4 +1,4 @@
-//! Essences: the part of an object whose changes are handled, and how the last handled one is kept.
+//! Essences: the part of an object whose changes are handled, and its stored form.
 
 use serde_json::{Map, Value};
 
@@ -13,10 +13,10 @@ use super::record::clear_progress;
 use super::storage::{DiffbaseStorage, Storages};
 use super::text;
 
-/// Returns the change from the last handled essence to the present one.
+/// Returns the change from the last handled essence to the current one.
 ///
 /// # Errors
-/// If what is stored is not JSON, or a watched field cannot be reached.
+/// If the stored essence is not JSON, or a watched field cannot be reached.
 pub fn change(storages: &Storages, body: &Body, extra_fields: &[Vec<String>]) -> Result<Change, BrokenRecord> {
     let mut old = fetch(&storages.diffbase, body)?;
     let mut new = build(&storages.diffbase, body, extra_fields)?;
@@ -28,7 +28,8 @@ pub fn change(storages: &Storages, body: &Body, extra_fields: &[Vec<String>]) ->
     Ok(Change::between(old, Some(new)))
 }
 
-/// Returns the fields that must be part of the essences of a kind, because handlers look at them. Indexes follow every event anyway.
+/// Returns the fields that must be part of the essences of a kind because of its handlers. Indexes are not included, since they follow
+/// every event.
 pub fn extra_fields<'a>(handlers: impl IntoIterator<Item = &'a Handler>) -> Vec<Vec<String>> {
     let mut fields: Vec<Vec<String>> = handlers
         .into_iter()
@@ -41,10 +42,10 @@ pub fn extra_fields<'a>(handlers: impl IntoIterator<Item = &'a Handler>) -> Vec<
     fields
 }
 
-/// Returns the last handled essence, as it was stored.
+/// Returns the stored essence.
 ///
 /// # Errors
-/// If what is stored is not JSON.
+/// If it is not JSON.
 pub fn fetch(storage: &DiffbaseStorage, body: &Body) -> Result<Option<Value>, BrokenRecord> {
     match storage {
         DiffbaseStorage::Annotations(storage) => {
@@ -82,7 +83,7 @@ fn parse(place: &str, stored: Option<&Value>) -> Result<Option<Value>, BrokenRec
 /// Returns the essence of a body as a storage sees it.
 ///
 /// # Errors
-/// If the way to a watched field leads through something else than mappings.
+/// If a parent of a watched field is not a mapping.
 pub fn build(storage: &DiffbaseStorage, body: &Body, extra_fields: &[Vec<String>]) -> Result<Value, BrokenRecord> {
     let none = Vec::new();
     let (ignored, own_keys) = match storage {
@@ -139,7 +140,7 @@ fn build_base(body: &Body, extra_fields: &[Vec<String>]) -> Result<Map<String, V
     Ok(essence)
 }
 
-/// Tells whether the last handled essence is looked for in annotations first.
+/// Tells whether the last handled essence is read from annotations first.
 pub fn is_in_annotations(storage: &DiffbaseStorage) -> bool {
     match storage {
         DiffbaseStorage::Annotations(_) => true,
@@ -148,7 +149,7 @@ pub fn is_in_annotations(storage: &DiffbaseStorage) -> bool {
     }
 }
 
-/// Tells whether a patch of annotations leaves the essence of an object as it is, because it is about annotations of operators alone.
+/// Tells whether a patch of annotations does not change the essence, because it contains only annotations of operators.
 pub fn is_kept_by(body: &Body, patched: &Map<String, Value>) -> bool {
     let before = body.metadata().and_then(|metadata| metadata.get("annotations")).and_then(Value::as_object).cloned().unwrap_or_default();
     let mut after = before.clone();
@@ -161,7 +162,7 @@ pub fn is_kept_by(body: &Body, patched: &Map<String, Value>) -> bool {
     cleaned(&before) == cleaned(&after)
 }
 
-/// Drops the annotations of all operators that are known by their prefix or by their mark.
+/// Removes kubectl's annotation, and the annotations of all operators, recognised by kopf's prefix or by their marker annotation.
 fn cleaned(annotations: &Map<String, Value>) -> Map<String, Value> {
     let is_known = |prefix: &str| prefix == "kopf.zalando.org" || prefix.ends_with(".kopf.zalando.org");
     let is_marked = |prefix: &str| is_known(prefix) || annotations.contains_key(&format!("{prefix}/kopf-managed"));
@@ -171,7 +172,7 @@ fn cleaned(annotations: &Map<String, Value>) -> Map<String, Value> {
     annotations.iter().filter(|(key, _)| is_kept(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// An absent field is no error, but something else than a mapping on the way is.
+/// An absent field is allowed, but all existing parents must be mappings.
 fn resolve_strictly<'a>(body: &'a Map<String, Value>, field: &[String]) -> Result<Option<&'a Value>, BrokenRecord> {
     let Some((last, parents)) = field.split_last() else { return Ok(None) };
     let mut map = body;
@@ -185,7 +186,7 @@ fn resolve_strictly<'a>(body: &'a Map<String, Value>, field: &[String]) -> Resul
     Ok(map.get(last))
 }
 
-/// Puts an essence into a patch, as the last handled one.
+/// Adds an essence to a patch as the last handled one.
 pub fn store(storage: &DiffbaseStorage, body: &Body, essence: &Value, patch: &mut Patch) {
     match storage {
         DiffbaseStorage::Annotations(storage) => {

@@ -1,4 +1,4 @@
-//! Fields of patches and essences: how single values are put into them and removed from them.
+//! Adds and removes single values of patches and essences.
 
 use serde_json::{Map, Value};
 
@@ -6,8 +6,8 @@ use crate::object::equality::is_falsy;
 use crate::object::path;
 use crate::object::{Body, Patch};
 
-/// Marks the annotations of a custom prefix as an operator's, as kopf does: the default prefix is known by its name, `kopf.` prefixes are not
-/// marked.
+/// Marks a custom annotation prefix as an operator's, as kopf does. The default prefix is known, and prefixes that begin with `kopf.` are
+/// not marked.
 pub(super) fn mark(prefix: &str, body: &Body, patch: &mut Patch) {
     let key = format!("{prefix}/kopf-managed");
     let is_marked = || body.annotation(&key).is_some() || path::resolve_in(&patch.merge, &annotation_field(&key)).is_some();
@@ -16,12 +16,12 @@ pub(super) fn mark(prefix: &str, body: &Body, patch: &mut Patch) {
     }
 }
 
-/// Puts an annotation into the patch.
+/// Adds an annotation to the patch.
 pub(super) fn annotate(patch: &mut Patch, key: &str, value: Value) {
     ensure(patch, &annotation_field(key), value);
 }
 
-/// Puts a field into the patch. If a handler has patched a parent of the field with something else than a mapping, that is replaced.
+/// Adds a field to the patch. If a handler has set a parent of the field to another type than a mapping, the parent is replaced.
 pub(super) fn ensure(patch: &mut Patch, field: &[String], value: Value) {
     if path::ensure(&mut patch.merge, field, value.clone()).is_err() {
         let mut map = &mut patch.merge;
@@ -42,7 +42,7 @@ pub(super) fn annotation_field(key: &str) -> [String; 3] {
     ["metadata".to_owned(), "annotations".to_owned(), key.to_owned()]
 }
 
-/// Removes stanzas without content from an essence, the inner ones first.
+/// Removes empty annotations and labels from an essence, then empty metadata and status.
 pub(super) fn remove_empty_stanzas(essence: &mut Map<String, Value>) {
     if let Some(Value::Object(metadata)) = essence.get_mut("metadata") {
         for stanza in ["annotations", "labels"] {

@@ -1,4 +1,4 @@
-//! Keys of annotations: how a handler's id becomes the name of an annotation, in both of kopf's forms.
+//! Keys of annotations: derives the name of an annotation from a handler's id, in both of kopf's forms.
 
 use base64::Engine as _;
 use base64::alphabet::Alphabet;
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::object::Body;
 
-/// The most characters of an annotation's name.
+/// Maximum number of characters in an annotation's name.
 const MAX_NAME: usize = 63;
 
-/// The characters of a hash suffix: a dash and six characters of base64.
+/// Length of a hash suffix: a dash and six characters of base64.
 const SUFFIX: usize = 7;
 
 /// Returns the keys of an id on an object, in the order of reading: the current form, then the older one if it differs.
@@ -30,7 +30,8 @@ pub fn keys(prefix: &str, id: &str, with_v1: bool, body: &Body) -> Vec<String> {
     keys
 }
 
-/// Returns the id as it is used on this object: Deployments copy their annotations to their ReplicaSets, where they must not be taken for own ones.
+/// Returns the id as used on this object: Deployments copy their annotations to their ReplicaSets, where they must not be taken for own
+/// ones.
 pub fn marked(id: &str, body: &Body) -> String {
     let is_of_deployment = || {
         let owners = body.metadata().and_then(|metadata| metadata.get("ownerReferences")).and_then(Value::as_array);
@@ -40,7 +41,7 @@ pub fn marked(id: &str, body: &Body) -> String {
     if is_replica_set && is_of_deployment() { format!("{id}-ofDRS") } else { id.to_owned() }
 }
 
-/// Returns the current form: the hash is over the raw id.
+/// Returns the current form: the hash is that of the raw id.
 pub fn v2(prefix: &str, id: &str) -> String {
     let safe = safe(id);
     if id.chars().count() <= MAX_NAME {
@@ -49,7 +50,7 @@ pub fn v2(prefix: &str, id: &str) -> String {
     format!("{prefix}/{}{}", first(&safe, MAX_NAME - SUFFIX), suffix(id))
 }
 
-/// Returns the older form: the prefix counts too, and the hash is over the safe id.
+/// Returns the older form: the limit includes the prefix, and the hash is that of the escaped id.
 pub fn v1(prefix: &str, id: &str) -> String {
     let safe = safe(id);
     let room = MAX_NAME as isize - prefix.chars().count() as isize - 1;

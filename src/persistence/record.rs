@@ -1,4 +1,4 @@
-//! Records of progress: their stored form, and how they are read.
+//! Reads and writes records of progress in their stored form.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use super::key;
 use super::storage::{ProgressAnnotations, ProgressStatus, ProgressStorage, Storages};
 use super::text;
 
-/// What is stored on one object.
+/// The stored records of one object.
 #[derive(Debug, Clone)]
 pub struct Stored {
-    /// Where to look.
+    /// The storages.
     pub storages: Arc<Storages>,
     /// The object.
     pub body: Body,
-    /// The time, for records that do not say when they started.
+    /// The current time, for records without a start time.
     pub now: Timestamp,
 }
 
@@ -105,7 +105,7 @@ fn read(map: &Map<String, Value>, now: Timestamp) -> Result<Record, String> {
     })
 }
 
-/// Returns the keys and values of a record in kopf's order; what is not set is null.
+/// Returns the keys and values of a record in kopf's order; unset values are null.
 pub(super) fn entries(record: &Record) -> Vec<(&'static str, Value)> {
     let moment = |moment: Option<Moment>| moment.map_or(Value::Null, |moment| Value::String(text::moment(moment)));
     let subrefs = if record.subrefs.is_empty() { Value::Null } else { json!(record.subrefs) };
@@ -122,7 +122,7 @@ pub(super) fn entries(record: &Record) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Removes what a progress storage would write from an essence.
+/// Removes the fields of a progress storage from an essence.
 pub(super) fn clear_progress(storage: &ProgressStorage, essence: &mut Map<String, Value>) {
     match storage {
         ProgressStorage::Annotations(storage) => clear_annotations(storage, essence),
@@ -148,7 +148,7 @@ fn clear_annotations(storage: &ProgressAnnotations, essence: &mut Map<String, Va
 mod tests {
     use super::*;
 
-    /// Tells whether a record is read and stands there as it would be written.
+    /// Tells whether a record is readable, and its text is the one that would be written.
     fn exact(text: &str) -> bool {
         let body = Body::from(json!({"metadata": {"annotations": {"kopf.zalando.org/fn": text}}}));
         let stored = Stored { storages: Arc::default(), body, now: Timestamp::UNIX_EPOCH };

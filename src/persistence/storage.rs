@@ -1,4 +1,4 @@
-//! Storages: where on an object progress and essences are kept.
+//! Storages: the locations of progress and essences on an object.
 
 /// Kopf's prefix of annotations.
 pub const PREFIX: &str = "kopf.zalando.org";
@@ -6,19 +6,19 @@ pub const PREFIX: &str = "kopf.zalando.org";
 /// Kopf's finalizer.
 pub const FINALIZER: &str = "kopf.zalando.org/KopfFinalizerMarker";
 
-/// Where one operator keeps what it remembers of objects.
+/// The locations of an operator's state on objects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Storages {
-    /// The finalizer that holds objects back.
+    /// The finalizer.
     pub finalizer: String,
-    /// Where progress is kept.
+    /// The storage of progress.
     pub progress: ProgressStorage,
-    /// Where the last handled essence is kept.
+    /// The storage of the last handled essence.
     pub diffbase: DiffbaseStorage,
 }
 
 impl Storages {
-    /// Returns the prefix of the annotations of progress, or kopf's where progress is kept elsewhere.
+    /// Returns the prefix of the annotations of progress, or kopf's prefix if progress is not stored in annotations.
     pub fn prefix(&self) -> &str {
         match &self.progress {
             ProgressStorage::Annotations(annotations) | ProgressStorage::Smart { annotations, .. } => &annotations.prefix,
@@ -33,20 +33,20 @@ impl Default for Storages {
     }
 }
 
-/// Where progress is kept.
+/// The storage of progress.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ProgressStorage {
     /// In annotations.
     Annotations(ProgressAnnotations),
     /// In a field of the status.
     Status(ProgressStatus),
-    /// In all of these; what is found first is read.
+    /// In all of these; the first one with data is read.
     Multi(Vec<ProgressStorage>),
-    /// In annotations; what older versions left in the status is read and purged, never written.
+    /// In annotations; progress of older versions in the status is read and purged, never written.
     Smart {
-        /// Where it is kept.
+        /// The current storage.
         annotations: ProgressAnnotations,
-        /// Where it was kept.
+        /// The former storage.
         status: ProgressStatus,
     },
 }
@@ -62,7 +62,7 @@ impl Default for ProgressStorage {
 pub struct ProgressAnnotations {
     /// The prefix of the keys.
     pub prefix: String,
-    /// Whether the older form of long keys is written too.
+    /// Whether the older form of long keys is also written.
     pub v1: bool,
     /// Whether nulls are written.
     pub verbose: bool,
@@ -99,14 +99,14 @@ impl Default for ProgressStatus {
     }
 }
 
-/// Where the last handled essence is kept.
+/// The storage of the last handled essence.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DiffbaseStorage {
     /// In an annotation.
     Annotations(DiffbaseAnnotations),
     /// In a field of the status.
     Status(DiffbaseStatus),
-    /// In all of these; what is found first is read.
+    /// In all of these; the first one with data is read.
     Multi(Vec<DiffbaseStorage>),
 }
 
@@ -123,7 +123,7 @@ pub struct DiffbaseAnnotations {
     pub prefix: String,
     /// The name of the annotation.
     pub key: String,
-    /// Whether the older form of long keys is written too.
+    /// Whether the older form of long keys is also written.
     pub v1: bool,
     /// Fields that do not belong to the essence.
     pub ignored_fields: Vec<Vec<String>>,

@@ -1,4 +1,4 @@
-//! JSON and times as Python writes them, which is what stands on objects.
+//! JSON and times in the form of Python, as stored on objects.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use serde_json::{Number, Value};
 
 use crate::handling::Moment;
 
-/// Returns JSON without white space, with all characters but printable ASCII escaped, and floats as Python prints them.
+/// Returns JSON without white space, with all characters except printable ASCII escaped, and floats in the form of Python.
 pub fn json(value: &Value) -> String {
     let mut text = String::new();
     write_value(&mut text, value);
@@ -81,7 +81,7 @@ fn write_number(text: &mut String, number: &Number) {
     }
 }
 
-/// Python switches to exponents below 1e-4 and from 1e16 on, and writes them with a sign and two digits.
+/// Python uses exponents below 1e-4 and from 1e16 on, with a sign and at least two digits.
 fn python_float(float: f64) -> String {
     let scientific = format!("{float:e}");
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
@@ -105,7 +105,7 @@ pub fn moment(moment: Moment) -> String {
 /// Reads a moment in ISO 8601; an offset, or `Z`, is required.
 ///
 /// # Errors
-/// The text of what is wrong.
+/// The text of the error.
 pub fn parse_moment(text: &str) -> Result<Moment, String> {
     let pieces = Pieces::parse(text).map_err(|error| error.to_string())?;
     let offset = pieces.to_numeric_offset().ok_or("the timestamp has no offset from UTC")?;
@@ -114,7 +114,7 @@ pub fn parse_moment(text: &str) -> Result<Moment, String> {
     Ok(Moment { at, offset: offset.seconds() })
 }
 
-/// Returns the text of a touch: kopf prints the moment without a fraction if there is none.
+/// Returns the value of a touch: kopf omits the fraction if it is zero.
 pub fn touch(now: Timestamp) -> String {
     let text = moment(Moment::utc(now));
     text.replace(".000000", "")

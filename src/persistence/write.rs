@@ -1,4 +1,4 @@
-//! Writing: how a decision becomes part of a patch.
+//! Writes a decision into a patch.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -14,7 +14,8 @@ use super::record::entries;
 use super::storage::{ProgressAnnotations, ProgressStatus, ProgressStorage, Storages};
 use super::text;
 
-/// Puts what was decided into the patch: first what is superseded goes, then records and results come, then what is finished goes.
+/// Adds a decision to the patch: first superseded records are purged, then records and results are stored, then finished records are
+/// purged.
 pub fn write(storages: &Storages, body: &Body, decision: &Decision, patch: &mut Patch) {
     purge(&storages.progress, body, &decision.superseded, patch);
     for (id, record) in &decision.store {
@@ -29,7 +30,7 @@ pub fn write(storages: &Storages, body: &Body, decision: &Decision, patch: &mut 
     }
 }
 
-/// Puts a record into the patch.
+/// Adds a record to the patch.
 pub fn store(storage: &ProgressStorage, body: &Body, id: &str, record: &Record, patch: &mut Patch) {
     match storage {
         ProgressStorage::Annotations(annotations) | ProgressStorage::Smart { annotations, .. } => {
@@ -53,7 +54,7 @@ fn store_annotation(storage: &ProgressAnnotations, body: &Body, id: &str, record
     mark(&storage.prefix, body, patch);
 }
 
-/// Purges records: what is on the object is nulled, what is only in the patch is dropped from it.
+/// Purges records: those on the object are set to null, those only in the patch are removed from it.
 pub fn purge(storage: &ProgressStorage, body: &Body, ids: &[String], patch: &mut Patch) {
     for id in ids {
         match storage {
@@ -86,7 +87,7 @@ fn purge_field(body: &Body, field: &[String], patch: &mut Patch) {
     }
 }
 
-/// Returns the patch that changes nothing but a dummy, to get an event of the object; with nothing for the moment, the dummy goes.
+/// Changes only a dummy value, to cause an event of the object; without a time, the dummy is removed.
 pub fn touch(storage: &ProgressStorage, body: &Body, now: Option<Timestamp>, patch: &mut Patch) {
     let value = now.map_or(Value::Null, |now| Value::String(text::touch(now)));
     match storage {

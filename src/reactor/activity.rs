@@ -1,4 +1,4 @@
-//! What operators have to do: whether they are ready, when they have nothing left to do, and what has failed.
+//! The activity of operators: whether they are ready, when they have settled, and what has failed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,13 +14,13 @@ use crate::object::{Body, EventKind};
 use super::events::{EngineEvent, EventSink};
 use super::pending::{PendingHandlers, named};
 
-/// How long nothing may happen before everything counts as settled: events of own patches are on their way.
+/// Quiet time after which the operators count as settled: events of their own patches may still arrive.
 const CALM: Duration = Duration::from_millis(300);
 
-/// The longest value that is shown in full.
+/// Characters of a value that are shown.
 const SHOWN: usize = 80;
 
-/// A handler that has failed for good.
+/// A handler that has failed permanently.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The handler's id.
@@ -29,24 +29,24 @@ pub struct Failure {
     pub object: String,
 }
 
-/// What is known of the operators that are followed.
+/// The activity of the monitored operators.
 #[derive(Default)]
 pub struct ActivityMonitor {
     /// Observers that have begun to watch.
     observers: AtomicUsize,
-    /// Looks at the kinds of the cluster that are to come.
+    /// Pending discovery scans.
     looks: AtomicUsize,
     /// Objects that have a worker.
     workers: AtomicUsize,
-    /// Watches that have not listed everything yet.
+    /// Watches that have not completed their first list.
     unlisted: AtomicUsize,
-    /// Handlers that have failed for good.
+    /// Handlers that have failed permanently.
     failures: Mutex<Vec<Failure>>,
-    /// Handlers that are running or retried.
+    /// Handlers that are running or will be retried.
     pub pending: PendingHandlers,
-    /// Objects whose last cycles have failed, by their unique ids.
+    /// Objects whose last cycle has failed, by unique id.
     broken: Mutex<BTreeMap<String, Broken>>,
-    /// Why kinds that operators name are not served.
+    /// Reasons why kinds of the operators are not served, by operator.
     unserved: Mutex<BTreeMap<String, Vec<String>>>,
     changed: Notify,
 }
@@ -56,13 +56,13 @@ pub struct ActivityMonitor {
 pub struct Broken {
     /// Its kind, its namespace and its name.
     pub object: String,
-    /// Why.
+    /// The error.
     pub error: String,
 }
 
 impl std::fmt::Display for Broken {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // What follows in further lines, such as the place in a script, stands in the log.
+        // Further lines, such as the stack trace, are in the log.
         let error = self.error.lines().next().unwrap_or_default();
         write!(formatter, "the last cycle of {} has failed: {error}", self.object)
     }
@@ -78,13 +78,13 @@ impl std::fmt::Debug for ActivityMonitor {
 }
 
 impl ActivityMonitor {
-    /// Notes that an operator knows the kinds of the cluster, and has begun to watch them.
+    /// Records that an operator has discovered the kinds of the cluster and has started its watches.
     pub fn observer_began(&self) {
         self.observers.fetch_add(1, Ordering::SeqCst);
         self.changed.notify_waiters();
     }
 
-    /// Notes how many looks at the kinds of the cluster an operator has before it, that had another number of them. Returns the new number.
+    /// Replaces an operator's number of pending discovery scans. Returns the new number.
     pub fn looks(&self, before: usize, now: usize) -> usize {
         if before != now {
             self.looks.fetch_add(now, Ordering::SeqCst);
@@ -94,74 +94,74 @@ impl ActivityMonitor {
         now
     }
 
-    /// Tells whether so many operators watch, and have listed everything once.
+    /// Tells whether this many operators watch and have completed their first lists.
     pub fn is_ready(&self, operators: usize) -> bool {
         self.observers.load(Ordering::SeqCst) >= operators && self.unlisted.load(Ordering::SeqCst) == 0
     }
 
-    /// Waits until something has changed in what is to be done.
+    /// Waits until the activity changes.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Notes that an object has got a worker.
+    /// Records the start of a worker.
     pub fn worker_began(&self) {
         self.workers.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Notes that a worker has ended.
+    /// Records the end of a worker.
     pub fn worker_ended(&self) {
         self.workers.fetch_sub(1, Ordering::SeqCst);
         self.changed.notify_waiters();
     }
 
-    /// Notes that a watch has begun.
+    /// Records the start of a watch.
     pub fn watch_began(&self) {
         self.unlisted.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Notes that a watch has listed everything for the first time.
+    /// Records the first complete list of a watch.
     pub fn listed(&self) {
         self.unlisted.fetch_sub(1, Ordering::SeqCst);
         self.changed.notify_waiters();
     }
 
-    /// Notes that a handler has failed for good.
+    /// Records a permanent failure of a handler.
     fn failed(&self, handler: &Handler, body: &Body) {
         self.failures.lock().push(Failure { handler: handler.id.clone(), object: named(body) });
     }
 
-    /// Returns the handlers that have failed for good.
+    /// Returns the handlers that have failed permanently.
     pub fn failures(&self) -> Vec<Failure> {
         self.failures.lock().clone()
     }
 
-    /// Notes which of the kinds that an operator names are not served, and why.
+    /// Records why kinds of an operator are not served.
     pub fn not_served(&self, operator: &str, reasons: impl IntoIterator<Item = String>) {
         self.unserved.lock().insert(operator.to_owned(), reasons.into_iter().collect());
     }
 
-    /// Returns why kinds are not served.
+    /// Returns the reasons why kinds are not served.
     pub fn unserved(&self) -> Vec<String> {
         self.unserved.lock().values().flatten().cloned().collect()
     }
 
-    /// Forgets what is known of the kinds of operators that are replaced by others.
+    /// Clears the state of operators that are replaced by others.
     pub fn begin_anew(&self) {
         self.observers.store(0, Ordering::SeqCst);
         self.unserved.lock().clear();
         self.pending.clear();
     }
 
-    /// Waits until so many operators watch.
+    /// Waits until this many operators watch.
     pub async fn ready(&self, operators: usize) {
         while !self.is_ready(operators) {
-            // The time is only for what might happen between the look and the wait.
+            // The timeout covers a change between the check and the wait.
             let _ = tokio::time::timeout(CALM, self.changed()).await;
         }
     }
 
-    /// Notes how a cycle of an object has ended.
+    /// Records the end of a cycle.
     fn cycled(&self, uid: &str, body: &Body, error: Option<&str>) {
         let mut broken = self.broken.lock();
         let Some(error) = error else {
@@ -172,12 +172,12 @@ impl ActivityMonitor {
         broken.insert(uid.to_owned(), Broken { object, error: error.to_owned() });
     }
 
-    /// Returns the objects whose last cycles have failed: nothing is due for them, and nothing has been brought to its end.
+    /// Returns the objects whose last cycle has failed: no retry is scheduled for them, and they are not handled completely.
     pub fn broken(&self) -> Vec<Broken> {
         self.broken.lock().values().cloned().collect()
     }
 
-    /// Waits until nothing is left to do, retries included.
+    /// Waits until nothing is pending, including retries.
     pub async fn settled(&self) {
         loop {
             let changed = self.changed.notified();
@@ -187,13 +187,13 @@ impl ActivityMonitor {
                     return;
                 }
             } else {
-                // The time is only for what might happen between the look and the wait.
+                // The timeout covers a change between the check and the wait.
                 let _ = tokio::time::timeout(CALM, changed).await;
             }
         }
     }
 
-    /// Tells whether nothing is being done or waited for at this moment.
+    /// Tells whether nothing is running or pending.
     pub fn is_calm(&self) -> bool {
         [&self.workers, &self.unlisted, &self.looks].iter().all(|count| count.load(Ordering::SeqCst) == 0)
     }

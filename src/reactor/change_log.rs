@@ -1,6 +1,6 @@
-//! Changes of objects in the log: what others have changed, what the operator writes to its objects, and what its scripts write to others.
+//! Changes of objects in the log: changes by other clients, and writes of the operator and its scripts.
 //!
-//! It remembers the objects that it has told of, so that a change can be told by what is different.
+//! It remembers the logged objects, to log later changes as differences.
 
 use std::collections::HashMap;
 
@@ -15,31 +15,31 @@ use crate::object::{Body, EventKind, Patch, Scope, Transform, path};
 use super::changes::{ANNOTATIONS, Form, lines};
 use super::events::{EngineEvent, EventSink};
 
-/// Lines that are shown of one change, unless debugging lines are shown.
+/// Lines shown of one change, unless debug lines are shown.
 const MOST_LINES: usize = 12;
 
-/// What `kubectl apply` notes: the object once more, as a text.
+/// The annotation of `kubectl apply`: the applied object as text.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Logs the changes of objects.
 #[derive(Debug)]
 pub struct ChangeLog {
-    /// What begins the names of the operator's own annotations, without the slash.
+    /// The prefix of the operator's own annotations, without the slash.
     prefix: String,
-    /// The objects that were told of, by their unique ids.
+    /// The logged objects, by unique id.
     sights: Mutex<HashMap<String, Sight>>,
 }
 
-/// What was seen of an object, and what the operator has written since.
+/// The last seen state of an object, with the operator's later writes.
 #[derive(Debug)]
 struct Sight {
     body: Body,
     own: Vec<(Vec<String>, Value)>,
-    /// The version that shows all that was written; none until it is known.
+    /// The version that includes all writes; `None` until it is known.
     complete_at: Option<u64>,
 }
 
-/// What a script has asked for.
+/// The write of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Write {
     /// An object was created, replaced, applied or patched.
@@ -49,12 +49,12 @@ pub enum Write {
 }
 
 impl ChangeLog {
-    /// Returns the change log of an operator whose own annotations begin with the prefix and a slash.
+    /// Returns the change log of an operator with this annotation prefix.
     pub fn new(prefix: &str) -> Self {
         Self { prefix: prefix.to_owned(), sights: Mutex::default() }
     }
 
-    /// Tells that an object has come, and what others have changed in it. What the operator itself has written was told before.
+    /// Logs an event, with the changes of other clients. The operator's own writes were logged before.
     pub fn report_event(&self, event_kind: EventKind, body: &Body) {
         let uid = body.uid().unwrap_or_default().to_owned();
         let before = {
@@ -83,7 +83,7 @@ impl ChangeLog {
         tell(&told, "│ ");
     }
 
-    /// Tells what is written to an object, as a small difference.
+    /// Logs a patch as a difference.
     pub fn tell_patch(&self, body: &Body, patch: &Patch) {
         tell(&differences(body, patch, &format!("{}/", self.prefix)), "│ ");
         if let Some(sight) = self.sights.lock().get_mut(body.uid().unwrap_or_default()) {
@@ -96,14 +96,14 @@ impl ChangeLog {
         }
     }
 
-    /// Notes the version that shows what was written to an object.
+    /// Records the version that includes the operator's write.
     pub fn patched(&self, body: &Body, version: Option<&str>) {
         if let Some(sight) = self.sights.lock().get_mut(body.uid().unwrap_or_default()) {
             sight.complete_at = version.and_then(number);
         }
     }
 
-    /// Tells what a script has written to any object.
+    /// Logs the write of a script to any object.
     pub fn tell_write(&self, write: Write, object: &str, before: Option<&Value>, after: Option<&Value>) {
         let mut told = Vec::new();
         let line = match (write, before, after) {
@@ -125,12 +125,12 @@ impl ChangeLog {
         }
     }
 
-    /// Tells that a script has asked for something in vain.
+    /// Logs a failed write of a script.
     pub fn tell_failure(&self, object: &str, error: &str) {
         info!(target: "kopfd::objects", "│ ! {object}: {error}");
     }
 
-    /// What a script has written to an object that was seen is no news when the object is seen again.
+    /// Includes the write of a script in the known state of the object, so that its event is not logged as a change.
     fn note(&self, before: &Value, after: &Value) {
         let text = |pointer: &str| after.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         if let Some(sight) = self.sights.lock().get_mut(text("/metadata/uid")) {
@@ -140,7 +140,7 @@ impl ChangeLog {
         }
     }
 
-    /// Returns the lines of what others have changed.
+    /// Returns the changes of other clients.
     fn foreign(&self, before: &Sight, body: &Body) -> Vec<String> {
         let mut found = Vec::new();
         for item in diff::diff(&before.body, body, Scope::Full) {
@@ -154,7 +154,7 @@ impl ChangeLog {
         self.lines(&found)
     }
 
-    /// Returns differences with their whole values: what does not fit is cut where the width is known.
+    /// Returns differences with complete values: they are cut where the terminal width is known.
     fn lines(&self, items: &[Item]) -> Vec<String> {
         lines(items, Form { prefixes: std::slice::from_ref(&self.prefix), print: Value::to_string })
     }
@@ -176,7 +176,7 @@ impl EventSink for ChangeLog {
 }
 
 impl Sight {
-    /// Returns what is known after an object was seen. What was written is kept until the object shows all of it.
+    /// Returns the known state after an event. Writes are kept until the object includes all of them.
     fn after(before: Option<&Self>, body: &Body) -> Self {
         let complete_at = before.and_then(|before| before.complete_at);
         let is_behind = complete_at.zip(body.resource_version().and_then(number)).is_some_and(|(complete, seen)| seen < complete);
@@ -190,13 +190,13 @@ impl Sight {
     }
 }
 
-/// The marks of a deletion are told in words.
+/// The fields of a deletion are logged in words.
 fn is_noise(leaf: &Item) -> bool {
     let keys: Vec<&str> = leaf.path.iter().map(String::as_str).collect();
     matches!(keys.as_slice(), ["metadata", "deletionTimestamp" | "deletionGracePeriodSeconds"] | ["metadata", "annotations", LAST_APPLIED])
 }
 
-/// Returns a difference in its smallest parts: what is in a mapping that has come or gone.
+/// Splits a difference into leaves, if a whole mapping was added or removed.
 fn leaves(item: &Item) -> Vec<Item> {
     let map = match item.op {
         Op::Add => &item.new,
@@ -213,7 +213,7 @@ fn leaves(item: &Item) -> Vec<Item> {
     found.into_iter().map(part).collect()
 }
 
-/// Returns the number of a version. The embedded server numbers them; what follows the number says that no event will have it.
+/// Returns the number of a version. The embedded server uses numbers; a suffix after the number marks a version without an event.
 fn number(version: &str) -> Option<u64> {
     version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
@@ -222,7 +222,7 @@ fn kind(body: &Body) -> &str {
     body.get("kind").and_then(Value::as_str).unwrap_or("object")
 }
 
-/// Logs the lines of a change. The operator's own annotations are for debugging.
+/// Logs the lines of a change. The operator's own annotations are debug lines.
 fn tell(told: &[String], before: &str) {
     let (own, others): (Vec<&String>, Vec<&String>) = told.iter().partition(|line| line.starts_with(ANNOTATIONS));
     let most = if tracing::enabled!(target: "kopfd::objects", tracing::Level::DEBUG) { usize::MAX } else { MOST_LINES };
@@ -237,7 +237,7 @@ fn tell(told: &[String], before: &str) {
     }
 }
 
-/// Returns the lines of the difference that a patch makes.
+/// Returns the lines for the changes of a patch.
 fn differences(body: &Body, patch: &Patch, prefix: &str) -> Vec<String> {
     let mut leaves = Vec::new();
     collect(&patch.merge, &mut Vec::new(), &mut leaves);
@@ -293,7 +293,7 @@ mod tests {
     use std::sync::Arc;
     use tracing::Level;
 
-    /// Returns what is told meanwhile.
+    /// Returns the lines logged by a function.
     fn told(act: impl FnOnce(&ChangeLog)) -> Vec<String> {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let ear = Arc::clone(&heard);
@@ -349,7 +349,7 @@ mod tests {
             log.report_event(EventKind::Listed, &first);
             log.tell_patch(&first, &patch);
             log.patched(&first, Some("3"));
-            // The first of two requests, then the second, with a foreign change in between.
+            // The first of two requests, then the second, with a change by another client in between.
             log.report_event(EventKind::Modified, &body("2", json!({"spec": {"size": 1}})));
             let status = json!({"create": {"port": 80}, "other": 1});
             log.report_event(EventKind::Modified, &body("4", json!({"spec": {"size": 1}, "status": status})));

@@ -1,4 +1,4 @@
-//! What has changed between two states of an object, in lines for people.
+//! Formats the changes between two states of an object as lines.
 
 use serde_json::Value;
 
@@ -7,22 +7,22 @@ use crate::object::diff::{self, Item, Op};
 
 use super::activity::shown;
 
-/// What the server keeps for itself, and changes with every write.
+/// Metadata that the server sets, most of them with every write.
 pub const SERVERS: [&str; 5] = ["managedFields", "resourceVersion", "generation", "creationTimestamp", "uid"];
 
-/// Beginning of the line that names the operator's own annotations.
+/// Prefix of the line that lists the operator's own annotations.
 pub const ANNOTATIONS: &str = "= annotations: ";
 
-/// How differences are printed.
+/// The format of differences.
 #[derive(Clone, Copy)]
 pub struct Form<'a> {
-    /// Annotations whose names begin with one of these prefixes and a slash are only named.
+    /// Annotations with these prefixes are listed by name only.
     pub prefixes: &'a [String],
     /// How values are printed.
     pub print: fn(&Value) -> String,
 }
 
-/// Returns the lines of what has changed, with long values cut. Annotations that begin with one of the prefixes are only named.
+/// Returns the changes as lines, with long values cut. Annotations with these prefixes are listed by name only.
 pub fn changes(before: Option<&Value>, after: Option<&Value>, prefixes: &[String]) -> Vec<String> {
     match (before, after) {
         (Some(before), Some(after)) => lines(&diff::diff(before, after, Scope::Full), Form { prefixes, print: shown }),
@@ -36,7 +36,7 @@ pub fn changes(before: Option<&Value>, after: Option<&Value>, prefixes: &[String
     }
 }
 
-/// Returns differences in lines, without those that are only the server's.
+/// Returns differences as lines, without metadata of the server.
 pub fn lines(items: &[Item], form: Form<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut kept, mut purged) = (Vec::new(), Vec::new());
@@ -51,7 +51,7 @@ pub fn lines(items: &[Item], form: Form<'_>) -> Vec<String> {
         match keys.as_slice() {
             ["metadata", key, ..] if SERVERS.contains(key) => {}
             ["metadata", "annotations"] => {
-                // The first annotation, or the last one: the whole mapping has come or gone.
+                // For the first or the last annotation, the difference is the whole mapping.
                 let all = |value: &Value| value.as_object().cloned().unwrap_or_default();
                 for (key, value) in all(&item.new) {
                     annotation(&key, Op::Add, &Value::Null, &value, &mut lines);

@@ -1,4 +1,4 @@
-//! One cycle: one event of one object, from the causes to the patch, and the sleep until the next attempt.
+//! One cycle: one event of one object, from the cause to the patch, and the sleep until the next attempt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,35 +29,35 @@ use super::error::Error;
 use super::events::{EngineEvent, EventStream};
 use super::mailbox::Mailbox;
 
-/// Sleeps are cut to this time and followed by a touch, so that no watch is silent for too long.
+/// Maximum sleep, after which the object is touched, so that no watch is silent for too long.
 const SLEEP_CAP: Duration = Duration::from_mins(10);
 
 /// Kopf's message at the end of a cycle.
 const FINISHED: &str = "Handling cycle is finished, waiting for new changes.";
 
-/// One kind as one operator serves it.
+/// One kind served by one operator.
 #[derive(Debug)]
 pub struct Served {
     /// The kind.
     pub resource: Arc<Resource>,
     /// The handlers declared for the kind.
     pub handlers: Handlers,
-    /// The fields that belong to its essences because handlers look at them.
+    /// The fields that are part of its essences because of its handlers.
     pub extra_fields: Vec<Vec<String>>,
-    /// Where the operator keeps what it remembers.
+    /// The storages of the operator's state.
     pub storages: Arc<Storages>,
-    /// How many handlers are run in one cycle.
+    /// Which handlers run in one cycle.
     pub lifecycle: Lifecycle,
     /// The pause between attempts after arbitrary errors.
     pub default_backoff: Duration,
-    /// How errors of sub-handlers are taken where their options do not say.
+    /// The default error policy of sub-handlers.
     pub sub_defaults: Policy,
-    /// Whether events of own patches that end a cause lead to nothing.
+    /// Whether events of own patches at the end of a cause can be skipped.
     pub ignores_echoes: bool,
 }
 
 impl Served {
-    /// Returns the kind with those of the handlers that are declared for it.
+    /// Returns the kind with the handlers that are declared for it.
     pub fn new(
         resource: Arc<Resource>,
         handlers: &[Arc<Handler>],
@@ -86,21 +86,21 @@ impl Served {
     }
 }
 
-/// What one cycle is about.
+/// The input of one cycle.
 pub struct Cycle<'a, W: Effects> {
-    /// The world around it.
+    /// Its effects.
     pub world: &'a W,
     /// The kind.
     pub served: &'a Served,
-    /// How the object came to our notice.
+    /// How the event was received.
     pub event_kind: EventKind,
     /// The object.
     pub body: Body,
-    /// What is remembered of it.
+    /// The memory of the object.
     pub memory: cause::Memory,
-    /// Until when the event of the own last patch is waited for.
+    /// The end of the wait for the event of the operator's last patch.
     pub consistent_at: Option<Timestamp>,
-    /// Where newer events wait; they interrupt sleeps.
+    /// The mailbox of newer events, which interrupt sleeps.
     pub mailbox: &'a Mailbox,
     /// Ends running calls.
     pub stop: Stop,
@@ -110,29 +110,29 @@ pub struct Cycle<'a, W: Effects> {
     pub span: tracing::Span,
 }
 
-/// How a cycle has ended.
+/// The result of a cycle.
 #[derive(Debug)]
 pub struct Ended {
-    /// Whether the cause was handled to its end. That is known even if the patch fails.
+    /// Whether the cause was handled completely. This is valid even if the patch fails.
     pub handled: bool,
-    /// What the patch has led to, or why the cycle has failed.
+    /// The result of the patch, or the error of the cycle.
     pub result: Result<Sent, Error>,
-    /// What the own events of a finished cause look like, if they lead to nothing.
+    /// Recognises the events of the own patch of a finished cause, if they can be skipped.
     pub echo: Option<Echo>,
 }
 
-/// What the patches of a cycle have led to.
+/// The result of the patches of a cycle.
 #[derive(Debug, Default)]
 pub struct Sent {
-    /// The version that the next cycle is to wait for.
+    /// The version that the next cycle waits for.
     pub version: Option<String>,
     /// The functions that could not be applied.
     pub remaining: Vec<Transform>,
-    /// The versions that the requests have led to.
+    /// The resulting versions of the requests.
     pub versions: Vec<String>,
 }
 
-/// What a cycle has found out and done so far.
+/// The state of a cycle.
 #[derive(Default)]
 struct State {
     done: Option<Step>,
@@ -155,7 +155,7 @@ impl State {
 }
 
 impl<W: Effects> Cycle<'_, W> {
-    /// Runs the cycle to its end, sleeps included. It begins with the functions that an earlier cycle could not apply.
+    /// Runs the cycle to its end, including sleeps. It begins with the functions that an earlier cycle could not apply.
     pub async fn run(self, remaining: Vec<Transform>) -> Ended {
         let patch = Patch { transforms: self.still_needed(remaining).await, ..Patch::default() };
         let own_patch = if self.consistent_at.is_some() { OwnPatch::Awaited } else { OwnPatch::Seen };
@@ -177,8 +177,8 @@ impl<W: Effects> Cycle<'_, W> {
         }
     }
 
-    /// Returns what the events of the own patch look like, if the cause is handled to its end, and the patch changes nothing
-    /// that handlers would be called for.
+    /// Returns how to recognise the events of the own patch, if the cause is handled completely and the patch changes nothing that
+    /// handlers are called for.
     fn echo(&self, state: &State) -> Option<Echo> {
         let reason = state.cause.as_ref()?.reason;
         let is_settled = state.handled && reason != Reason::Delete && state.delays.is_empty() && state.sent.remaining.is_empty();
@@ -227,8 +227,8 @@ impl<W: Effects> Cycle<'_, W> {
         }
     }
 
-    /// Returns the functions that are left from an earlier cycle, unless they would change nothing: their request may have been done, and
-    /// its answer lost. Then no patch would follow, no event after it, and the object would wait for its next change unhandled.
+    /// Returns the unapplied functions of an earlier cycle, unless they would change nothing: their request may have succeeded with its
+    /// answer lost. Then there would be no patch and no further event, and the object would stay unhandled until its next change.
     async fn still_needed(&self, remaining: Vec<Transform>) -> Vec<Transform> {
         if remaining.is_empty() {
             return remaining;
@@ -237,7 +237,7 @@ impl<W: Effects> Cycle<'_, W> {
         for transform in &remaining {
             match transformed(transform, changed).await {
                 Ok(applied) => changed = applied,
-                // It is told when the patch is made.
+                // The error is reported when the patch is made.
                 Err(_) => return remaining,
             }
         }
@@ -256,7 +256,7 @@ impl<W: Effects> Cycle<'_, W> {
         Object { resource: Arc::clone(&self.served.resource), body: self.body.clone(), memo: Arc::clone(&self.memo) }
     }
 
-    /// Returns what functions and expressions are called for: a change, or the raw event.
+    /// Returns the subject of functions and expressions: a change, or the raw event.
     fn subject(&self, cause: Option<&Cause>) -> Subject {
         match cause {
             Some(cause) => Subject::Change { object: self.object(), reason: cause.reason, change: Arc::new(cause.change.clone()) },
@@ -264,7 +264,7 @@ impl<W: Effects> Cycle<'_, W> {
         }
     }
 
-    /// Decides again and again, while there are expressions to be evaluated first.
+    /// Repeats a decision as long as it needs further expressions.
     async fn settled<T>(&self, cause: Option<&Cause>, mut decide: impl FnMut(&Answers) -> Result<T, Obstacle>) -> Result<T, Error> {
         let mut answers = Answers::default();
         loop {
@@ -283,7 +283,7 @@ impl<W: Effects> Cycle<'_, W> {
         }
     }
 
-    /// Runs the handlers of raw events. They are never awaited by anything, and their errors are only told.
+    /// Calls the handlers of raw events. Nothing depends on them, and their errors are only logged.
     async fn watch(&self, mut patch: Patch) -> Result<Patch, Error> {
         let view = filter::View { body: &self.body, change: None };
         let selected = self.settled(None, |answers| Ok(select::watching(&self.served.handlers.watching, view, answers)?)).await?;
@@ -309,7 +309,7 @@ impl<W: Effects> Cycle<'_, W> {
         Ok(State { is_finalizer_demanded: demand.demand_finalizer, delays: demand.delays, ..state })
     }
 
-    /// Drops the cause if no handler of changes concerns the object at all.
+    /// Drops the cause if no change handler concerns the object.
     async fn drop_unless_concerned(&self, state: State) -> Result<State, Error> {
         let Some(cause) = &state.cause else { return Ok(state) };
         let view = filter::View { body: &self.body, change: Some(&cause.change) };
@@ -318,7 +318,7 @@ impl<W: Effects> Cycle<'_, W> {
         Ok(if is_concerned { state } else { State { cause: None, ..state } })
     }
 
-    /// Adds or removes the finalizer, if that is due. The cause is then handled with the event of that.
+    /// Adds or removes the finalizer, if necessary. The cause is then handled with the event of this patch.
     async fn adjust_finalizer(&self, mut state: State) -> Result<State, Error> {
         let is_demanded = state.is_finalizer_demanded
             || match &state.cause {
@@ -342,7 +342,7 @@ impl<W: Effects> Cycle<'_, W> {
         Ok(State { cause: None, ..state })
     }
 
-    /// Waits until the object shows the own last patch, or the time for that is over.
+    /// Waits for the event of the operator's last patch, up to the time limit.
     async fn await_own_patch(&self) -> OwnPatch {
         let left = self.consistent_at.map(|deadline| time_between(self.world.clock().now(), deadline)).unwrap_or_default();
         if self.mailbox.sleep(left).await { OwnPatch::Seen } else { OwnPatch::Interrupted }
@@ -354,7 +354,7 @@ impl<W: Effects> Cycle<'_, W> {
         state
     }
 
-    /// Handles the cause, if handlers are called for it.
+    /// Handles the cause, if its reason has handlers.
     async fn handle_change(&self, state: State) -> Result<State, Error> {
         let Some(cause) = &state.cause else { return Ok(state) };
         if !cause.reason.is_handled() {
@@ -363,7 +363,7 @@ impl<W: Effects> Cycle<'_, W> {
         }
         let now = self.world.clock().now();
         let records = Arc::new(Stored { storages: Arc::clone(&self.served.storages), body: self.body.clone(), now });
-        // One function may stand here several times, for several reasons: only those that are selected are called once.
+        // One function may be declared several times, for several reasons: only selected ones are called.
         let handlers = &self.served.handlers.changing;
         let lifecycle = self.served.lifecycle;
         let situation = plan::Situation { handlers, body: &self.body, cause, records: &*records, lifecycle, now };
@@ -397,7 +397,7 @@ impl<W: Effects> Cycle<'_, W> {
         }
     }
 
-    /// Runs the handlers that are due, one after another.
+    /// Calls the handlers that are due, one after another.
     async fn attempt_all(&self, plan: &Plan<'_>, cause: &Cause, records: &Arc<Stored>, patch: Patch) -> Result<Attempts, Error> {
         let mut attempts = Attempts { outcomes: Vec::new(), sub_records: Vec::new(), patch };
         let whole = self.subject(Some(cause));
@@ -438,7 +438,7 @@ impl<W: Effects> Cycle<'_, W> {
         }
     }
 
-    /// Calls a handler with the changes made so far, which come back with its own.
+    /// Calls a handler with the patch so far, and returns the extended patch.
     async fn call(&self, attempt: Attempt<'_>, patch: Patch) -> Result<Returned, Error> {
         let Attempt { handler, record, subject, subhandling } = attempt;
         let call = Call {
@@ -472,7 +472,7 @@ impl<W: Effects> Cycle<'_, W> {
         returned
     }
 
-    /// Sends what has changed.
+    /// Sends the changes.
     async fn send_changes(&self, mut state: State) -> Result<State, Error> {
         write::touch(&self.served.storages.progress, &self.body, None, &mut state.patch);
         let sent = self.send(&state.patch, state.sent).await?;
@@ -506,7 +506,7 @@ impl<W: Effects> Cycle<'_, W> {
         Ok(Sent { version: applied.version.or(before.version), remaining, versions })
     }
 
-    /// Sleeps until the next attempt is due. Returns whether that is so, and an event is to begin it.
+    /// Sleeps until the next attempt is due. Returns whether it slept in full, so that a touch must trigger the next cycle.
     async fn sleep(&self, delay: Duration) -> bool {
         let begun = self.world.clock().now();
         let limit = delay.min(SLEEP_CAP);
@@ -549,14 +549,14 @@ struct Attempt<'a> {
     subhandling: Option<Subhandling>,
 }
 
-/// What the attempts of a cycle have come to.
+/// The results of a cycle's attempts.
 struct Attempts {
     outcomes: Vec<(String, Outcome)>,
     sub_records: Vec<(String, Record)>,
     patch: Patch,
 }
 
-/// Reports what a cycle does that finds nothing to do.
+/// Reports a cycle without changes.
 pub fn tell_nothing_changed(events: &EventStream) {
     if events.wants_debugging() {
         events.tell(&Message::debug(uninteresting(Reason::Noop)));

@@ -1,4 +1,4 @@
-//! Defects that tests put into the engine, to show that they are found. They are only in the tests' own builds, and concern one thread.
+//! Defects that tests inject into the engine, to show that they are detected. They exist only in test builds, and affect one thread.
 
 use std::cell::Cell;
 
@@ -15,17 +15,17 @@ thread_local! {
 pub(crate) enum Defect {
     /// Patches are sent without the successes of handlers.
     ForgetsSuccesses,
-    /// Patches are sent without the essence that was handled, so that its cause begins again.
+    /// Patches are sent without the handled essence, so that its cause begins again.
     ForgetsEssences,
     /// Handlers are called twice.
     CallsTwice,
-    /// The memory does not keep that an object was handled in this life.
+    /// The memory does not record that an object was handled by this operator run.
     ForgetsHandling,
-    /// Own patches are not waited for.
+    /// The cycle does not wait for own patches.
     WaitsForNothing,
 }
 
-/// Runs something in an engine with a defect.
+/// Runs a function with a defect in the engine.
 pub(crate) fn with<T>(defect: Defect, run: impl FnOnce() -> T) -> T {
     DEFECT.set(Some(defect));
     let result = run();
@@ -38,7 +38,7 @@ pub(crate) fn is_on(defect: Defect) -> bool {
     DEFECT.get() == Some(defect)
 }
 
-/// Returns a patch as the engine sends it.
+/// Returns a patch with the defect applied.
 pub(crate) fn spoiled(patch: &Patch) -> Patch {
     let mut patch = patch.clone();
     let annotations = patch.merge.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations")).and_then(Value::as_object_mut);

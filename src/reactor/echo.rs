@@ -1,6 +1,6 @@
-//! Echoes: the events that the own patches lead to. One that shows nothing else than these patches is recognised by its text.
+//! Echoes: the events of the operator's own patches. An event that contains no other change is recognised by its text.
 //!
-//! API servers write the same value as the same text each time, so that what is unchanged needs no parsing.
+//! API servers serialize the same value to the same text, so that unchanged parts need no parsing.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use crate::cluster::partial_metadata::Text;
 use crate::object::{Body, Patch};
 use crate::persistence::essence;
 
-/// Metadata that change with every write, and the annotations, which are compared one by one.
+/// Metadata that change with every write, and the annotations, which are compared individually.
 const CHANGING: [&str; 4] = ["resourceVersion", "managedFields", "generation", "annotations"];
 
 /// The events of the last patch of a finished cause, which need no cycle.
@@ -38,7 +38,7 @@ impl Echo {
         is_echo.then(|| Self { annotations, versions: versions.to_vec() })
     }
 
-    /// Returns the version of an event that shows the object as it was, with the own patch, and nothing else.
+    /// Returns the version of an event that contains only the own patch.
     pub fn version_in(&self, before: &str, event: &str) -> Option<&str> {
         let event = Members::of(event)?;
         let metadata = Members::of(event.get("metadata")?)?;
@@ -64,7 +64,7 @@ impl Echo {
     }
 }
 
-/// The members of a JSON object, as they are written.
+/// The members of a JSON object as raw text.
 #[derive(Default)]
 struct Members<'a>(Vec<(Text<'a>, &'a RawValue)>);
 
@@ -77,12 +77,12 @@ impl<'a> Members<'a> {
         self.0.iter().find(|(known, _)| **known == *key).map(|(_, value)| value.get())
     }
 
-    /// Returns a text; nothing if there is none, or something else.
+    /// Returns a text; `None` if it is absent or not a text.
     fn text(&self, key: &str) -> Option<Text<'a>> {
         serde_json::from_str(self.get(key)?).ok()
     }
 
-    /// Returns the members of a mapping, which may be absent; nothing if it is something else.
+    /// Returns the members of a mapping, which may be absent; `None` for other types.
     fn members(&self, key: &str) -> Option<Self> {
         self.get(key).map_or_else(|| Some(Self::default()), Self::of)
     }

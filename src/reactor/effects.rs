@@ -1,4 +1,4 @@
-//! What a cycle needs around it, in small capabilities, and the stream of what happens in it.
+//! The dependencies of a cycle as small capabilities, and the stream of its events.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub trait Scripts: Send + Sync {
     /// Evaluates an expression of a filter. The error is a text.
     fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>>;
 
-    /// Drops the memo of an object that is gone.
+    /// Drops the memo of a deleted object.
     fn forget(&self, _memo: &Arc<str>) {}
 }
 
@@ -34,7 +34,7 @@ pub trait Patcher: Send + Sync {
 
 /// Runs daemons and timers. By default there are none.
 pub trait Background: Send + Sync {
-    /// Starts and stops what runs along with the object, and says what the cycle has to wait for.
+    /// Starts and stops the daemons and timers of the object, and returns what the cycle has to wait for.
     fn update_background<'a>(
         &'a self,
         _object: &'a Object,
@@ -47,13 +47,13 @@ pub trait Background: Send + Sync {
 
 /// Keeps indexes. By default there are none.
 pub trait Indexing: Send + Sync {
-    /// Puts an object into the indexes, or takes it out of them, before anything is handled. Asked only for kinds with handlers of indexes.
+    /// Adds an object to the indexes, or removes it, before it is handled. Called only for kinds with index handlers.
     fn index<'a>(&'a self, _object: &'a Object, _sighting: EventKind) -> BoxFuture<'a, Result<(), Error>> {
         std::future::ready(Ok(())).boxed()
     }
 }
 
-/// What decisions depend on besides the object.
+/// Inputs of decisions besides the object.
 pub trait Environment: Send + Sync {
     /// The clock.
     fn clock(&self) -> &Clock;
@@ -64,8 +64,8 @@ pub trait Environment: Send + Sync {
     }
 }
 
-/// Everything that the cycles of one operator need around them.
+/// All dependencies of the cycles of one operator.
 pub trait Effects: Scripts + Patcher + Background + Indexing + Environment {
-    /// Returns the stream of what happens.
+    /// Returns the stream of events.
     fn events(&self) -> &EventStream;
 }

@@ -1,27 +1,27 @@
-//! Why a cycle fails. A failed cycle delays its object and nothing else.
+//! Errors of a cycle. A failed cycle delays its object and nothing else.
 
 use crate::cluster;
 use crate::handling::progress::BrokenRecord;
 
-/// Why a cycle fails.
+/// An error of a cycle.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What the operator has stored on the object cannot be read.
+    /// The operator's state on the object cannot be read.
     #[error(transparent)]
     Stored(#[from] BrokenRecord),
-    /// The object is not what an API server sends.
+    /// The object has a form that no API server sends.
     #[error("the object is malformed: {0}")]
     Malformed(String),
     /// An expression of a filter failed.
     #[error("a filter failed: {0}")]
     Filter(String),
-    /// The API server did not take the patch.
+    /// The API server refused the patch, or could not be reached.
     #[error(transparent)]
     Patch(#[from] cluster::Error),
     /// A transformation of the whole object failed.
     #[error("a transformation of the object failed: {0}")]
     Transform(String),
-    /// A call was ended from outside, so nothing of the cycle counts.
+    /// A call was cancelled, so the cycle has no result.
     #[error("the operator stops")]
     Cancelled,
 }

@@ -1,7 +1,7 @@
-//! What happens in the engine, as one stream of events with any number of sinks.
+//! The events of the engine, as one stream with any number of sinks.
 //!
-//! Events are passed on at the moment they happen, in their order, so that simulations repeat themselves. A sink must not wait: one whose
-//! work takes time is given a [`buffered`] way, which loses and counts what it cannot hold.
+//! Events are passed on immediately and in order, so that simulations are reproducible. A sink must not wait: slow sinks get a
+//! [`buffered`] channel, which drops events when it is full, and counts them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,45 +15,45 @@ use crate::handling::{Handler, Level, Message, Outcome, Reason};
 use crate::object::{Body, EventKind, Patch};
 use crate::script::Returned;
 
-/// Something that the engine meets or does.
+/// An event of the engine.
 #[derive(Debug)]
 pub enum EngineEvent<'a> {
-    /// A line about the object that is handled. The current span is that of the object.
+    /// A message about the handled object. The current span is that of the object.
     Message(&'a Message),
-    /// An event of an object is taken up.
+    /// A worker begins to process an event of an object.
     ObjectSeen {
         /// The object.
         body: &'a Body,
-        /// How it came.
+        /// How it was received.
         event_kind: EventKind,
-        /// How long the event of the own last patch is still waited for; negative if that time is over.
+        /// The remaining time of the wait for the operator's last patch; negative if it is over.
         consistency_in: Option<SignedDuration>,
     },
     /// A handler is called.
     HandlerCalled {
-        /// The object, as the handler sees it.
+        /// The object that the handler gets.
         body: &'a Body,
         /// The handler.
         handler: &'a Handler,
-        /// Why; none for handlers of raw events.
+        /// The reason; `None` for handlers of raw events.
         reason: Option<Reason>,
         /// The attempts made before.
         retry: u64,
     },
-    /// A call has come back.
+    /// A call has returned.
     HandlerReturned {
         /// The object.
         body: &'a Body,
         /// The handler.
         handler: &'a Handler,
-        /// Why; none for handlers of raw events.
+        /// The reason; `None` for handlers of raw events.
         reason: Option<Reason>,
         /// The attempts made before.
         retry: u64,
-        /// What it has brought.
+        /// The result of the call.
         returned: &'a Returned,
     },
-    /// An attempt was judged, also one that was not made because a limit is reached.
+    /// An attempt was judged, including one that was not made because of a limit.
     AttemptJudged {
         /// The object.
         body: &'a Body,
@@ -61,10 +61,10 @@ pub enum EngineEvent<'a> {
         handler: &'a Handler,
         /// The attempts made before.
         retry: u64,
-        /// What it means.
+        /// The outcome.
         outcome: &'a Outcome,
     },
-    /// All handlers of a cycle have run: what is left is to send what has changed, and to wait.
+    /// All handlers of a cycle have run; the cycle then sends its changes and sleeps.
     CycleDecided {
         /// The times until the next attempts.
         delays: &'a [Duration],
@@ -80,37 +80,37 @@ pub enum EngineEvent<'a> {
     PatchSent {
         /// The object before.
         body: &'a Body,
-        /// The version that it has led to, if it has changed anything.
+        /// The resulting version, if the patch has changed anything.
         version: Option<&'a str>,
     },
-    /// A cycle has ended; that of a deleted object always ends well.
+    /// A cycle has ended; for a deleted object always without an error.
     CycleEnded {
         /// The object's unique id.
         uid: &'a str,
         /// The object.
         body: &'a Body,
-        /// Why it has failed, if it has.
+        /// The error, if it has failed.
         error: Option<&'a str>,
     },
 }
 
 /// A consumer of engine events.
 pub trait EventSink: Send + Sync {
-    /// Takes an event at the moment it happens. Must neither wait nor take long: the engine goes on afterwards.
+    /// Receives an event. It must neither wait nor take long, since the engine waits for it.
     fn accept(&self, event: &EngineEvent<'_>);
 
-    /// Tells whether messages for debugging are of use to the sink, so that costly ones need not be made.
+    /// Tells whether the sink uses debug messages, so that costly ones need not be created otherwise.
     fn wants_debugging(&self) -> bool {
         false
     }
 
-    /// Tells whether the sink follows the states of objects, so that they are read even where no handler wants them.
+    /// Tells whether the sink follows the states of objects, so that all of them are parsed.
     fn wants_states(&self) -> bool {
         false
     }
 }
 
-/// The stream of what happens in one operator. Cheap to clone.
+/// The events of one operator. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct EventStream {
     sinks: Vec<Arc<dyn EventSink>>,
@@ -123,7 +123,7 @@ impl std::fmt::Debug for EventStream {
 }
 
 impl EventStream {
-    /// Returns the stream with one more sink, which hears of each event after those before it.
+    /// Returns the stream with a further sink, which is called after the existing ones.
     #[must_use]
     pub fn with(mut self, sink: Arc<dyn EventSink>) -> Self {
         self.sinks.push(sink);
@@ -145,13 +145,13 @@ impl EventStream {
         self.sinks.iter().any(|sink| sink.wants_states())
     }
 
-    /// Tells whether messages for debugging are of use to anybody.
+    /// Tells whether any sink uses debug messages.
     pub fn wants_debugging(&self) -> bool {
         self.sinks.iter().any(|sink| sink.wants_debugging())
     }
 }
 
-/// A sink may stand for a stream, so that streams can be joined.
+/// A stream is also a sink, so that streams can be joined.
 impl EventSink for EventStream {
     fn accept(&self, event: &EngineEvent<'_>) {
         self.emit(event);
@@ -187,22 +187,22 @@ impl EventSink for LogSink {
     }
 }
 
-/// A sink whose events are worked on elsewhere, at their own pace.
+/// A sink whose events are processed asynchronously by a receiver.
 pub struct BufferedSink<T, S> {
     select: S,
     sender: mpsc::Sender<T>,
     lost: Arc<AtomicU64>,
 }
 
-/// The other end of a buffered sink.
+/// The receiver of a buffered sink.
 #[derive(Debug)]
 pub struct BufferedEvents<T> {
     receiver: mpsc::Receiver<T>,
     lost: Arc<AtomicU64>,
 }
 
-/// Returns a sink that keeps what is selected of the events, up to a number of items, and the end that takes them. What comes while
-/// the buffer is full is lost, and counted: the engine never waits.
+/// Returns a sink that buffers the items selected from events, up to a capacity, and their receiver. Items that arrive while the buffer is
+/// full are dropped and counted: the engine never waits.
 pub fn buffered<T: Send, S>(capacity: usize, select: S) -> (BufferedSink<T, S>, BufferedEvents<T>)
 where
     S: Fn(&EngineEvent<'_>) -> Option<T> + Send + Sync,
@@ -223,9 +223,9 @@ impl<T: Send, S: Fn(&EngineEvent<'_>) -> Option<T> + Send + Sync> EventSink for 
 }
 
 impl<T> BufferedEvents<T> {
-    /// Waits for the next item; none once the engine has ended.
+    /// Waits for the next item; `None` once the engine has ended.
     ///
-    /// *Cancel safety*: an item is either returned or stays.
+    /// *Cancel safety*: an item is either returned or stays in the buffer.
     pub async fn next(&mut self) -> Option<T> {
         self.receiver.recv().await
     }

@@ -21,29 +21,30 @@ use super::memory::Memories;
 use super::queues::{Queued, Queues};
 use super::worker::{Attempt, Expected, Pace, Read, Worker};
 
-/// Objects that may be taken up at the same time. Each holds its parsed body, some ten times the size of its text;
-/// a longer list or burst waits in the connection, where it costs nothing.
+/// Limit of objects that begin processing at the same time. Each holds its parsed body, about ten times the size of its text; a longer
+/// list or burst waits in the connection, without using memory.
 const TAKEN_UP: usize = 256;
 
-/// How long an object counts as just taken up. An object that waits longer, for a slow handler or a sleep, gives its slot to others.
+/// How long an object occupies one of these slots. If its processing takes longer, because of a slow handler or a sleep, it frees the
+/// slot.
 const TAKING_UP: Duration = Duration::from_millis(200);
 
-/// How long cancelled calls may take to end.
+/// Time limit for cancelled calls to end.
 const CANCELLATION: Duration = Duration::from_secs(1);
 
-/// What all the watches of one kind have in common.
+/// The shared state of all watches of one kind.
 pub struct Kind<W: Effects> {
-    /// The world around it.
+    /// Its effects.
     pub world: Arc<W>,
     /// The kind and its handlers.
     pub served: Arc<Served>,
     /// The memories of its objects.
     pub memories: Arc<Memories>,
-    /// Where the events of its objects wait.
+    /// The event queues of its objects.
     pub queues: Arc<Queues>,
-    /// How its workers behave.
+    /// The settings of its workers.
     pub pace: Arc<Pace>,
-    /// The operator's name, which begins the names of its objects' memories in scripts.
+    /// The operator's name, the prefix of the memo keys of its objects.
     pub operator: Arc<str>,
     workers: TaskGroup,
     room: Arc<Semaphore>,
@@ -53,7 +54,7 @@ pub struct Kind<W: Effects> {
 }
 
 impl<W: Effects + 'static> Kind<W> {
-    /// Returns a kind of which nothing is known yet.
+    /// Returns a kind without objects.
     pub fn new(world: Arc<W>, served: Arc<Served>, pace: Arc<Pace>, worker_limit: Option<usize>, operator: Arc<str>) -> Self {
         Self {
             world,
@@ -70,40 +71,40 @@ impl<W: Effects + 'static> Kind<W> {
         }
     }
 
-    /// Returns the kind with an monitor of its workers and watches.
+    /// Returns the kind with a monitor of its workers and watches.
     pub fn with_monitor(self, monitor: Option<Arc<ActivityMonitor>>) -> Self {
         Self { monitor, ..self }
     }
 
-    /// Returns the kind with workers that are cancelled with a stop. Without it they go on until they are told to finish.
+    /// Returns the kind with workers that are cancelled by a stop. Without it they run until they are told to finish.
     pub fn with_lives(self, lives: &Stop) -> Self {
         Self { workers: TaskGroup::under(lives), ..self }
     }
 
-    /// Returns the kind with what another one remembered.
+    /// Returns the kind with the memories of another one.
     pub fn with_memories(self, memories: Arc<Memories>) -> Self {
         Self { memories, ..self }
     }
 
-    /// Returns the kind with another way to read the objects of events.
+    /// Returns the kind with another parser of objects.
     pub fn with_reader(self, read: Read) -> Self {
         Self { read, ..self }
     }
 
-    /// Forgets an object that is gone or not watched any more.
+    /// Forgets an object that is deleted or no longer watched.
     pub fn forget(&self, uid: &str) {
         self.memories.forget(uid);
         self.world.forget(&self.memo(uid));
     }
 
-    /// Returns the name of an object's memory in scripts.
+    /// Returns the key of an object's memo.
     fn memo(&self, uid: &str) -> Arc<str> {
         Arc::from(format!("{}/{uid}", self.operator))
     }
 
-    /// Puts an event of an object into its queue, and starts a worker if it has none. Waits while too many are being taken up.
+    /// Adds an event to the queue of its object, and starts a worker if there is none. Waits while too many objects begin processing.
     ///
-    /// *Cancel safety*: the event is either with a worker or nowhere; no queue is left without one.
+    /// *Cancel safety*: the event is either queued with a worker or not queued; no queue is left without a worker.
     async fn put(self: &Arc<Self>, uid: &str, head: &PartialMetadata<'_>, event: Event) {
         let room = if self.queues.has(uid) { None } else { Arc::clone(&self.room).acquire_owned().await.ok() };
         if let Queued::First(uid, mailbox) = self.queues.put(uid, event) {
@@ -114,7 +115,7 @@ impl<W: Effects + 'static> Kind<W> {
         }
     }
 
-    /// Lets the workers finish what waits, at most for `grace`; then ends their calls, and at last the workers.
+    /// Lets the workers process their queues for up to `grace`; then cancels their calls, and finally the workers.
     pub async fn finish(&self, grace: Duration) {
         self.queues.close();
         if self.workers.settle(grace).await {
@@ -127,7 +128,7 @@ impl<W: Effects + 'static> Kind<W> {
     }
 }
 
-/// The mailbox of an object while a worker has it. However the worker ends, the mailbox is given back.
+/// The mailbox of an object while a worker has it. It is given back however the worker ends.
 struct Claim<W: Effects> {
     kind: Arc<Kind<W>>,
     uid: Arc<str>,
@@ -152,7 +153,7 @@ impl<W: Effects> Drop for Claim<W> {
     }
 }
 
-/// Runs the worker of an object, and runs it on if an event slips in at its end.
+/// Runs the worker of an object, and continues if an event arrives just before its end.
 async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut room: Option<OwnedSemaphorePermit>) {
     let Claim { kind, uid, mailbox } = &claim;
     let _permit = kind.queues.permit().await;
@@ -194,7 +195,7 @@ fn span(served: &Served, head: &PartialMetadata<'_>, uid: &str) -> Span {
     object_span(&served.resource, head.namespace(), head.name(), uid)
 }
 
-/// What one watch gives its events to.
+/// The sink of one watch.
 pub struct KindSink<W: Effects> {
     kind: Arc<Kind<W>>,
     is_listed: bool,
@@ -219,7 +220,7 @@ impl<W: Effects> KindSink<W> {
 
 impl<W: Effects> Drop for KindSink<W> {
     fn drop(&mut self) {
-        // A watch that ends before its first list is not waited for.
+        // A watch that ends before its first list is no longer awaited.
         if let Some(monitor) = self.kind.monitor.as_ref().filter(|_| !self.is_listed) {
             monitor.listed();
         }
@@ -252,12 +253,12 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
     }
 
     fn troubled(&mut self, error: &cluster::Error) {
-        // The watcher tells of its failures by itself and goes on; a missing kind is noticed by the observer of kinds.
+        // The watcher logs its failures and retries; a missing kind is noticed by the observer of kinds.
         tracing::debug!(target: "kopfd::reactor", resource = %self.kind.served.resource, error = error.chain(), "A watch is in trouble.");
     }
 }
 
-/// Tells for sure, from the metadata alone, that no handler concerns the object and that it does not carry our finalizer.
+/// Tells from the metadata alone whether certainly no handler concerns the object, and it does not have our finalizer.
 pub fn is_uninteresting(served: &Served, head: &PartialMetadata<'_>) -> bool {
     !served.handlers.is_empty()
         && served.handlers.iter().all(|handler| is_refused(handler, head))

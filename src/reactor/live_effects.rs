@@ -25,7 +25,7 @@ pub struct LiveEffects {
     client: Client,
     clock: Clock,
     events: EventStream,
-    /// A source of chance that repeats itself, in simulations.
+    /// A reproducible source of randomness, in simulations.
     chance: Option<Mutex<StdRng>>,
 }
 
@@ -35,12 +35,12 @@ impl LiveEffects {
         Self { host, scripts, client, clock, events: EventStream::default(), chance: None }
     }
 
-    /// Returns the effects with a stream of what happens.
+    /// Returns the effects with a stream of events.
     pub fn with_events(self, events: EventStream) -> Self {
         Self { events, ..self }
     }
 
-    /// Returns the effects with a chance that depends on the seed alone, if there is one.
+    /// Returns the effects with randomness from a seed, if there is one.
     pub fn with_seed(self, seed: Option<u64>) -> Self {
         Self { chance: seed.map(|seed| Mutex::new(StdRng::seed_from_u64(seed))), ..self }
     }
@@ -71,10 +71,10 @@ impl Patcher for LiveEffects {
     }
 }
 
-/// Nothing runs along with objects: manifests with daemons or timers are refused at the start.
+/// There are no daemons and timers: manifests with them are refused at the start.
 impl Background for LiveEffects {}
 
-/// Nothing is indexed: manifests with indexes are refused at the start.
+/// There are no indexes: manifests with them are refused at the start.
 impl Indexing for LiveEffects {}
 
 impl Environment for LiveEffects {

@@ -1,4 +1,4 @@
-//! The mailbox of one object: events wait here for the object's worker, in order.
+//! The mailbox of one object: a queue of events for the object's worker.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use tokio::sync::Notify;
 
 use crate::object::EventKind;
 
-/// Events that may wait for one object. An object that changes faster than its handlers run would fill the memory;
-/// beyond this, intermediate states are skipped, as they are after a reconnection.
+/// Limit of queued events of one object. An object that changes faster than its handlers run would fill the memory; beyond this limit,
+/// intermediate states are skipped, as they are after a reconnection.
 const CAPACITY: usize = 128;
 
-/// An event of one object, as it came.
+/// An event of one object, as received.
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// How the object came to our notice.
+    /// How it was received.
     pub event_kind: EventKind,
-    /// The object as JSON text. It is parsed when it is its turn.
+    /// The object as JSON text. The worker parses it.
     pub raw: Arc<str>,
 }
 
-/// Where events of one object wait. Events that wait put pressure on whatever the worker sleeps for.
+/// Queues the events of one object. Queued events interrupt the worker's sleep.
 #[derive(Debug, Default)]
 pub struct Mailbox {
     state: Mutex<State>,
@@ -36,7 +36,7 @@ struct State {
 }
 
 impl Mailbox {
-    /// Puts an event behind the others. Returns false if it took the place of one that waited.
+    /// Appends an event. Returns false if it replaced a queued one.
     pub fn put(&self, event: Event) -> bool {
         let mut state = self.state.lock();
         let is_full = state.events.len() >= CAPACITY;
@@ -49,7 +49,7 @@ impl Mailbox {
         !is_full
     }
 
-    /// Puts an event back that was taken, unless a newer one waits: that one has the newer state.
+    /// Puts a taken event back, unless a newer one is queued, which has the newer state.
     pub fn put_back(&self, event: Event) {
         let mut state = self.state.lock();
         if state.events.is_empty() {
@@ -57,25 +57,25 @@ impl Mailbox {
         }
     }
 
-    /// Marks the end: what waits is still processed, nothing comes after it.
+    /// Closes the mailbox: queued events are still processed, no new ones are added.
     pub fn close(&self) {
         self.state.lock().is_closed = true;
         self.arrived.notify_one();
     }
 
-    /// Tells whether nothing will come any more.
+    /// Tells whether the mailbox is closed.
     pub fn is_closed(&self) -> bool {
         self.state.lock().is_closed
     }
 
-    /// Tells whether no events wait.
+    /// Tells whether no events are queued.
     pub fn is_empty(&self) -> bool {
         self.state.lock().events.is_empty()
     }
 
-    /// Waits for an event, at most for a time; returns nothing after that, or at the end.
+    /// Waits for an event; returns `None` after the timeout, or if the mailbox is closed and empty.
     ///
-    /// *Cancel safety*: an event is either returned or stays.
+    /// *Cancel safety*: an event is either returned or stays queued.
     pub async fn take(&self, timeout: Duration) -> Option<Event> {
         let deadline = deadline(timeout);
         loop {
@@ -94,7 +94,7 @@ impl Mailbox {
         }
     }
 
-    /// Sleeps, but not longer than until an event waits or the mailbox is closed. Returns whether it slept in full.
+    /// Sleeps until an event is queued or the mailbox is closed. Returns whether it slept in full.
     ///
     /// *Cancel safety*: the sleep may be dropped.
     pub async fn sleep(&self, duration: Duration) -> bool {
@@ -110,7 +110,7 @@ impl Mailbox {
         false
     }
 
-    /// Sleeps whatever arrives, but not longer than until the mailbox is closed.
+    /// Sleeps regardless of events, until the mailbox is closed.
     ///
     /// *Cancel safety*: the sleep may be dropped.
     pub async fn rest(&self, duration: Duration) {
@@ -123,7 +123,7 @@ impl Mailbox {
     }
 }
 
-/// Returns the moment after a wait; a wait beyond what the timer knows ends in 30 years.
+/// Returns the end of a wait; a wait beyond the range of the timer ends in 30 years.
 fn deadline(wait: Duration) -> tokio::time::Instant {
     let now = tokio::time::Instant::now();
     now.checked_add(wait).unwrap_or_else(|| now + Duration::from_hours(24 * 365 * 30))

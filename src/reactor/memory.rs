@@ -1,4 +1,4 @@
-//! What is remembered of each object between its events. It may vanish at any moment; the object is the truth.
+//! The memory of each object between its events. It may vanish at any moment; the object in the cluster is the truth.
 
 use std::collections::HashMap;
 
@@ -9,27 +9,27 @@ use crate::object::Transform;
 
 use super::throttle::Throttle;
 
-/// The memories of all objects of one kind, by their unique ids.
+/// The memories of all objects of one kind, by unique id.
 #[derive(Debug, Default)]
 pub struct Memories {
     entries: Mutex<HashMap<Box<str>, Entry>>,
 }
 
-/// What is remembered of one object. Most objects need no more than the flags.
+/// The memory of one object. Most objects need only the flags.
 #[derive(Debug, Default)]
 struct Entry {
     flags: cause::Memory,
     retry_state: Option<Box<RetryState>>,
 }
 
-/// What remains of failed cycles of an object; most objects have none.
+/// The retry state after failed cycles of an object; most objects have none.
 #[derive(Debug, Default, Clone)]
 pub struct RetryState {
     /// Functions that could not be applied yet.
     pub remaining: Vec<Transform>,
     /// The throttling after errors.
     pub throttle: Throttle,
-    /// Whether the object could not be read when it was seen last, which was reported then.
+    /// Whether the last state of the object could not be parsed, which was reported.
     pub is_unreadable: bool,
 }
 
@@ -40,7 +40,7 @@ impl RetryState {
 }
 
 impl Memories {
-    /// Notes that an object was seen. Only the first sight decides how it was noticed.
+    /// Records an event of an object. Only the first one decides whether the object was first seen in a list.
     pub fn notice(&self, uid: &str, by_listing: bool) {
         let mut entries = self.entries.lock();
         if !entries.contains_key(uid) {
@@ -49,12 +49,12 @@ impl Memories {
         }
     }
 
-    /// Returns what the causes depend on.
+    /// Returns the flags for the detection of causes.
     pub fn flags(&self, uid: &str) -> cause::Memory {
         self.entries.lock().get(uid).map(|entry| entry.flags).unwrap_or_default()
     }
 
-    /// Notes that a handling cycle has come to its end.
+    /// Records the end of a handling cycle.
     pub fn mark_handled(&self, uid: &str) {
         #[cfg(test)]
         if super::defects::is_on(super::defects::Defect::ForgetsHandling) {
@@ -65,29 +65,29 @@ impl Memories {
         }
     }
 
-    /// Returns what remains of failed cycles. It stays remembered in case the worker fails.
+    /// Returns the retry state. It stays stored in case the worker fails.
     pub fn retry_state(&self, uid: &str) -> RetryState {
         self.entries.lock().get(uid).and_then(|entry| entry.retry_state.as_deref().cloned()).unwrap_or_default()
     }
 
-    /// Replaces it after a cycle.
+    /// Replaces the retry state after a cycle.
     pub fn keep_retry_state(&self, uid: &str, retry_state: RetryState) {
         if let Some(entry) = self.entries.lock().get_mut(uid) {
             entry.retry_state = retry_state.is_needed().then(|| Box::new(retry_state));
         }
     }
 
-    /// Forgets a deleted object; if it comes again, it is a new one.
+    /// Forgets a deleted object; if it is created again, it is a new one.
     pub fn forget(&self, uid: &str) {
         self.entries.lock().remove(uid);
     }
 
-    /// Returns the number of objects that are remembered.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.entries.lock().len()
     }
 
-    /// Tells whether nothing is remembered.
+    /// Tells whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

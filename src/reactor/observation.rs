@@ -1,6 +1,6 @@
-//! Which of a cluster's kinds are served, and for what: decided anew whenever kinds are discovered.
+//! Which kinds of a cluster are served, and for which purposes: decided again after each discovery.
 //!
-//! Asking the cluster for its kinds belongs to `cluster`; starting and stopping watchers belongs to who keeps the [`Insights`].
+//! Discovery belongs to `cluster`; the owner of the [`Insights`] starts and stops watchers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use std::sync::Arc;
 use crate::handling::Handler;
 use crate::object::{Resource, Selector};
 
-/// The groups that the engine itself needs, whatever the handlers are for.
+/// The groups that the engine itself needs, independent of the handlers.
 const OWN_GROUPS: [&str; 5] = ["", "apiextensions.k8s.io", "admissionregistration.k8s.io", "kopf.dev", "zalando.org"];
 
-/// The selectors of everything that is declared, by what their kinds are needed for.
+/// The selectors of all declarations, by purpose.
 #[derive(Debug, Clone, Default)]
 pub struct Purposes {
-    /// Those whose kinds are watched: of indexes, events, daemons, timers, and changes.
+    /// Selectors of watched kinds: for indexes, events, daemons, timers, and changes.
     pub watched: Vec<Selector>,
-    /// Those of them that keep something on objects: of daemons, timers, and changes.
+    /// Selectors of kinds with state on objects: for daemons, timers, and changes.
     pub patched: Vec<Selector>,
-    /// Those of them that must be listed in full before anything is handled: of indexes.
+    /// Selectors of kinds that must be listed completely before anything is handled: for indexes.
     pub indexed: Vec<Selector>,
-    /// Those of admission handlers, whose kinds need not be watched.
+    /// Selectors of admission handlers, whose kinds need not be watched.
     pub webhook: Vec<Selector>,
 }
 
@@ -37,7 +37,7 @@ impl Purposes {
         purposes
     }
 
-    /// Returns the groups to be asked for their kinds; none for all of them, because some selector names no group.
+    /// Returns the groups to discover; `None` means all, because some selector has no group.
     pub fn groups(&self) -> Option<BTreeSet<&str>> {
         let named: Option<BTreeSet<&str>> = self.all().map(|selector| selector.group.as_deref()).collect();
         named.map(|named| named.into_iter().chain(OWN_GROUPS).collect())
@@ -53,25 +53,25 @@ impl Purposes {
 pub struct Unserved {
     /// The warning about all of them.
     pub warning: String,
-    /// The same about those that a selector names, rather than a category or everything; none if there are none.
+    /// The same about kinds that a selector names, not by a category or `everything`; `None` if there are none.
     pub named: Option<String>,
 }
 
-/// The kinds that are served, by what they are needed for.
+/// The served kinds, by purpose.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Insights {
-    /// Those that are watched.
+    /// Watched kinds.
     pub watched: BTreeSet<Arc<Resource>>,
-    /// Those that are indexed; some of them may not be watchable.
+    /// Indexed kinds; some of them may not be watchable.
     pub indexed: BTreeSet<Arc<Resource>>,
-    /// Those that webhooks are registered for.
+    /// Kinds of webhooks.
     pub webhook: BTreeSet<Arc<Resource>>,
 }
 
 impl Insights {
-    /// Takes over the kinds that were discovered, in one group or in all of them, and returns the warnings about what is not served.
+    /// Updates the kinds after a discovery of one group or of all groups, and returns the warnings about kinds that are not served.
     ///
-    /// Kinds of other groups stay as they are.
+    /// Kinds of other groups do not change.
     pub fn revise(&mut self, purposes: &Purposes, group: Option<&str>, discovered: &[Arc<Resource>]) -> Vec<Unserved> {
         renew(&mut self.indexed, &purposes.indexed, group, discovered);
         renew(&mut self.webhook, &purposes.webhook, group, discovered);
@@ -97,7 +97,7 @@ impl Insights {
         self.drop_all(&ambiguous, selectors, "Ambiguous resources will not be served (try specifying API groups)")
     }
 
-    /// What is not there yet is served as soon as it appears.
+    /// A missing kind is served as soon as it appears.
     fn find_unresolved(&self, selectors: &[Selector]) -> Option<Unserved> {
         let unresolved: BTreeMap<String, bool> = selectors
             .iter()
@@ -113,7 +113,7 @@ impl Insights {
         self.drop_all(&unwatchable, selectors, "Non-watchable resources will not be served")
     }
 
-    /// Without patches nothing can be remembered on objects. As in kopf, one such selector drops all kinds that cannot be patched.
+    /// Without patches no state can be stored on objects. As in kopf, one such selector drops all kinds that cannot be patched.
     fn drop_unpatchable(&mut self, selectors: &[Selector]) -> Option<Unserved> {
         let unpatchable: BTreeSet<_> = self.watched.iter().filter(|resource| !resource.has_verb("patch")).cloned().collect();
         let is_needed = selectors.iter().any(|selector| !select(selector, &unpatchable).is_empty());
@@ -142,7 +142,7 @@ fn renew(set: &mut BTreeSet<Arc<Resource>>, selectors: &[Selector], group: Optio
     set.extend(selectors.iter().flat_map(|selector| select(selector, discovered)));
 }
 
-/// Returns the resources that a selector means.
+/// Returns the resources of a selector.
 pub fn select<'a>(selector: &Selector, resources: impl IntoIterator<Item = &'a Arc<Resource>>) -> Vec<Arc<Resource>> {
     let resources: Vec<&Arc<Resource>> = resources.into_iter().collect();
     let selected: BTreeSet<&Resource> = selector.select(resources.iter().map(AsRef::as_ref)).into_iter().collect();

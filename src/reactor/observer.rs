@@ -1,4 +1,4 @@
-//! The observer of one operator: which kinds and namespaces there are, and so what is watched. Kinds and namespaces come and go.
+//! The observer of one operator: discovers kinds and namespaces, and starts and stops watches as they appear and vanish.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -27,16 +27,16 @@ use super::observation::{Insights, Purposes};
 use super::precedence::{Precedence, Yielded};
 use super::worker::Pace;
 
-/// When the kinds of a group are looked at after one of its definitions has changed: the server needs a moment to offer a new kind.
+/// Times of discovery scans after a definition of a group has changed: the server needs a moment to serve a new kind.
 const LOOKS: [Duration; 3] = [Duration::from_millis(50), Duration::from_secs(1), Duration::from_secs(4)];
 
-/// When a group that could not be read is looked at again.
+/// Delay before a group that could not be read is scanned again.
 const LATER: Duration = Duration::from_secs(30);
 
-/// The pauses before a watch goes on that has panicked.
+/// The pauses before a watch restarts after panics.
 const AFTER_PANICS: [Duration; 4] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20), Duration::from_mins(1)];
 
-/// Why a watch is stopped whose kind or namespace is gone: its objects are forgotten.
+/// The stop reason of a watch whose kind or namespace is gone: its objects are forgotten.
 const GONE: &str = "it is gone";
 
 /// Capacity of the queue of observations; observers wait while it is full.
@@ -45,9 +45,9 @@ const WAITING: usize = 64;
 /// Which namespaces an operator serves.
 #[derive(Debug, Clone)]
 pub enum Scope {
-    /// All of them, with one watch for each kind.
+    /// All namespaces, with one watch for each kind.
     Cluster,
-    /// Those that match one of the patterns.
+    /// The namespaces that match one of the patterns.
     Namespaces(Vec<Pattern>),
 }
 
@@ -57,40 +57,40 @@ pub struct Declared {
     pub name: Arc<str>,
     /// The handlers.
     pub handlers: Vec<Arc<Handler>>,
-    /// Where the operator keeps what it remembers.
+    /// The storages of the operator's state.
     pub storages: Arc<Storages>,
-    /// How many handlers are run in one cycle.
+    /// Which handlers run in one cycle.
     pub lifecycle: Lifecycle,
     /// The seconds between attempts after arbitrary errors.
     pub default_backoff: Duration,
-    /// How errors of sub-handlers are taken where their options do not say.
+    /// The default error policy of sub-handlers.
     pub sub_defaults: Policy,
-    /// How workers behave.
+    /// The settings of workers.
     pub pace: Arc<Pace>,
-    /// The most workers of a kind at once.
+    /// The maximum number of workers of a kind.
     pub worker_limit: Option<usize>,
-    /// How long workers may go on at the exit.
+    /// The time limit of workers at the exit.
     pub exit_timeout: Duration,
-    /// Whether new kinds and namespaces are not looked for.
+    /// Whether the detection of new kinds and namespaces is disabled.
     pub is_scanning_disabled: bool,
     /// Which namespaces are served.
     pub scope: Scope,
     /// The operators of the process that come before this one.
     pub earlier: Precedence,
-    /// Where it is noted what happens, if anybody follows it.
+    /// The monitor of the activity, if there is one.
     pub monitor: Option<Arc<ActivityMonitor>>,
 }
 
-/// Watches what an operator is for.
+/// Runs the watches of one operator.
 pub struct Observer<W: Effects> {
     declared: Declared,
     world: Arc<W>,
     client: Client,
     kinds: Arc<ResourceResolver>,
     purposes: Purposes,
-    /// What the operator would serve alone.
+    /// The kinds that the operator would serve alone.
     found: Insights,
-    /// What it serves beside the others.
+    /// The kinds that it serves, without those left to other operators.
     insights: Insights,
     yielded: BTreeSet<Yielded>,
     warnings: BTreeSet<String>,
@@ -101,7 +101,7 @@ pub struct Observer<W: Effects> {
     looks: BTreeMap<Instant, BTreeSet<Option<String>>>,
     /// Cancels the workers of all kinds if the observer is dropped before its end.
     lives: Stop,
-    /// The looks that the monitor knows of.
+    /// The pending scans reported to the monitor.
     looks_told: usize,
 }
 
@@ -114,20 +114,20 @@ impl<W: Effects> Drop for Observer<W> {
     }
 }
 
-/// Something that was observed.
+/// An observation.
 enum Observed {
-    /// The kinds of a group may have changed; of all groups if none is named.
+    /// The kinds of a group may have changed; of all groups if `None`.
     Kinds(Option<String>),
     /// A namespace was seen.
     Namespace(EventKind, Body),
     /// The namespaces were listed completely.
     NamespacesListed,
-    /// The namespaces may not be listed.
+    /// Listing namespaces is forbidden.
     NamespacesForbidden,
 }
 
 impl<W: Effects + 'static> Observer<W> {
-    /// Returns an observer that has seen nothing yet.
+    /// Returns an observer without observations.
     pub fn new(declared: Declared, world: Arc<W>, client: Client, kinds: Arc<ResourceResolver>) -> Self {
         let purposes = Purposes::of_handlers(declared.handlers.iter().map(AsRef::as_ref));
         Self {
@@ -150,10 +150,10 @@ impl<W: Effects + 'static> Observer<W> {
         }
     }
 
-    /// Serves everything there is to serve until the stop is asked for, then lets the workers finish.
+    /// Serves the operator until the stop is requested, then lets the workers finish.
     ///
     /// # Errors
-    /// If the kinds of the cluster cannot be found out at the start.
+    /// If the discovery fails at the start.
     pub async fn run(mut self, stop: Stop) -> Result<(), cluster::Error> {
         let groups = self.declared.earlier.groups(self.purposes.groups()).map(|groups| groups.into_iter().map(str::to_owned).collect());
         let scan = tokio::select! {
@@ -216,10 +216,10 @@ impl<W: Effects + 'static> Observer<W> {
         }
     }
 
-    /// Looks at the kinds of the groups that are due.
+    /// Scans the groups that are due.
     async fn look(&mut self) {
         let Some((_, groups)) = self.looks.pop_first() else { return };
-        // What is due a little later is looked at in one go with it.
+        // Scans that are due shortly after are included.
         for group in groups {
             let scan = match &group {
                 Some(group) => discovery::rescan(&self.client, group).await,
@@ -263,7 +263,7 @@ impl<W: Effects + 'static> Observer<W> {
         self.warnings = warnings;
     }
 
-    /// Leaves kinds to operators that come first, where both would overwrite each other's records.
+    /// Leaves kinds to earlier operators if both would overwrite each other's records.
     fn yield_kinds(&mut self) {
         self.insights = self.found.clone();
         let yielded = self.declared.earlier.apply(&self.purposes, &self.declared.storages, &mut self.insights);
@@ -284,7 +284,7 @@ impl<W: Effects + 'static> Observer<W> {
         self.yielded = yielded;
     }
 
-    /// Starts the watches of kinds and namespaces themselves.
+    /// Starts the watches of definitions and namespaces.
     fn start_observing(&mut self, stop: &Stop) -> mpsc::Receiver<Observed> {
         let (sender, receiver) = mpsc::channel(WAITING);
         if let Scope::Namespaces(patterns) = &self.declared.scope
@@ -313,7 +313,7 @@ impl<W: Effects + 'static> Observer<W> {
         }
     }
 
-    /// Starts the watches that are missing and stops those of what is gone.
+    /// Starts missing watches, and stops the watches of vanished kinds and namespaces.
     fn reconcile(&mut self, stop: &Stop) {
         self.renew_kinds();
         let wanted = self.wanted();
@@ -332,7 +332,7 @@ impl<W: Effects + 'static> Observer<W> {
         self.let_go();
     }
 
-    /// A kind whose description has changed is served anew; what is remembered of its objects stays.
+    /// Restarts a kind whose properties have changed; the memories of its objects are kept.
     fn renew_kinds(&mut self) {
         for resource in &self.insights.watched {
             let known = self.served.get_key_value(resource);
@@ -370,7 +370,7 @@ impl<W: Effects + 'static> Observer<W> {
                 Scope::Namespaces(_) if resource.namespaced => {
                     wanted.extend(self.namespaces.iter().map(|namespace| (Arc::clone(resource), Some(namespace.clone()))));
                 }
-                // As in kopf, an operator of namespaces watches cluster-scoped kinds only while it serves any.
+                // As in kopf, an operator limited to namespaces watches cluster-scoped kinds only while it serves a namespace.
                 Scope::Namespaces(_) if self.namespaces.is_empty() => {}
                 _ => {
                     wanted.insert((Arc::clone(resource), None));
@@ -405,7 +405,7 @@ impl<W: Effects + 'static> Observer<W> {
         }
     }
 
-    /// Lets kinds go that are not watched any more.
+    /// Drops kinds that are no longer watched.
     fn let_go(&mut self) {
         let is_watched = |resource: &Arc<Resource>| self.watches.keys().any(|(watched, _)| watched == resource);
         let gone: Vec<_> = self.served.keys().filter(|resource| !is_watched(resource)).cloned().collect();
@@ -425,8 +425,8 @@ impl<W: Effects + 'static> Observer<W> {
     }
 }
 
-/// Two functions with one id would share one progress record. Within a block of the manifest that is a mistake; here, two blocks
-/// have met on one kind.
+/// Two functions with one id would share one progress record. Within a block of the manifest that is a load error; here, two blocks select
+/// the same kind.
 fn without_clashes(handlers: &[Arc<Handler>], resource: &Resource) -> Vec<Arc<Handler>> {
     let mut kept: Vec<Arc<Handler>> = Vec::new();
     for handler in handlers.iter().filter(|handler| handler.concerns(resource)) {
@@ -442,7 +442,7 @@ fn without_clashes(handlers: &[Arc<Handler>], resource: &Resource) -> Vec<Arc<Ha
     kept
 }
 
-/// Watches until the stop is asked for, also after panics: a kind without its watch would be deaf for ever.
+/// Watches until the stop is requested. After a panic it restarts: without its watch a kind would get no more events.
 async fn watch(name: String, watcher: &mut Watcher, sink: &mut impl Sink, stop: &Stop) {
     let mut pauses = Backoff::new(AFTER_PANICS);
     while let Err(panic) = AssertUnwindSafe(watcher.run(sink, stop)).catch_unwind().await {
@@ -461,7 +461,7 @@ async fn until(moment: Option<Instant>) {
     }
 }
 
-/// The kinds that the observation itself watches; they are the same in every cluster.
+/// Returns a kind that the observer itself watches; these kinds are the same in every cluster.
 fn backbone(group: &str, plural: &str, kind: &str) -> Resource {
     Resource {
         group: group.to_owned(),
@@ -473,14 +473,14 @@ fn backbone(group: &str, plural: &str, kind: &str) -> Resource {
     }
 }
 
-/// What an observation is of.
+/// The subject of an observation.
 #[derive(Clone, Copy, PartialEq)]
 enum Subject {
     Kinds,
     Namespaces,
 }
 
-/// Passes on what is observed.
+/// Passes observations on.
 struct ObservationSink {
     subject: Subject,
     sender: mpsc::Sender<Observed>,
@@ -504,7 +504,7 @@ impl Sink for ObservationSink {
         let Ok(body) = seen.body() else { return };
         match self.subject {
             Subject::Namespaces => self.send(Observed::Namespace(seen.event_kind, body)).await,
-            // Everything that was there at the start is known from the scan.
+            // Existing definitions are known from the scan.
             Subject::Kinds if seen.event_kind == EventKind::Listed => {}
             Subject::Kinds => {
                 let group = body.pointer("/spec/group").and_then(serde_json::Value::as_str).map(str::to_owned);

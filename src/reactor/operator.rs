@@ -18,26 +18,26 @@ use super::precedence::Precedence;
 use super::script_api::ScriptApi;
 use super::worker::Pace;
 
-/// What the operators of one process share.
+/// The shared state of the operators of one process.
 #[derive(Debug, Clone)]
 pub struct Shared {
     /// The clock.
     pub clock: Clock,
     /// Which namespaces are served.
     pub scope: Scope,
-    /// The operators in their order: of two that would overwrite each other's records on a kind, the first serves it.
+    /// The operators in their order: of two that would overwrite each other's records on a kind, the first one serves it.
     pub precedence: Precedence,
-    /// Keeps what is left to do, if anybody asks for it.
+    /// The monitor of the activity, if there is one.
     pub monitor: Option<Arc<ActivityMonitor>>,
-    /// Follow the engine, besides the log and the monitor.
+    /// Further sinks of engine events, besides the log and the monitor.
     pub events: EventStream,
-    /// Whether changes of objects are logged, too.
+    /// Whether changes of objects are logged.
     pub has_change_log: bool,
-    /// What chance begins with, in simulations. There, scripts run on the current thread, which must be running a `LocalSet`.
+    /// The seed of randomness, in simulations. There, scripts run on the current thread, which must be running a `LocalSet`.
     pub seed: Option<u64>,
 }
 
-/// Why an operator cannot go on.
+/// Why an operator cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Its scripts cannot be installed.
@@ -45,21 +45,21 @@ pub enum ServeError {
     Scripts {
         /// The operator.
         operator: String,
-        /// What is wrong with them.
+        /// The problems.
         problems: Vec<Problem>,
     },
-    /// The system gives no threads for its scripts.
+    /// The system cannot create the script threads.
     #[error("failed to start the script threads")]
     Threads(#[source] std::io::Error),
-    /// The cluster does not tell its kinds.
+    /// The kinds of the cluster cannot be discovered.
     #[error("failed to find out the kinds of the cluster")]
     Discovery(#[source] cluster::Error),
 }
 
-/// Serves an operator until the stop is asked for.
+/// Serves an operator until the stop is requested.
 ///
 /// # Errors
-/// If its scripts cannot be installed, or the cluster does not tell its kinds at the start.
+/// If its scripts cannot be installed, or the discovery fails at the start.
 pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Stop) -> Result<(), ServeError> {
     let kinds = Arc::new(ResourceResolver::new(client.clone()));
     let log = shared.has_change_log.then(|| Arc::new(ChangeLog::new(operator.settings.persistence.storages.prefix())));
@@ -80,7 +80,7 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
     Observer::new(declared, Arc::new(effects), client, kinds).run(stop).await.map_err(ServeError::Discovery)
 }
 
-/// Returns the stream of an operator's events: first what is left to do, then who follows, at last the log.
+/// Returns the event stream of an operator: first the monitor, then the other sinks, and the log last.
 fn event_stream(monitor: Option<Arc<ActivityMonitor>>, followers: EventStream, log: Option<Arc<ChangeLog>>) -> EventStream {
     let sinks = monitor.map(|monitor| monitor as Arc<dyn EventSink>).into_iter();
     let sinks = sinks.chain([Arc::new(followers) as Arc<dyn EventSink>]).chain(log.map(|log| log as Arc<dyn EventSink>));
@@ -110,7 +110,7 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &settings::Settings, sc
     }
 }
 
-/// Returns how the client behaves under an operator's settings.
+/// Returns the client settings of an operator.
 pub fn connection(settings: &settings::Settings) -> (cluster::Networking, cluster::Watching) {
     let networking = cluster::Networking {
         request_timeout: settings.networking.request_timeout,

@@ -1,4 +1,4 @@
-//! The handlers that are running, or wait for their next attempt.
+//! Pending handlers: running, or waiting for their next attempt.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,14 +10,14 @@ use tokio::time::Instant;
 use crate::handling::{Handler, Outcome};
 use crate::object::{Body, ObjectKey};
 
-/// The handlers of all objects that are not done.
+/// The pending handlers of all objects.
 #[derive(Debug, Default)]
 pub struct PendingHandlers {
     /// By the unique id of the object and the id of the handler.
     all: Mutex<BTreeMap<(String, String), Pending>>,
 }
 
-/// A handler that is not done.
+/// A pending handler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pending {
     /// Its id.
@@ -34,17 +34,17 @@ enum State {
 }
 
 impl PendingHandlers {
-    /// Notes that a handler is called.
+    /// Records a call.
     pub fn called(&self, handler: &Handler, body: &Body) {
         self.set(handler, body, State::Running { since: Instant::now() });
     }
 
-    /// Notes that a call has returned; whether there is another attempt is known only when the outcome is.
+    /// Records the end of a call; only the outcome decides whether another attempt follows.
     pub fn returned(&self, handler: &Handler, body: &Body) {
         self.all.lock().remove(&key(handler, body));
     }
 
-    /// Notes the outcome of an attempt.
+    /// Records the outcome of an attempt.
     pub fn concluded(&self, handler: &Handler, body: &Body, outcome: &Outcome) {
         if outcome.is_final {
             self.returned(handler, body);
@@ -54,7 +54,7 @@ impl PendingHandlers {
         self.set(handler, body, State::Retrying { at, error: outcome.error.clone() });
     }
 
-    /// Notes that an object is gone, and its handlers with it.
+    /// Removes the handlers of a deleted object.
     pub fn gone(&self, body: &Body) {
         let uid = body.uid().unwrap_or_default();
         self.all.lock().retain(|key, _| key.0 != uid);
@@ -65,7 +65,7 @@ impl PendingHandlers {
         self.all.lock().clear();
     }
 
-    /// Returns the handlers that are not done.
+    /// Returns the pending handlers.
     pub fn all(&self) -> Vec<Pending> {
         self.all.lock().values().cloned().collect()
     }
@@ -76,7 +76,7 @@ impl PendingHandlers {
     }
 }
 
-/// Returns what an object is called: its kind, its namespace and its name.
+/// Returns the kind, namespace and name of an object as text.
 pub(super) fn named(body: &Body) -> String {
     format!("{} {}", body.get("kind").and_then(Value::as_str).unwrap_or("object"), ObjectKey::of(body))
 }

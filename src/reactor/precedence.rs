@@ -1,4 +1,4 @@
-//! Several operators of one process on one kind: where they would overwrite each other's records, only the first serves it.
+//! Several operators of one process on one kind: if they would overwrite each other's records, only the first one serves it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::persistence::{Clash, Storages};
 
 use super::observation::{Insights, Purposes};
 
-/// An operator as far as others have to know it.
+/// The properties of an operator that matter to others.
 #[derive(Debug, Clone)]
 pub struct Other {
     name: Arc<str>,
@@ -18,18 +18,18 @@ pub struct Other {
     insights: Insights,
 }
 
-/// A kind that is left to an operator that comes first.
+/// A kind that is left to an earlier operator.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Yielded {
     /// The kind.
     pub resource: Arc<Resource>,
     /// The operator that serves it.
     pub to: Arc<str>,
-    /// What the two have in common.
+    /// The state that both would share.
     pub clashes: Vec<Clash>,
 }
 
-/// The operators of a process in their order, for those that come later.
+/// The operators of a process in their order, as seen by later operators.
 #[derive(Debug, Clone, Default)]
 pub struct Precedence(Vec<Other>);
 
@@ -50,7 +50,7 @@ impl Precedence {
         Self(self.0.iter().take_while(|other| *other.name != *name).cloned().collect())
     }
 
-    /// Returns the groups that the operators need to be asked for, besides some; none for all.
+    /// Returns the groups to discover for the operators and `own`; `None` means all.
     pub fn groups<'a>(&'a self, own: Option<BTreeSet<&'a str>>) -> Option<BTreeSet<&'a str>> {
         let mut all = own?;
         for other in &self.0 {
@@ -59,15 +59,15 @@ impl Precedence {
         Some(all)
     }
 
-    /// Takes over the kinds that were discovered, in one group or in all of them.
+    /// Updates the kinds after a discovery of one group or of all groups.
     pub fn revise(&mut self, group: Option<&str>, discovered: &[Arc<Resource>]) {
         for other in &mut self.0 {
-            // What the other does not serve, it tells by itself.
+            // The other operator reports its own unserved kinds.
             let _ = other.insights.revise(&other.purposes, group, discovered);
         }
     }
 
-    /// Takes the kinds out of those of the last operator that an earlier one serves with clashing storages.
+    /// Removes the kinds that an earlier operator serves with clashing storages.
     pub fn apply(&self, purposes: &Purposes, storages: &Storages, insights: &mut Insights) -> BTreeSet<Yielded> {
         let mut serving: Vec<(&Other, BTreeSet<Arc<Resource>>)> = Vec::new();
         for other in &self.0 {
@@ -102,7 +102,7 @@ fn yielded(
     yielded
 }
 
-/// Returns the kinds on whose objects something is kept.
+/// Returns the kinds with state on their objects.
 fn kept_on(patched: &[Selector], watched: &BTreeSet<Arc<Resource>>) -> BTreeSet<Arc<Resource>> {
     patched.iter().flat_map(|selector| super::observation::select(selector, watched)).collect()
 }
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn an_operator_that_yields_itself_is_not_yielded_to() {
         let discovered = [resource("demos", "Demo")];
-        // The second yields to the first, and nothing of it is on the objects; the third clashes with the first all the same.
+        // The second yields to the first, so it stores nothing on the objects; the third still clashes with the first.
         let others = vec![other("first", "demos.example.com", "a/b"), other("second", "Demo", "a/b")];
         let (_, yielded) = apply(others, "demos", &discovered);
         assert_eq!(yielded, ["demos.v1.example.com to first"]);

@@ -8,32 +8,32 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::mailbox::{Event, Mailbox};
 
-/// The mailboxes of the objects that are worked on.
+/// The mailboxes of the objects with workers.
 #[derive(Debug)]
 pub struct Queues {
     mailboxes: Mutex<HashMap<Arc<str>, Arc<Mailbox>>>,
-    /// How many workers may run at once, if there is a limit.
+    /// The limit of concurrent workers, if there is one.
     permits: Option<Arc<Semaphore>>,
 }
 
-/// What became of an event.
+/// The result of adding an event.
 #[derive(Debug)]
 pub enum Queued {
-    /// A worker will take it.
+    /// The existing worker will process it.
     Waiting,
-    /// It is the first one: a worker is to be started for it.
+    /// It is the first one: the caller must start a worker.
     First(Arc<str>, Arc<Mailbox>),
 }
 
 impl Queues {
     /// Returns queues without objects.
     pub fn new(worker_limit: Option<usize>) -> Self {
-        // Beyond what a semaphore can count, there is no limit.
+        // A limit beyond the maximum of a semaphore means no limit.
         let permits = worker_limit.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
         Self { mailboxes: Mutex::default(), permits }
     }
 
-    /// Puts an event into the queue of its object.
+    /// Adds an event to the queue of its object.
     pub fn put(&self, uid: &str, event: Event) -> Queued {
         let mut mailboxes = self.mailboxes.lock();
         if let Some(mailbox) = mailboxes.get(uid) {
@@ -48,12 +48,12 @@ impl Queues {
         Queued::First(uid, mailbox)
     }
 
-    /// Tells whether an object is worked on.
+    /// Tells whether an object has a worker.
     pub fn has(&self, uid: &str) -> bool {
         self.mailboxes.lock().contains_key(uid)
     }
 
-    /// Lets a worker go, unless an event has come for its object. Returns whether it may go.
+    /// Ends the work on an object, unless an event has arrived. Returns whether the worker may end.
     pub fn retire(&self, uid: &str) -> bool {
         let mut mailboxes = self.mailboxes.lock();
         let is_idle = mailboxes.get(uid).is_none_or(|mailbox| mailbox.is_empty());
@@ -63,19 +63,19 @@ impl Queues {
         is_idle
     }
 
-    /// Gives a mailbox back whose worker has ended, however it did. The next event of the object gets a new worker.
+    /// Gives back the mailbox of an ended worker. The next event of the object gets a new worker.
     pub fn give_back(&self, uid: &str, mailbox: &Arc<Mailbox>) {
         let mut mailboxes = self.mailboxes.lock();
-        // After a proper end, the object may have got another worker already.
+        // After a regular end, the object may already have another worker.
         if mailboxes.get(uid).is_some_and(|found| Arc::ptr_eq(found, mailbox)) {
             remove(&mut mailboxes, uid);
         }
     }
 
-    /// Marks the end of all queues.
+    /// Closes all queues.
     pub fn close(&self) {
         let mailboxes = self.mailboxes.lock();
-        // In an order that repeats itself: simulations depend on it.
+        // In a reproducible order: simulations depend on it.
         let mut sorted: Vec<_> = mailboxes.iter().collect();
         sorted.sort_by_key(|(uid, _)| Arc::clone(uid));
         for (_, mailbox) in sorted {
@@ -83,18 +83,18 @@ impl Queues {
         }
     }
 
-    /// Waits until one more worker may run.
+    /// Waits until another worker may run.
     pub async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         let permits = Arc::clone(self.permits.as_ref()?);
         permits.acquire_owned().await.ok()
     }
 
-    /// Returns the number of objects that are worked on.
+    /// Returns the number of objects with workers.
     pub fn len(&self) -> usize {
         self.mailboxes.lock().len()
     }
 
-    /// Tells whether no object is worked on.
+    /// Tells whether no object has a worker.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -103,7 +103,7 @@ impl Queues {
 fn remove(mailboxes: &mut HashMap<Arc<str>, Arc<Mailbox>>, uid: &str) {
     mailboxes.remove(uid);
     if mailboxes.is_empty() {
-        // After a burst, the table of thousands of workers is not kept.
+        // After a burst, the memory for thousands of workers is released.
         mailboxes.shrink_to_fit();
     }
 }

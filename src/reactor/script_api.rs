@@ -1,4 +1,4 @@
-//! The cluster as scripts see it: the bridge from `k8s::` functions to the client.
+//! The bridge from the `k8s::` functions of scripts to the client.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::script::api::{Api, ApiError, ApiRequest, Operation};
 
 use super::change_log::{ChangeLog, Write};
 
-/// The cluster as the scripts of one operator see it.
+/// The cluster access of one operator's scripts.
 pub struct ScriptApi {
     objects: ObjectClient,
     kinds: Arc<ResourceResolver>,
@@ -21,24 +21,24 @@ pub struct ScriptApi {
 }
 
 impl ScriptApi {
-    /// Returns the bridge; the operator's name is in the calls.
+    /// Returns the bridge.
     pub fn new(objects: ObjectClient, kinds: Arc<ResourceResolver>) -> Self {
         Self { objects, kinds, log: None }
     }
 
-    /// Returns the bridge with a log of what is written.
+    /// Returns the bridge with a log of writes.
     pub fn logged_by(self, log: Option<Arc<ChangeLog>>) -> Self {
         Self { log, ..self }
     }
 
-    /// Sends a request, and tells what it has changed.
+    /// Sends a request, and logs its changes.
     async fn answer_telling(&self, request: ApiRequest, log: &ChangeLog) -> Result<Value, cluster::Error> {
         let Some((write, name)) = written(&request.operation) else { return self.answer(request).await };
         let (resource, namespace) = (Arc::clone(&request.resource), request.namespace.clone().filter(|_| request.resource.namespaced));
         let is_whole = !matches!(&request.operation, Operation::Patch { subresource: Some(name), .. } if name != "status");
         let find = async |name: &str| {
             let place = ObjectAddress { resource: &resource, namespace: namespace.as_deref(), name };
-            // What cannot be read can hardly be written, and that is told.
+            // If the read fails, the write probably fails, too, and its error is reported.
             self.objects.get(place).await.unwrap_or_default()
         };
         let before = match (&request.operation, &name) {
@@ -101,7 +101,7 @@ impl Api for ScriptApi {
     }
 }
 
-/// Returns what an operation writes, and the name of its object, if it has one yet.
+/// Returns the write of an operation, and the name of its object, if it has one yet.
 fn written(operation: &Operation) -> Option<(Write, Option<String>)> {
     match operation {
         Operation::Get { .. } | Operation::List { .. } => None,
@@ -113,7 +113,7 @@ fn written(operation: &Operation) -> Option<(Write, Option<String>)> {
     }
 }
 
-/// What a script may see of a failure.
+/// Returns the parts of an error that scripts may see.
 fn told(error: cluster::Error) -> ApiError {
     let message = error.chain();
     match error {

@@ -1,4 +1,4 @@
-//! Throttling: an object whose cycles fail is left alone for growing times.
+//! Throttling: an object whose cycles fail is paused for growing times.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::handling::Moment;
 
-/// Where one object stands between failure and success.
+/// The throttling state of one object.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Throttle {
     failures: usize,
@@ -19,12 +19,12 @@ impl Throttle {
         self.failures == 0 && self.active_until.is_none()
     }
 
-    /// Returns until when the object is left alone.
+    /// Returns the end of the pause.
     pub fn active_until(&self) -> Option<Timestamp> {
         self.active_until
     }
 
-    /// Notes a failure. Returns how long the object is left alone: the last delay repeats; without delays, nothing is throttled.
+    /// Records a failure. Returns the pause: the last delay repeats; without delays, nothing is throttled.
     pub fn fail(&mut self, delays: &[Duration], now: Timestamp) -> Option<Duration> {
         let delay = *delays.get(self.failures).or(delays.last())?;
         self.failures = (self.failures + 1).min(delays.len());
@@ -32,12 +32,12 @@ impl Throttle {
         Some(delay)
     }
 
-    /// Notes that the time is over.
+    /// Records the end of the pause.
     pub fn lift(&mut self) {
         self.active_until = None;
     }
 
-    /// Notes a success: the next failure is a first one again.
+    /// Records a success: the next failure counts as the first again.
     pub fn succeed(&mut self) {
         self.failures = 0;
     }

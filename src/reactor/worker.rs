@@ -1,4 +1,4 @@
-//! The worker of one object: takes its events one by one, and lives as long as there is something to wait for.
+//! The worker of one object: processes its events one by one, and ends when none is queued or awaited.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use super::events::EngineEvent;
 use super::mailbox::{Event, Mailbox};
 use super::memory::{Memories, RetryState};
 
-/// The least time that an object is left alone after a panic, also where the settings have no delays after errors.
+/// The minimum pause of an object after a panic, even if the settings have no delays after errors.
 const LEAST_REST: Duration = Duration::from_secs(1);
 
-/// Reads an object from its text; a value, so that tests can let it fail.
+/// Parses an object; a function pointer, so that tests can make it fail.
 pub type Read = fn(&str, &Resource) -> Result<Body, serde_json::Error>;
 
-/// How workers behave; the operator's settings.
+/// The operator's settings of workers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pace {
-    /// How long the own patch is waited for.
+    /// The time limit of the wait for the event of an own patch.
     pub consistency_timeout: Duration,
-    /// The time without events after which a worker ends that has patched its object and does not see it.
+    /// The time without events after which a worker ends that waits for the event of its own patch.
     pub idle_timeout: Duration,
-    /// How long an object is left alone after the first, second, … error in a row.
+    /// The pauses of an object after the first, second, … error in a row.
     pub error_delays: Vec<Duration>,
 }
 
@@ -50,29 +50,29 @@ impl Default for Pace {
 
 /// The worker of one object.
 pub struct Worker<W: Effects> {
-    /// The world around it.
+    /// Its effects.
     pub world: Arc<W>,
     /// The kind.
     pub served: Arc<Served>,
     /// The memories of the kind's objects.
     pub memories: Arc<Memories>,
-    /// Where the object's events wait.
+    /// The queue of the object's events.
     pub mailbox: Arc<Mailbox>,
     /// The object's unique id.
     pub uid: Arc<str>,
-    /// The name of the object's memory in scripts.
+    /// The key of the object's memo.
     pub memo: Arc<str>,
-    /// How it behaves.
+    /// Its settings.
     pub pace: Arc<Pace>,
     /// Ends running calls.
     pub stop: Stop,
     /// The span of its log lines.
     pub span: tracing::Span,
-    /// The version that the own last patch has led to.
+    /// The version that results from the operator's last patch.
     pub expected: Expected,
-    /// Reads the objects of events.
+    /// Parses the objects of events.
     pub read: Read,
-    /// What a panic has to leave intact.
+    /// The state that must survive a panic.
     pub attempt: Attempt,
 }
 
@@ -80,21 +80,21 @@ pub struct Worker<W: Effects> {
 #[derive(Debug, Default)]
 pub struct Attempt {
     event: Option<Event>,
-    /// The panics since the last event that was processed without one.
+    /// The number of panics in a row.
     panics: usize,
 }
 
-/// The version that the own last patch has led to, until it is seen.
+/// The version that results from the operator's last patch, until its event arrives.
 #[derive(Debug, Clone, Default)]
 pub struct Expected {
     version: Option<String>,
     until: Option<Timestamp>,
-    /// The object before the patch, and how to recognise the patch, as long as nothing else has happened to the object.
+    /// The object before the patch, and its echo, as long as the object has no other changes.
     echo: Option<(Arc<str>, Echo)>,
 }
 
 impl Expected {
-    /// Tells whether an echo is the last one; nothing if the event is none.
+    /// Tells whether an echo is the last one; `None` if the event is not an echo.
     fn is_last_echo(&self, event: &Event) -> Option<bool> {
         let (before, echo) = self.echo.as_ref().filter(|_| event.event_kind == EventKind::Modified)?;
         echo.version_in(before, &event.raw).map(|version| Some(version) == self.version.as_deref())
@@ -102,9 +102,9 @@ impl Expected {
 }
 
 impl<W: Effects> Worker<W> {
-    /// Processes events until none waits, or the mailbox is closed. A worker stays only for the event of its own patch.
+    /// Processes events until none is queued, or the mailbox is closed. A worker stays only for the event of its own patch.
     ///
-    /// After a panic, wherever it was raised, the object is left alone for a while, and processed again in its newest state.
+    /// After a panic, the object is paused, and processed again in its newest state.
     pub async fn run(&mut self) {
         while let Err(panic) = AssertUnwindSafe(self.process_events()).catch_unwind().await {
             self.recover(&tasks::panic_text(&*panic)).await;
@@ -126,14 +126,14 @@ impl<W: Effects> Worker<W> {
         let delays = &self.pace.error_delays;
         let delay = delays.get(self.attempt.panics).or(delays.last()).copied().unwrap_or_default().max(LEAST_REST);
         self.attempt.panics += 1;
-        // What was expected may have been done or not.
+        // The patch may or may not have been sent.
         self.expected = Expected::default();
         let text = format!("Throttling for {} seconds due to a defect of the engine: {panic}", seconds(delay));
         let told = Message::error(&text).followed_by("The object will be processed again in its newest state.");
-        // The log itself may be what panics.
+        // Logging itself may panic.
         if std::panic::catch_unwind(AssertUnwindSafe(|| self.tell(&told))).is_err() {
             let logged = || tracing::error!(target: "kopfd::reactor", uid = &*self.uid, "{text}");
-            // No other way to report it is left.
+            // There is no other way to report it.
             let _ = std::panic::catch_unwind(AssertUnwindSafe(logged));
         }
         self.mailbox.rest(delay).await;
@@ -144,8 +144,8 @@ impl<W: Effects> Worker<W> {
         }
     }
 
-    /// Returns how long to wait for an event. Where none is awaited, the next one may as well start a new worker:
-    /// thousands of workers with nothing to do would cost memory, and know nothing that is not on the object.
+    /// Returns how long to wait for an event. If none is awaited, the next one may as well start a new worker: thousands of idle workers
+    /// would cost memory, and have no state that is not on the object.
     fn patience(&self) -> Duration {
         let now = self.world.clock().now();
         self.expected.until.map_or(Duration::ZERO, |until| time_between(now, until).max(self.pace.idle_timeout))
@@ -179,7 +179,7 @@ impl<W: Effects> Worker<W> {
         }
     }
 
-    /// Takes note of an event that shows nothing but the own patch at the end of a cause: a cycle would do nothing.
+    /// Skips an event that contains only the own patch at the end of a cause: a cycle would do nothing.
     fn skip(&mut self, event: &Event, is_last: bool) {
         if is_last {
             self.expected = Expected::default();
@@ -199,7 +199,7 @@ impl<W: Effects> Worker<W> {
         }
     }
 
-    /// Leaves an object alone that cannot be read, but does not hold back its deletion: for that, its metadata are enough.
+    /// Skips an object that cannot be parsed, but does not block its deletion: for that, its metadata are enough.
     async fn pass_over(&mut self, event: &Event, error: &serde_json::Error) {
         let head = PartialMetadata::of(&event.raw).unwrap_or_default();
         let body = head.to_body(&self.served.resource);
@@ -226,7 +226,7 @@ impl<W: Effects> Worker<W> {
         self.memories.keep_retry_state(&self.uid, retry_state);
     }
 
-    /// Runs one cycle, unless the object is left alone after errors. Returns the version to wait for, and what needs no cycle until then.
+    /// Runs one cycle, unless the object is paused after errors. Returns the version to wait for, and the echo to skip until then.
     async fn process(&mut self, event_kind: EventKind, body: Body) -> (Option<String>, Option<Echo>) {
         self.memories.notice(&self.uid, event_kind == EventKind::Listed);
         let memory = self.memories.flags(&self.uid);
@@ -266,7 +266,7 @@ impl<W: Effects> Worker<W> {
                     version = sent.version;
                 }
                 Ok(Err(Error::Cancelled)) if self.stop.is_requested() => {}
-                // A script thread has failed, and the event would be lost with it.
+                // A script thread has failed; without a panic, the event would be lost.
                 Ok(Err(Error::Cancelled)) => panic!("a call was cancelled, though the operator does not stop"),
                 Ok(Err(error)) => self.throttle(&mut retry_state, &seen, &chain(&error)).await,
                 Err(panic) => {
@@ -277,7 +277,7 @@ impl<W: Effects> Worker<W> {
             }
         }
         if event_kind == EventKind::Deleted {
-            // Nothing is left of an object that is gone that could be brought to its end.
+            // A deleted object has nothing left to finish.
             self.tell_cycle(&seen, None);
             self.world.forget(&self.memo);
         } else {

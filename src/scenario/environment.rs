@@ -272,7 +272,7 @@ impl Environment {
     /// Waits until nothing is pending, up to a time limit.
     ///
     /// # Errors
-    /// What is still pending when the time is over.
+    /// The work still pending after the limit.
     pub async fn settle(&self, within: Duration) -> Result<(), String> {
         let deadline = Instant::now() + within;
         loop {
@@ -295,7 +295,7 @@ impl Environment {
     /// its next event.
     ///
     /// # Errors
-    /// What is still pending when the time is over.
+    /// The work still pending after the limit.
     pub async fn settle_all(&self, within: Duration) -> Result<(), String> {
         let deadline = Instant::now() + within;
         let mut attempts = 0;
@@ -312,7 +312,7 @@ impl Environment {
         }
     }
 
-    /// Writes an object as another client would, without changing anything that an operator looks at.
+    /// Writes an object as another client would, without changing fields that operators read.
     async fn touch(&self, subject: &Subject) {
         let Subject { group, kind, namespace, name } = subject;
         let registry = self.api.registry();

@@ -74,7 +74,7 @@ pub struct Write<'a> {
     pub version: Option<u64>,
 }
 
-/// What was found in a run.
+/// The findings of a run.
 pub struct InvariantReport {
     /// Stored completions of handlers.
     pub completions: Completions,

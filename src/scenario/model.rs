@@ -1,4 +1,4 @@
-//! A scenario as it was read: initial objects, steps and expectations.
+//! A scenario read from a file: initial objects, steps and expectations.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -135,7 +135,7 @@ pub enum StepAction {
 pub struct Downtime {
     /// Minimum duration.
     pub duration: Duration,
-    /// Steps that are executed meanwhile.
+    /// Steps that are executed during it.
     pub meanwhile: Vec<Step>,
 }
 
@@ -178,7 +178,7 @@ pub struct ManualPatch {
     pub subresource: Option<String>,
 }
 
-/// What is expected.
+/// An expectation of a step.
 #[derive(Debug, Clone, Default)]
 pub struct Expectation {
     /// The state of an object.

@@ -1,4 +1,4 @@
-//! What reading a scenario needs everywhere: the source with its diagnostics, the files beside it, and the expressions found so far.
+//! The context of reading a scenario: the source with its diagnostics, the files beside it, and the expressions found so far.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};

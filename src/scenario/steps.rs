@@ -142,7 +142,7 @@ fn downtime(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Downtime> {
     Some(downtime)
 }
 
-/// Returns a scalar as it is written.
+/// Returns the text of a scalar.
 fn scalar_text(item: &Item<'_>) -> String {
     item.node.text().map_or_else(|| item.node.to_value().to_string(), str::to_owned)
 }
@@ -203,7 +203,7 @@ fn title(action: &StepAction) -> String {
     }
 }
 
-/// Formats a duration as it is written in manifests.
+/// Formats a duration in the syntax of manifests.
 pub fn format_duration(duration: Duration) -> String {
     match duration.as_secs() {
         whole if duration.subsec_nanos() == 0 && whole >= 3600 && whole % 3600 == 0 => format!("{}h", whole / 3600),

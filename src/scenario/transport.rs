@@ -57,7 +57,7 @@ pub struct TransportOptions {
 struct Inner {
     options: TransportOptions,
     server: InProcess,
-    /// Whether the connection is cut: requests wait for ever.
+    /// Whether the connection is cut: requests wait forever.
     is_disconnected: AtomicBool,
     in_flight: AtomicUsize,
     watches: Watches,

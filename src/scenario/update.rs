@@ -1,4 +1,4 @@
-//! Replaces expectations in files by actual values, and keeps everything else as it is.
+//! Replaces expectations in files by actual values, without other changes.
 
 mod block;
 mod fix;

@@ -1,13 +1,13 @@
-//! What host functions need of a cluster. The starter of the host provides it.
+//! The cluster interface of host functions. The owner of the host implements it.
 
 use futures::future::BoxFuture;
 use serde_json::Value;
 
 use crate::object::{Resource, Selector};
 
-/// The operations behind the `k8s::` functions. All wait without holding a thread, and may be dropped at any time.
+/// The operations of the `k8s::` functions. All of them wait without holding a thread, and may be dropped at any time.
 pub trait Api: Send + Sync {
-    /// Returns the one kind that a selector means.
+    /// Returns the kind of a selector.
     fn resolve(&self, selector: Selector) -> BoxFuture<'_, Result<std::sync::Arc<Resource>, ApiError>>;
     /// Sends one request.
     fn send(&self, request: ApiRequest) -> BoxFuture<'_, Result<Value, ApiError>>;
@@ -18,21 +18,21 @@ pub trait Api: Send + Sync {
 pub struct ApiRequest {
     /// The kind.
     pub resource: std::sync::Arc<Resource>,
-    /// The namespace; none for cluster-scoped objects, and for lists of all namespaces.
+    /// The namespace; `None` for cluster-scoped objects, and for lists of all namespaces.
     pub namespace: Option<String>,
-    /// What is to be done.
+    /// The operation.
     pub operation: Operation,
 }
 
-/// What is to be done with objects.
+/// An operation on objects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
-    /// Read one object; the answer is null if there is none.
+    /// Read one object; the answer is null if it does not exist.
     Get {
         /// Its name.
         name: String,
     },
-    /// Read all objects, as a JSON array, whatever the number of pages.
+    /// Read all objects of all pages, as a JSON array.
     List {
         /// A label selector.
         labels: Option<String>,
@@ -51,7 +51,7 @@ pub enum Operation {
         /// The object.
         object: Value,
     },
-    /// Apply an object on the side of the server, with the operator as the field manager.
+    /// Server-side apply of an object, with the operator as the field manager.
     Apply {
         /// Its name.
         name: String,
@@ -69,7 +69,7 @@ pub enum Operation {
         /// The patch.
         patch: Value,
     },
-    /// Delete an object; the answer is whether it was there.
+    /// Delete an object; the answer is whether it existed.
     Delete {
         /// Its name.
         name: String,

@@ -1,4 +1,4 @@
-//! Arguments by name: one table of which there are, for what, and what their values are in one call.
+//! Arguments by name: one table of all arguments with the kinds of bindings that get them, and their values.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,13 +22,13 @@ use super::warnings::Warnings;
 use crate::handling::Candidate;
 use crate::object::{Body, Diff, Patch, Resource};
 
-/// One argument. `known` and `Offer::value` both read the table of these, so a name without a value cannot be offered.
+/// One argument. The names and the values come from one table, so that no name is offered without a value.
 struct Argument {
     name: &'static str,
-    /// Whether expressions see it, too: they know nothing of an attempt.
+    /// Whether expressions see it, too: they have no attempt.
     is_in_expressions: bool,
     given_to: fn(BindingKind) -> bool,
-    /// Returns the value; none if the subject is not one that the argument is given to.
+    /// Returns the value; `None` if the subject does not have the argument.
     value: fn(&Offer<'_>) -> Option<Dynamic>,
 }
 
@@ -57,7 +57,7 @@ fn has_memo(kind: BindingKind) -> bool {
     kind != BindingKind::Convert
 }
 
-/// Conversions are answered at once: nothing counts their attempts.
+/// Conversions are answered at once: they have no attempts.
 fn is_attempted(kind: BindingKind) -> bool {
     kind != BindingKind::Convert
 }
@@ -102,7 +102,7 @@ fn is_any(_: BindingKind) -> bool {
     true
 }
 
-/// All arguments, in the order in which messages list them.
+/// All arguments, in the order of messages.
 const TABLE: [Argument; 38] = [
     seen("body", has_body, |offer| offer.stanza(&[])),
     seen(
@@ -178,13 +178,13 @@ const TABLE: [Argument; 38] = [
     of_attempt(EVERYTHING, is_any, |offer| Some(offer.everything())),
 ];
 
-/// The value that an expression inside of a matcher is asked about.
+/// The value that an expression in a matcher is evaluated for.
 pub const VALUE: &str = "value";
 
-/// What may be assigned to in no call: the object, and what it was.
+/// Arguments that are never assignable: the object, and its earlier state.
 pub const VIEWS: [&str; 8] = ["body", "spec", "meta", "status", "labels", "annotations", "old", "new"];
 
-/// The arguments whose values are handles: they refer to something, and copying them costs nothing.
+/// The arguments whose values are handles: they are references, and copying them is cheap.
 const HANDLES: [&str; 15] = [
     "body",
     "spec",
@@ -203,12 +203,12 @@ const HANDLES: [&str; 15] = [
     VALUE,
 ];
 
-/// Tells whether a name is that of an argument whose value is a handle.
+/// Tells whether an argument is a handle.
 pub fn is_handle(name: &str) -> bool {
     HANDLES.contains(&name)
 }
 
-/// The parameter that gets a map of everything.
+/// The parameter that gets a map of all arguments.
 pub const EVERYTHING: &str = "kwargs";
 
 fn given_to(kind: BindingKind) -> impl Iterator<Item = &'static Argument> {
@@ -227,56 +227,56 @@ pub fn known_in_expression(kind: BindingKind, has_value: bool) -> Vec<&'static s
     seen.chain(has_value.then_some(VALUE)).collect()
 }
 
-/// Tells whether some kind of binding has an argument of this name, so that an index cannot have it.
+/// Tells whether any kind of binding has an argument of this name, so that an index cannot have it.
 pub fn is_argument(name: &str) -> bool {
     name == VALUE || TABLE.iter().any(|argument| argument.name == name)
 }
 
-/// What a call writes to besides its object in the cluster.
+/// The outputs of a call besides its requests to the cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Outputs {
     /// The changes of the object.
     pub patch: Rc<RefCell<Patch>>,
-    /// What a review tells the user.
+    /// The warnings of a review for the user.
     pub warnings: Rc<RefCell<Vec<String>>>,
     /// The settings, which startup activities may change.
     pub settings: Rc<RefCell<Value>>,
 }
 
 impl Outputs {
-    /// Returns the outputs of a call that goes on with a patch.
+    /// Returns the outputs of a call that extends a patch.
     pub fn of(subject: &Subject, patch: Patch) -> Self {
         let settings = subject.settings().map_or(Value::Null, |settings| (**settings).clone());
         Self { patch: Rc::new(RefCell::new(patch)), warnings: Rc::default(), settings: Rc::new(RefCell::new(settings)) }
     }
 }
 
-/// What one call can give.
+/// The arguments of one call.
 pub struct Offer<'a> {
-    /// What the call is for.
+    /// The subject of the call.
     pub subject: &'a Subject,
-    /// What the call writes to.
+    /// The outputs of the call.
     pub outputs: &'a Outputs,
     /// The memories of objects.
     pub memos: &'a Rc<Memos>,
     /// Whether the patch and the memory may be written to.
     pub is_writable: bool,
-    /// What only functions see.
+    /// The attempt, which only functions see.
     pub attempt: Option<Attempt<'a>>,
-    /// The value that an expression inside of a matcher is asked about.
+    /// The value that an expression in a matcher is evaluated for.
     pub candidate: &'a Candidate,
 }
 
-/// What is known of one attempt of a handler.
+/// The attempt of a handler.
 #[derive(Clone, Copy)]
 pub struct Attempt<'a> {
-    /// What is passed as is.
+    /// The handler's `param`.
     pub param: &'a Value,
     /// The attempts made before.
     pub retry: u64,
     /// When the handler was selected first.
     pub started: Timestamp,
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -294,7 +294,7 @@ impl Offer<'_> {
             return Ok(self.candidate());
         }
         let argument = TABLE.iter().find(|argument| argument.name == name);
-        // Names are checked when scripts are compiled. What remains are the ids of indexes, of which there is none to read.
+        // Names are checked when scripts are compiled. The only others are ids of indexes, which this version does not have.
         let value = argument.and_then(|argument| (argument.value)(self));
         value.ok_or_else(|| Failure::host("unavailable", format!("`{name}` is not available here")))
     }

@@ -15,7 +15,7 @@ use super::verdict;
 use crate::handling::{Candidate, Verdict};
 
 impl Stage {
-    /// Makes one attempt, with the sub-handlers that it registers. Returns the verdict, and the ids of all below.
+    /// Makes one attempt, with the sub-handlers that it registers. Returns the verdict, and the ids of all its sub-handlers.
     pub fn attempt(self: &Rc<Self>, task: Task<'_>) -> (Verdict, Vec<String>) {
         let mut context = self.context(self.mode, &task.subject);
         let registry = task
@@ -50,7 +50,7 @@ impl Stage {
         offer.values(task.code.params().iter().map(ImmutableString::as_str))
     }
 
-    /// The sub-handlers that were registered run after the function has returned, unless it has run them itself.
+    /// Runs the registered sub-handlers after the function has returned, unless it has run them itself.
     fn conclude(&self, ended: Ended, registry: Option<&Rc<RefCell<Registry>>>, code: &Code) -> Verdict {
         if let Some(ending) = self.budget.ending() {
             return verdict::of_ending(ending, &self.budget, None);

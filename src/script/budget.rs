@@ -1,4 +1,4 @@
-//! What one call may still use, and whether it must end: the one thing that the interpreter asks at every operation.
+//! The remaining budget of one call, and whether it must end: the interpreter checks it at every operation.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -11,13 +11,13 @@ use super::declaration::Limits;
 use crate::handling::message::seconds;
 use crate::kit::Stop;
 
-/// The operations between two looks at the clock and at the signals to stop.
+/// The operations between two checks of the clock and the stop signals.
 const OPERATIONS_PER_LOOK: u64 = 256;
 
-/// The operations after which other scripts of the thread go first: about a millisecond.
+/// The operations after which the script yields to others of its thread: about a millisecond.
 const OPERATIONS_PER_SLICE: u64 = 8_192;
 
-/// What a call may still use.
+/// The remaining budget of a call.
 pub struct Budget {
     operations: Counter,
     api_calls: Counter,
@@ -32,14 +32,14 @@ pub struct Budget {
     ending: RefCell<Option<Ending>>,
 }
 
-/// Why a call ends, whatever its script does about it.
+/// Why a call must end. The script cannot catch it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ending {
     /// The stop signal was given, or the call is no longer awaited.
     Cancelled,
     /// A budget is used up: the text.
     Overrun(String),
-    /// It is to be called again after a delay, because of its sub-handlers.
+    /// It must be called again after a delay, because of its sub-handlers.
     Unfinished(Duration),
 }
 
@@ -89,7 +89,7 @@ impl Budget {
         self.stack_floor.set(address);
     }
 
-    /// Notes whether the call is suspended so that other scripts go first.
+    /// Records whether the call is suspended to let other scripts run.
     pub fn set_preempted(&self, is_preempted: bool) {
         self.is_preempted.set(is_preempted);
     }
@@ -99,12 +99,12 @@ impl Budget {
         self.is_abandoned.set(true);
     }
 
-    /// Returns why the call ends, if it is decided.
+    /// Returns why the call must end, if it must.
     pub fn ending(&self) -> Option<Ending> {
         self.ending.borrow().clone()
     }
 
-    /// Decides that the call ends. The first reason is kept.
+    /// Ends the call. The first reason is kept.
     pub fn end(&self, ending: Ending) -> Box<EvalAltResult> {
         self.decide(ending).into_error()
     }
@@ -113,7 +113,7 @@ impl Budget {
         self.ending.borrow_mut().get_or_insert(ending).clone()
     }
 
-    /// Takes the ending back, if it concerns sub-handlers only: their parent goes on.
+    /// Revokes the ending if it concerns only sub-handlers: their parent continues.
     pub fn take_unfinished(&self) -> Option<Duration> {
         let mut ending = self.ending.borrow_mut();
         let Some(Ending::Unfinished(delay)) = *ending else { return None };
@@ -121,12 +121,12 @@ impl Budget {
         Some(delay)
     }
 
-    /// Returns a budget whose counts start afresh after each wait, as a daemon's do.
+    /// Returns a budget whose counts are reset after each wait, for daemons.
     pub fn refilled_by_waits(self) -> Self {
         Self { is_refilled_by_waits: true, ..self }
     }
 
-    /// Starts the counts afresh after a wait for time to pass, if that is what they do.
+    /// Resets the counts after a sleep, if the budget is refilled by waits.
     pub fn refill(&self) {
         if !self.is_refilled_by_waits {
             return;
@@ -159,7 +159,7 @@ impl Budget {
         self.end(Ending::Overrun(overrun_text(limit, what)))
     }
 
-    /// Tells whether the call may go on.
+    /// Checks that the call may continue.
     ///
     /// # Errors
     /// If it must end.
@@ -168,7 +168,7 @@ impl Budget {
         self.ending().map_or(Ok(()), |ending| Err(ending.into_error()))
     }
 
-    /// Decides that the call ends if a signal was given or the time is over.
+    /// Ends the call if a stop was requested or the time is over.
     fn look(&self) {
         if self.ending.borrow().is_some() {
             return;
@@ -202,12 +202,12 @@ impl Budget {
         self.end(ending)
     }
 
-    /// An abandoned call is polled right after.
+    /// An abandoned call is polled immediately afterwards.
     async fn abandoned(&self) {
         std::future::poll_fn(|_| if self.is_abandoned.get() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }).await;
     }
 
-    /// Tells whether the call was suspended though it does not wait for anything.
+    /// Tells whether the call is suspended without waiting for anything.
     pub fn is_preempted(&self) -> bool {
         self.is_preempted.get()
     }
@@ -235,11 +235,11 @@ impl Budget {
     }
 }
 
-/// What an operation leads to.
+/// The effect of an operation.
 pub enum Tick {
-    /// The script goes on.
+    /// The script continues.
     GoOn,
-    /// Other scripts of the thread go first.
+    /// The script yields to others of its thread.
     GiveWay,
     /// The call ends.
     End(Ending),

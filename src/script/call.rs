@@ -1,4 +1,4 @@
-//! One call of a script: what goes in, and what comes out.
+//! One call of a script: its inputs and its result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::object::Patch;
 pub struct Call {
     /// The number of the binding.
     pub target: usize,
-    /// What it is called for, which decides the arguments.
+    /// The subject, which decides the arguments.
     pub subject: Subject,
     /// The changes made so far in this cycle; the call adds to them, if its subject has a patch.
     pub patch: Patch,
@@ -25,9 +25,9 @@ pub struct Call {
     pub retry: u64,
     /// When the handler was selected first.
     pub started: Timestamp,
-    /// What is passed as is: the handler's own `param`.
+    /// The handler's `param`.
     pub param: Value,
-    /// What sub-handlers need; none outside of handlers of changes, where they are errors.
+    /// The context of sub-handlers; `None` outside of change handlers, where they are errors.
     pub subhandling: Option<Subhandling>,
     /// Ends the call early. It cannot be caught by the script.
     pub stop: Stop,
@@ -35,43 +35,43 @@ pub struct Call {
     pub span: tracing::Span,
 }
 
-/// What the sub-handlers of a call need.
+/// The context of a call's sub-handlers.
 #[derive(Clone)]
 pub struct Subhandling {
     /// The handler whose sub-handlers they are.
     pub parent: Arc<Handler>,
-    /// What is stored on the object.
+    /// The records on the object.
     pub records: Arc<dyn Records>,
-    /// The reason of the cycle, which their records are for.
+    /// The reason of the cycle, stored in their records.
     pub purpose: Reason,
-    /// How many are run at once.
+    /// Which of the ready sub-handlers run in one pass.
     pub lifecycle: Lifecycle,
-    /// The pause between attempts after arbitrary errors, where a handler has none of its own.
+    /// The default pause between attempts after arbitrary errors.
     pub default_backoff: Duration,
-    /// How errors of sub-handlers are taken where their options do not say.
+    /// The default error policy of sub-handlers.
     pub defaults: Policy,
 }
 
-/// How a call ended.
+/// The result of a call.
 #[derive(Debug, Clone)]
 pub struct Returned {
     /// How the function ended.
     pub verdict: Verdict,
-    /// The changes, with those of this call; they are kept even if it failed.
+    /// The patch with the changes of this call; they are kept even if it failed.
     pub patch: Patch,
     /// The records of sub-handlers to store.
     pub records: BTreeMap<String, Record>,
-    /// The ids of all sub-handlers of all levels that were seen.
+    /// The ids of all registered sub-handlers on all levels.
     pub subrefs: Vec<String>,
-    /// What was told of the sub-handlers, in order; already logged by the host within the call's span.
+    /// The messages about the sub-handlers, in order; the host has already logged them in the call's span.
     pub messages: Vec<Message>,
     /// The attempts of sub-handlers, in order.
     pub attempts: Vec<Attempted>,
-    /// What a review tells the user.
+    /// The warnings of a review for the user.
     pub warnings: Vec<String>,
-    /// The settings as a startup activity has left them; none for anything else.
+    /// The settings after a startup activity; `None` for other calls.
     pub settings: Option<Value>,
-    /// Whether the call was ended from outside: the cycle is to be given up, not concluded.
+    /// Whether the call was cancelled: the cycle has no conclusion.
     pub is_cancelled: bool,
 }
 
@@ -82,12 +82,12 @@ pub struct Attempted {
     pub id: String,
     /// The attempts made before.
     pub retry: u64,
-    /// What it has come to.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
 impl Returned {
-    /// Returns what a call has come to, with nothing else to report.
+    /// Returns a result with only a verdict and a patch.
     pub fn new(verdict: Verdict, patch: Patch) -> Self {
         let (records, subrefs, messages, attempts) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
         Self { verdict, patch, records, subrefs, messages, attempts, warnings: Vec::new(), settings: None, is_cancelled: false }
@@ -97,8 +97,8 @@ impl Returned {
 /// An expression to be evaluated for one subject.
 #[derive(Debug, Clone)]
 pub struct Evaluation {
-    /// Which expression.
+    /// The expression.
     pub predicate: Predicate,
-    /// About what.
+    /// The value that it is evaluated for.
     pub candidate: Candidate,
 }

@@ -1,8 +1,8 @@
-//! Chains such as `spec.items[0].len()` in the syntax tree: what they begin with, and their links in the order of the text.
+//! Chains such as `spec.items[0].len()` in the syntax tree: their root, and their links in the order of the text.
 
 use rhai::{ASTFlags, Expr};
 
-/// One part of a chain: what stands behind a dot, or in brackets.
+/// One link of a chain: a dot or brackets with their content.
 pub enum Link<'a> {
     /// A property or a method.
     Dot(&'a Expr),
@@ -10,7 +10,7 @@ pub enum Link<'a> {
     Index(&'a Expr),
 }
 
-/// Returns what a chain begins with, and its links, each with whether it is taken only if there is something before it.
+/// Returns the root of a chain and its links, each with whether it is optional (`?.`).
 ///
 /// The interpreter nests chains to the right: the left side of the inner node is the next link, unless the node says that
 /// the chain ends there.
@@ -39,7 +39,7 @@ pub fn flatten(expression: &Expr) -> (&Expr, Vec<(Link<'_>, bool)>) {
     }
 }
 
-/// Tells whether an expression is a later part of the chain that its parent in the syntax tree belongs to.
+/// Tells whether an expression is a later link of its parent's chain.
 pub fn continues(parent: &Expr, expression: &Expr) -> bool {
     match parent {
         Expr::Dot(parts, flags, _) | Expr::Index(parts, flags, _) => {

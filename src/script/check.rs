@@ -1,6 +1,6 @@
-//! Checks scripts before anything is run: what is found here is what an author sees while writing.
+//! Checks scripts before they run, for `kopfd check` and at load time.
 //!
-//! Everything wrong is reported at once, but one mistake gives one error: what follows from a broken script or import is not told.
+//! All problems are reported at once, but one mistake gives one error: consequences of a broken script or import are not reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,14 +36,14 @@ use report::Report;
 use source::Source;
 use suggest::did_you_mean;
 
-/// Returns everything that is wrong with the scripts of a declaration, in the order of files and lines.
+/// Returns all problems of a declaration's scripts, in the order of files and lines.
 ///
-/// It reads the files, and runs nothing; `load::check` also runs the top level of files.
+/// Reads the files without running them; `load::check` also runs the top level of files.
 pub fn check(declaration: &Declaration) -> Vec<Problem> {
     read(declaration).0
 }
 
-/// Returns everything that is wrong, and the texts of all files that could be read and parsed, by their names within the scripts.
+/// Returns all problems, and the texts of all valid files by their names below the root.
 pub fn read(declaration: &Declaration) -> (Vec<Problem>, BTreeMap<String, Arc<str>>) {
     let engine = engine::of_thread(Sizes::of(&Limits::default()));
     let catalogue = Catalogue::of(&engine);
@@ -56,7 +56,7 @@ pub fn read(declaration: &Declaration) -> (Vec<Problem>, BTreeMap<String, Arc<st
     (report.finish(), sources)
 }
 
-/// Compiled code of the manifest; nothing where it does not compile.
+/// Compiled code of the manifest, without code that does not compile.
 type Compiled<'a, T> = Vec<(usize, &'a T, Code)>;
 
 fn compile_inlines<'a>(declaration: &'a Declaration, engine: &Engine, program: &mut Program, report: &mut Report) -> Compiled<'a, Binding> {
@@ -138,7 +138,7 @@ impl Checker<'_> {
     fn check_names(&self, inlines: &Compiled<'_, Binding>, expressions: &Compiled<'_, Expression>, report: &mut Report) {
         let keys = keys_of_maps(codes(self.program, inlines));
         let check = |code: &Code, arguments: &[String], report: &mut Report| {
-            // Code that inherits a broken file would miss everything that is in there.
+            // Code that inherits a broken file would lack all its functions.
             let is_orphan = !code.name.is_empty() && self.program.file(&code.name).is_none();
             if !is_orphan {
                 let indexes = &self.declaration.indexes;
@@ -184,7 +184,7 @@ fn codes<'a>(program: &'a Program, inlines: &'a Compiled<'_, Binding>) -> impl I
     program.files().chain(inlines.iter().map(|(_, _, code)| code))
 }
 
-/// Returns the keys of all maps that scripts make: they may hold functions, which are called like methods.
+/// Returns the keys of all maps in scripts: they may contain functions, which are called like methods.
 fn keys_of_maps<'a>(codes: impl Iterator<Item = &'a Code>) -> BTreeSet<String> {
     let units = codes.flat_map(|code| std::iter::once(&code.top).chain(&code.units));
     let keys = units.flat_map(|unit| &unit.uses).filter_map(|usage| match &usage.what {
@@ -197,7 +197,7 @@ fn keys_of_maps<'a>(codes: impl Iterator<Item = &'a Code>) -> BTreeSet<String> {
 /// The functions of a file that a hint lists.
 const MAX_SHOWN: usize = 12;
 
-/// Returns the one public function of a name, or reports what is there instead.
+/// Returns the public function with this name, or reports what exists instead.
 fn check_function<'a>(index: usize, binding: &Binding, code: &'a Code, name: &str, report: &mut Report) -> Option<&'a Unit> {
     let found: Vec<&Unit> = code.units.iter().filter(|unit| unit.name == name && !unit.is_closure()).collect();
     let (message, hint) = match found[..] {

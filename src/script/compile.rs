@@ -1,4 +1,4 @@
-//! Compiles scripts, so that callbacks may use the variables on which methods are called: those variables get the names of receivers.
+//! Compiles scripts, so that callbacks may use the variables on which methods are called: these variables are renamed to receivers.
 
 use std::collections::HashSet;
 
@@ -46,7 +46,7 @@ pub fn compile_expression(engine: &Engine, scope: &Scope<'_>, text: &str) -> Res
     compile_with(engine, |engine| engine.compile_expression_with_scope(scope, text))
 }
 
-/// The first syntax tree tells where the variables stand; the second one has their other names.
+/// The first syntax tree gives the positions of the variables; the second one has their new names.
 fn compile_with(engine: &Engine, parse: impl Fn(&Engine) -> Result<AST, ParseError>) -> Result<AST, ParseError> {
     let ast = parse(engine)?;
     let positions = positions(&ast);
@@ -57,7 +57,7 @@ fn compile_with(engine: &Engine, parse: impl Fn(&Engine) -> Result<AST, ParseErr
     parse(&engine::parser(engine, rename))
 }
 
-/// Returns where the variables stand that chains with callbacks begin with.
+/// Returns the positions of the variables at the beginning of chains with callbacks.
 fn positions(ast: &AST) -> HashSet<Position> {
     let own: HashSet<&str> = ast.iter_fn_def().map(|definition| definition.name.as_str()).collect();
     let mut positions = HashSet::new();

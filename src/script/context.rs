@@ -1,4 +1,4 @@
-//! What a host function knows of the call that it serves: it travels with the call as the interpreter's tag.
+//! The context of a call for host functions: it travels with the call as the interpreter's tag.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ struct Inner {
     subhandlers: Option<Rc<dyn Subhandlers>>,
 }
 
-/// The sub-handlers of one call, as host functions reach them.
+/// Access of host functions to the sub-handlers of one call.
 pub trait Subhandlers {
     /// Registers a sub-handler.
     ///
@@ -41,45 +41,45 @@ pub trait Subhandlers {
     /// If its id, its options or its function cannot be used.
     fn register(&self, native: &NativeCallContext<'_>, id: &str, options: Map, function: &FnPtr) -> Result<(), Box<EvalAltResult>>;
 
-    /// Runs all that were registered. Returns only if all of them are finished.
+    /// Runs all registered sub-handlers. Returns only if all of them have finished.
     ///
     /// # Errors
-    /// The end of the call if one of them is not finished, and failures of filters.
+    /// The end of the call if one of them has not finished, and failures of filters.
     fn execute(&self, context: &Context) -> Result<(), Box<EvalAltResult>>;
 }
 
-/// What all calls of one operator on one thread share.
+/// The shared state of all calls of one operator on one thread.
 pub struct Environment {
     /// The clock.
     pub clock: Clock,
     /// The random number generator.
     pub rng: Rng,
-    /// The cluster; none where there is none.
+    /// The cluster, if there is one.
     pub api: Option<Arc<dyn Api>>,
     /// The root of scripts, imports and templates.
     pub root: PathBuf,
-    /// What scripts may reach beyond the cluster.
+    /// The allowed access beyond the cluster.
     pub allow: Allow,
-    /// The texts and modules that can be imported.
+    /// The importable modules.
     pub modules: Modules,
     /// The memories of objects.
     pub memos: Rc<Memos>,
-    /// The transformations that scripts have asked for.
+    /// The transformations registered by scripts.
     pub transforms: Rc<Transforms>,
 }
 
-/// What kind of code is running, which decides what it may do.
+/// The kind of the running code, which decides what it may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// A function: it may do everything.
+    /// A function: no restrictions.
     Function,
     /// The function of a login activity: there is no cluster yet.
     Login,
-    /// An expression: it may only look at its arguments.
+    /// An expression: it may only read its arguments.
     Expression,
-    /// The top level of a file, which runs once per load: it may look at nothing but the environment variables.
+    /// The top level of a file, which runs once per load: it may read only environment variables.
     TopLevel,
-    /// A transformation of a body, which is run again at will: it must not wait.
+    /// A transformation of a body, which may run several times: it must not wait.
     Transform,
 }
 
@@ -125,7 +125,7 @@ impl Context {
     /// Returns the context that a host function is called in.
     ///
     /// # Errors
-    /// If the interpreter was started without one, which is our mistake.
+    /// If the interpreter was started without one, which is a bug of kopfd.
     pub fn of(native: &NativeCallContext<'_>) -> Result<Self, Box<EvalAltResult>> {
         let tag = native.tag().and_then(|tag| tag.read_lock::<Self>().map(|context| context.clone()));
         tag.ok_or_else(|| Failure::host("internal", "this function was called outside of any call of a handler").into())
@@ -136,7 +136,7 @@ impl Context {
         Dynamic::from(self.clone())
     }
 
-    /// Returns what all calls of the operator share.
+    /// Returns the shared state of the operator's calls.
     pub fn environment(&self) -> &Rc<Environment> {
         &self.0.environment
     }
@@ -146,7 +146,7 @@ impl Context {
         &self.0.budget
     }
 
-    /// Returns what kind of code is running.
+    /// Returns the kind of the running code.
     pub fn mode(&self) -> Mode {
         self.0.mode
     }
@@ -156,12 +156,12 @@ impl Context {
         &self.0.span
     }
 
-    /// Returns the sub-handlers of the call; none where there cannot be any.
+    /// Returns the sub-handlers of the call; `None` if it cannot have any.
     pub fn subhandlers(&self) -> Option<&Rc<dyn Subhandlers>> {
         self.0.subhandlers.as_ref()
     }
 
-    /// Returns what the call is for; nothing for the top level of a file.
+    /// Returns the subject of the call; `None` for the top level of a file.
     pub fn subject(&self) -> Option<&Subject> {
         self.0.subject.as_ref()
     }
@@ -186,7 +186,7 @@ impl Context {
         &self.0.environment.root
     }
 
-    /// Returns what scripts may reach beyond the cluster.
+    /// Returns the allowed access beyond the cluster.
     pub fn allow(&self) -> &Allow {
         &self.0.environment.allow
     }
@@ -194,7 +194,7 @@ impl Context {
     /// Returns the cluster.
     ///
     /// # Errors
-    /// Where there is no cluster, or it may not be called.
+    /// If there is no cluster, or this code may not call it.
     pub fn cluster(&self, function: &str) -> Result<Arc<dyn Api>, Box<EvalAltResult>> {
         if self.mode() != Mode::Function {
             return Err(self.refusal(function));
@@ -206,17 +206,17 @@ impl Context {
     /// Returns the cluster, and counts a call of it.
     ///
     /// # Errors
-    /// Where there is no cluster, or it may not be called, or was called too often.
+    /// If there is no cluster, this code may not call it, or the budget of calls is used up.
     pub fn api(&self, function: &str) -> Result<Arc<dyn Api>, Box<EvalAltResult>> {
         let api = self.cluster(function)?;
         self.budget().count_api_call()?;
         Ok(api)
     }
 
-    /// Tells that a host function writes, waits or logs.
+    /// Checks that a host function may write, wait or log.
     ///
     /// # Errors
-    /// Where only looking is allowed.
+    /// In code that may only read.
     pub fn acts(&self, function: &str) -> Result<(), Box<EvalAltResult>> {
         match self.mode() {
             Mode::Function | Mode::Login => Ok(()),
@@ -225,7 +225,7 @@ impl Context {
         }
     }
 
-    /// Tells that a host function depends on time or chance.
+    /// Checks that a host function may depend on time or randomness.
     ///
     /// # Errors
     /// In expressions, which must give the same answer for the same object, and at the top level, which runs once per thread.
@@ -242,13 +242,13 @@ impl Context {
 }
 
 fn is_log(function: &str) -> bool {
-    // A method is known here by its bare name: the levels of the logger, and what prints.
+    // Methods have only their bare name here: the levels of the logger, and the printing functions.
     matches!(function, "print" | "debug" | "info" | "warning" | "error")
 }
 
-/// Waits for a future on behalf of a host function, as long as the call may last. The thread does other things meanwhile.
+/// Waits for a future on behalf of a host function, as long as the call may last. The thread runs other tasks in the meantime.
 ///
-/// The caller must not hold anything that other scripts of the thread could ask for: no borrowed cell, no lock.
+/// The caller must not hold anything that other scripts of the thread need: no borrowed cell, no lock.
 ///
 /// # Errors
 /// If the call must end; the script cannot catch it.
@@ -267,7 +267,7 @@ pub fn wait_in<F: Future>(context: &Context, future: F) -> Result<F::Output, Box
     })
 }
 
-/// A way to run a line of a script as a host function's test needs it.
+/// Runs scripts for tests of host functions.
 #[cfg(test)]
 pub mod testing {
     use std::rc::Rc;
@@ -312,7 +312,7 @@ pub mod testing {
         Fiber::new(budget, run).unwrap().await.unwrap()
     }
 
-    /// Runs a script as a function may.
+    /// Runs a script in the mode of functions.
     pub async fn run(script: &str) -> Result<Dynamic, Box<EvalAltResult>> {
         run_as(Mode::Function, environment(), script).await
     }

@@ -1,4 +1,4 @@
-//! JSON to the interpreter's values and back, with the views and handles of scripts.
+//! Converts JSON to the interpreter's values and back, including the views and handles of scripts.
 
 use rhai::{Dynamic, ImmutableString};
 use serde_json::Value;
@@ -15,7 +15,7 @@ use super::view::View;
 /// Returns the JSON form of a value.
 ///
 /// # Errors
-/// If it contains a function, a float that is no number, or another thing without a JSON form.
+/// If it contains a function, NaN or an infinite float, or another value without a JSON form.
 pub fn to_json(value: &Dynamic) -> Result<Value, NotJson> {
     json::to_json(value, host_value)
 }
@@ -41,10 +41,10 @@ fn host_value(value: &Dynamic) -> Option<Value> {
     Some(serde_json::json!({ "kind": failure.kind(), "message": failure.message, "status": failure.status, "reason": failure.reason }))
 }
 
-/// Returns the plain form of a value: views and handles are copied, so that nothing in it refers to anything outside.
+/// Returns the plain form of a value: views and handles are copied, so that it has no references.
 ///
 /// # Errors
-/// If something in it has no JSON form.
+/// If a part of it has no JSON form.
 pub fn to_plain(value: &Dynamic) -> Result<Dynamic, NotJson> {
     if value.is_shared() || value.is_array() || value.is_map() || value.is_variant_of_host() {
         return to_json(value).map(|value| to_dynamic(&value));
@@ -84,7 +84,7 @@ pub fn text_of(value: &Dynamic) -> String {
     }
 }
 
-/// Returns the text of a value as `print` and the logger show it.
+/// Returns the text of a value for `print` and the logger.
 pub fn shown(value: &Dynamic) -> String {
     match value.as_immutable_string_ref() {
         Ok(text) => text.to_string(),
@@ -94,7 +94,7 @@ pub fn shown(value: &Dynamic) -> String {
     }
 }
 
-/// Returns the key that a script means by a value: a text, or something that can be written as one.
+/// Returns the key for a value: a text, or a value that can be written as one.
 pub fn key_of(value: &Dynamic) -> Option<ImmutableString> {
     value.as_immutable_string_ref().ok().map(|text| text.clone())
 }

@@ -1,4 +1,4 @@
-//! What an operator declares to the script host: which code there is, for what, and within which limits.
+//! The declarations of an operator for the script host: its code, the purposes, and the limits.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,36 +11,36 @@ use serde_json::Value;
 pub struct Declaration {
     /// The root of scripts, imports, and templates.
     pub root: PathBuf,
-    /// What handlers and other bindings run; the number of a binding is its index.
+    /// The code of handlers and other bindings; the number of a binding is its index.
     pub bindings: Vec<Binding>,
     /// The expressions of filters; the number of a predicate is its index.
     pub expressions: Vec<Expression>,
-    /// What scripts may reach beyond the cluster.
+    /// The allowed access beyond the cluster.
     pub allow: Allow,
     /// The operator's name, which is its field manager.
     pub operator: String,
-    /// The ids of all indexes, which are arguments of everything.
+    /// The ids of all indexes, which are arguments of all functions.
     pub indexes: Vec<String>,
 }
 
-/// One binding: some code, and what it is called for.
+/// One binding: code and its purpose.
 #[derive(Debug, Clone)]
 pub struct Binding {
     /// The id, for messages.
     pub id: String,
     /// The code.
     pub code: Code,
-    /// What it is called for, which decides the arguments it may name.
+    /// The kind, which decides its arguments.
     pub kind: BindingKind,
     /// The budgets of one call.
     pub limits: Limits,
-    /// Where the manifest names it, for messages: file, line, column.
+    /// Its position in the manifest, for messages.
     pub place: SourcePosition,
-    /// What is passed to it as is.
+    /// The value of its argument `param`.
     pub param: Value,
 }
 
-/// Where code comes from.
+/// The source of code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Code {
     /// A public function of a file, relative to the root.
@@ -54,14 +54,14 @@ pub enum Code {
     Inline {
         /// The text.
         text: String,
-        /// Where the text begins.
+        /// The position of the text.
         place: SourcePosition,
-        /// The file whose functions, constants and imports it sees.
+        /// The file whose functions, constants and imports it can use.
         file: Option<PathBuf>,
     },
 }
 
-/// What a binding is called for.
+/// The kinds of bindings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BindingKind {
     /// Changes: create, update, delete, resume, field.
@@ -84,7 +84,7 @@ pub enum BindingKind {
     Startup,
     /// The cleanup and probe activities.
     Activity,
-    /// The login activity, which has no cluster to talk to yet.
+    /// The login activity, which has no cluster connection yet.
     Login,
     /// Operator-level schedules.
     Schedule,
@@ -119,15 +119,15 @@ impl BindingKind {
 pub struct Expression {
     /// The text.
     pub text: String,
-    /// Where the text begins.
+    /// The position of the text.
     pub place: SourcePosition,
-    /// What the binding that it filters is called for.
+    /// The kind of the filtered binding.
     pub kind: BindingKind,
     /// Whether it is inside of a matcher, so that it sees the `value`.
     pub has_value: bool,
     /// The file whose functions it may call.
     pub file: Option<PathBuf>,
-    /// Whether it yields a delay, seconds or a duration, and not a truth.
+    /// Whether it returns a delay (seconds or a duration), and not a boolean.
     pub is_delay: bool,
 }
 
@@ -136,9 +136,9 @@ pub struct Expression {
 pub struct Limits {
     /// Rhai operations.
     pub operations: u64,
-    /// Wall time, waits included; none for daemons.
+    /// Wall time, including waits; `None` for daemons.
     pub time: Option<Duration>,
-    /// Bytes, as near as the interpreter allows.
+    /// Bytes, as precisely as the interpreter allows.
     pub memory: u64,
     /// Nested calls.
     pub depth: usize,
@@ -150,7 +150,7 @@ pub struct Limits {
     pub map_size: usize,
     /// Calls of the API.
     pub api_calls: u64,
-    /// Bytes of text that are printed or logged.
+    /// Bytes of printed or logged text.
     pub output: u64,
 }
 
@@ -170,7 +170,7 @@ impl Default for Limits {
     }
 }
 
-/// What scripts may reach beyond the cluster; nothing by default.
+/// The allowed access of scripts beyond the cluster; nothing by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allow {
     /// Hosts, as `host`, `*.suffix`, with or without `:port`.

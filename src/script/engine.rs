@@ -1,4 +1,4 @@
-//! The interpreter: one per script thread and set of sizes, with every limit set and every way out closed.
+//! The interpreter: one per script thread and set of sizes, with all limits set and all unsafe features disabled.
 
 use std::any::TypeId;
 use std::cell::RefCell;
@@ -28,10 +28,10 @@ use super::{
     arguments, functions, logger, memo, patch_handle, progress_hook, receivers, settings_handle, stopped, time, transforms, view, warnings,
 };
 
-/// The words that Rhai reserves and that stay reserved: they are its own functions.
+/// The reserved words of Rhai that stay reserved: they are its own functions.
 const RESERVED: [&str; 10] = ["this", "Fn", "call", "curry", "eval", "is_shared", "is_def_var", "is_def_fn", "type_of", "print"];
 
-/// The nesting of expressions at the top level and in functions. It bounds the parser's stack, not what handlers need.
+/// Limits of nested expressions, at the top level and in functions. They limit the parser's stack; handlers need less.
 const EXPRESSION_DEPTH: (usize, usize) = (64, 48);
 
 /// The variables of one call.
@@ -43,7 +43,7 @@ const MAX_FUNCTIONS: usize = 2_000;
 /// The modules that one file imports.
 const MAX_MODULES: usize = 100;
 
-/// The bytes of one value, for turning a bound of memory into bounds of sizes.
+/// The bytes of one value, to convert a memory limit into limits of sizes.
 const BYTES_PER_VALUE: u64 = 16;
 
 /// Interpreters kept per thread. Operators mostly have the same limits.
@@ -63,7 +63,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Returns the sizes that a call's limits mean. The interpreter cannot count bytes, so no single value may take more than all.
+    /// Returns the sizes for a call's limits. The interpreter cannot count bytes, so a single value may use the whole limit.
     pub fn of(limits: &Limits) -> Self {
         let bytes = usize::try_from(limits.memory).unwrap_or(usize::MAX);
         let values = usize::try_from(limits.memory / BYTES_PER_VALUE).unwrap_or(usize::MAX);
@@ -114,7 +114,7 @@ pub fn build(sizes: Sizes) -> Engine {
     engine
 }
 
-/// Rhai's own functions, without those that tell the time.
+/// Registers Rhai's own functions, except the time functions.
 fn register_packages(engine: &mut Engine) {
     CorePackage::new().register_into_engine(engine);
     BitFieldPackage::new().register_into_engine(engine);
@@ -137,7 +137,7 @@ fn set_language(engine: &mut Engine) {
     engine.on_progress(progress_hook::on_progress);
 }
 
-/// Returns an interpreter that parses like another one, and gives some variables other names.
+/// Returns an interpreter that parses like another one, but renames some variables.
 #[expect(deprecated, reason = "the hooks are marked as volatile, and the version is pinned")]
 pub fn parser(like: &Engine, rename: impl Fn(&str, Position) -> Option<String> + 'static) -> Engine {
     let mut engine = Engine::new_raw();
@@ -169,13 +169,13 @@ fn is_freed(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_alphabetic()) && !RESERVED.contains(&word)
 }
 
-/// Functions see the constants of their file: the interpreter itself would want `global::NAME`.
+/// Functions can use the constants of their file; Rhai itself would require `global::NAME`.
 ///
-/// Arguments that are handles are read as copies, which costs nothing. Otherwise a closure that mentions one would share the
-/// variable, and `spec.items.filter(|item| item != spec.name)` would be a data race with itself.
+/// Arguments that are handles are read as copies, which is cheap. Otherwise a closure that uses one would share the variable, and
+/// `spec.items.filter(|item| item != spec.name)` would fail with a data race.
 ///
-/// Variables that closures have captured are shared values. They are read as another reference to the same value: the interpreter
-/// itself would lock them for the whole chain that begins with them.
+/// Variables captured by closures are shared values. They are read as another reference to the same value: Rhai itself would lock them for
+/// the whole chain that begins with them.
 fn variable(name: &str, index: usize, mut context: EvalContext<'_, '_, '_, '_, '_, '_>) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
     let written = receivers::written(name);
     if written.unwrap_or(name) == EVERYTHING {
@@ -192,7 +192,7 @@ fn variable(name: &str, index: usize, mut context: EvalContext<'_, '_, '_, '_, '
     }
 }
 
-/// The interpreter counts variables from the newest one; where it has no number, the name decides.
+/// The interpreter counts variables from the newest one; without an index, the variable is found by name.
 fn in_scope<'a>(scope: &'a Scope<'_>, name: &str, index: usize) -> Option<&'a Dynamic> {
     match index {
         0 => scope.get(name),
@@ -210,18 +210,18 @@ fn shared(name: &str, value: &Dynamic) -> Result<Dynamic, Box<EvalAltResult>> {
     if value.is_locked() {
         return Err(receivers::in_use(name));
     }
-    // A function that calls itself is only being read, and can be read again.
+    // A function that calls itself is locked only for reading, and can be read again.
     let is_free = value.write_lock::<Dynamic>().is_some();
     Ok(if is_free { value } else { value.flatten_clone() })
 }
 
-/// Returns an argument as it is: of an object whose newest state is shown, the state at this moment.
+/// Returns an argument; for an object with live state, its current state.
 fn newest(value: Dynamic) -> Dynamic {
     let newest = value.read_lock::<View>().map(|view| view.newest());
     newest.map_or(value, Dynamic::from)
 }
 
-/// Brings the object in a map of all arguments up to date, where it is one whose newest state is shown.
+/// Updates the object in a map of all arguments, if it has live state.
 fn refresh(context: &mut EvalContext<'_, '_, '_, '_, '_, '_>) {
     let Some(arguments) = context.scope_mut().get_mut(EVERYTHING) else { return };
     let Some(mut arguments) = arguments.write_lock::<rhai::Map>() else { return };

@@ -1,13 +1,13 @@
-//! A script as a future: it runs on a stack of its own, and suspends when a host function has to wait.
+//! A script as a future: it runs on its own stack, and suspends when a host function has to wait.
 //!
-//! This is the only file with `unsafe`, two expressions of it. Why they are sound:
+//! This is the only file with `unsafe`, in two expressions. Why they are sound:
 //!
-//! * A fiber is polled on the thread that made it only: it is neither `Send` nor `Sync`.
+//! * A fiber is polled only on the thread that created it: it is neither `Send` nor `Sync`.
 //! * [`CURRENT`] points to the yielder of the fiber that runs. It is set when a fiber is resumed, and reset when it is suspended
 //!   or ends, also by a panic. The yielder lives on the fiber's stack as long as its function.
 //! * [`Ask`] points to a step on the stack of a suspended fiber, which waits for it and does nothing else. It is used by the
-//!   fiber's own future only, and given up before the fiber goes on.
-//! * What a fiber waits for is polled on the stack of the fiber's poller: nothing is current there, so that another fiber,
+//!   fiber's own future only, and released before the fiber continues.
+//! * The future a fiber waits for is polled on the stack of the fiber's poller: nothing is current there, so that another fiber,
 //!   polled inside of it, cannot be mixed up with this one, and what the poll needs of the stack is not kept during the wait.
 //! * Thread-locals are reached through functions that are not inlined, so that no address of one is kept across a suspension.
 
@@ -25,19 +25,19 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use super::budget::Budget;
 
-/// The size of a fiber's stack. Only what is touched takes memory. 64 levels of closures called by `map` take 0.8 MiB.
+/// The size of a fiber's stack. Only touched pages take memory. 64 levels of closures called by `map` take 0.8 MiB.
 const STACK_SIZE: usize = if cfg!(debug_assertions) { 4 << 20 } else { 1 << 20 };
 
-/// The part of the stack that is kept for native functions, which check nothing.
+/// The part of the stack reserved for native functions, which do not check its size.
 const STACK_RESERVE: usize = if cfg!(debug_assertions) { 512 << 10 } else { 128 << 10 };
 
-/// The unused stacks that a thread keeps. Their touched pages stay in memory, so this is a bound for that, too.
+/// The number of unused stacks that a thread keeps. Their touched pages stay in memory, so this also limits memory.
 const POOLED_STACKS: usize = 256;
 
-/// How often an abandoned script is resumed so that it ends by itself. Each of its waits fails at once, so two would do.
+/// How often an abandoned script is resumed until it ends by itself. Each of its waits fails at once, so two would suffice.
 const LAST_RESUMES: usize = 1_000;
 
-/// One poll of what a fiber waits for; it tells whether the wait is over.
+/// One poll of the future that a fiber waits for; returns whether the wait is over.
 type Step<'a> = &'a mut dyn FnMut(&mut Context<'_>) -> bool;
 
 /// A pointer to the step of a suspended fiber.
@@ -78,7 +78,7 @@ impl<T: 'static> Fiber<T> {
         Ok(Self { coroutine: Some(coroutine), asked: None, budget })
     }
 
-    /// Goes on until the script ends, or waits for something that is not there yet.
+    /// Runs until the script ends or has to wait.
     fn resume(&mut self, context: &mut Context<'_>) -> Poll<Ended<T>> {
         let coroutine = self.coroutine.as_mut().expect("a fiber is not polled after its end");
         loop {
@@ -110,8 +110,8 @@ impl<T: 'static> Future for Fiber<T> {
     }
 }
 
-/// A suspended script is not simply unwound: the interpreter catches the unwinding where it sorts, and would go on.
-/// So it is told to end, resumed until it has, and unwound only if it does not.
+/// A suspended script is not simply unwound: the interpreter catches unwinding while it sorts, and would continue. So it is told to end,
+/// resumed until it returns, and unwound only if it does not.
 impl<T: 'static> Drop for Fiber<T> {
     fn drop(&mut self) {
         let is_suspended = self.coroutine.as_ref().is_some_and(|coroutine| coroutine.started() && !coroutine.done());
@@ -128,7 +128,7 @@ impl<T: 'static> Drop for Fiber<T> {
     }
 }
 
-/// What is installed while a fiber runs; what was there before comes back afterwards, so that polls may nest.
+/// The state installed while a fiber runs; the previous state is restored afterwards, so that polls may nest.
 struct Installed {
     outer: *const Suspender,
     outer_budget: Option<Rc<Budget>>,
@@ -167,20 +167,20 @@ fn keep(stack: DefaultStack) {
     });
 }
 
-/// Asks the budget of the fiber that runs on this thread; nothing outside of fibers. The question must not wait.
+/// Calls a function with the budget of the fiber that runs on this thread; returns `None` outside of fibers. The function must not wait.
 #[inline(never)]
 pub fn with_budget<T>(question: impl FnOnce(&Budget) -> T) -> Option<T> {
     RUNNING.with(|running| running.borrow().as_deref().map(question))
 }
 
-/// Tells whether a fiber runs here, which may wait.
+/// Tells whether the current code runs on a fiber and may wait.
 pub fn is_fiber() -> bool {
     !current().is_null()
 }
 
-/// Waits for a future inside of a fiber. The thread does other things meanwhile.
+/// Waits for a future inside of a fiber. The thread runs other tasks in the meantime.
 ///
-/// The caller must not hold anything that others could ask for: no borrowed cell, no lock.
+/// The caller must not hold anything that others need: no borrowed cell, no lock.
 ///
 /// # Panics
 /// Outside of fibers.
@@ -218,7 +218,7 @@ fn yielder<'a>(suspender: *const Suspender) -> &'a Suspender {
     unsafe { &*suspender }
 }
 
-/// Lets other tasks of the thread go first.
+/// Lets other tasks of the thread run first.
 pub async fn yield_now() {
     let mut is_over = false;
     std::future::poll_fn(|context| {

@@ -1,36 +1,36 @@
-//! Files that belong to an operator, read from within the folder of its scripts and from nowhere else.
+//! Files of an operator, read only from below the folder of its scripts.
 
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// A script or a template that is larger is a mistake.
+/// The largest accepted script or template.
 const MAX_BYTES: u64 = 4 << 20;
 
 /// Why a file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
-    /// What is wrong.
+    /// The problem.
     pub message: String,
-    /// A way out.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 
 impl Unreadable {
-    /// Returns the reason without a way out.
+    /// Returns an error without a hint.
     pub fn new(message: String) -> Self {
         Self { message, hint: None }
     }
 
-    /// Adds a way out.
+    /// Adds a hint.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 }
 
-/// Returns the text of a file, by its path within the root. What it is called in messages, such as `script`, comes from the caller.
+/// Returns the text of a file, by its path below the root. `title` names the kind of file in messages, such as `script`.
 ///
 /// # Errors
-/// If there is no such file, it is no text, it is too large, or it lies outside of the root, also by a link.
+/// If the file does not exist, is not text, is too large, or is outside of the root, also by a link.
 pub fn read(root: &Path, title: &str, name: &str) -> Result<String, Unreadable> {
     let failed = |error: &std::io::Error| Unreadable::new(format!("the {title} {name} cannot be read: {error}"));
     let outside = || Unreadable::new(format!("the {title} {name} lies outside of the scripts"));

@@ -13,10 +13,10 @@ use super::context::Context;
 pub struct Function {
     /// The name, for messages.
     pub title: String,
-    /// The names of what it wants.
+    /// The names of its parameters.
     pub params: Vec<ImmutableString>,
     body: Expr,
-    /// What the top level of its file has left: constants, imports, functions.
+    /// The state after the top level of its file: constants, imports, functions.
     pub global: Rc<GlobalRuntimeState>,
 }
 
@@ -33,18 +33,18 @@ impl Function {
         Self::new(definition.name.to_string(), definition.params.to_vec(), body, global)
     }
 
-    /// Runs it, and tells how it came to its end. Every parameter must have a value.
+    /// Runs it, and returns how it ended. Every parameter must have a value.
     ///
     /// # Errors
-    /// Whatever the script throws.
+    /// Errors of the script.
     pub fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
         self.run_within(&self.global, engine, context, values)
     }
 
-    /// Runs it within another state than that of its file.
+    /// Runs it with another state than that of its file.
     ///
     /// # Errors
-    /// Whatever the script throws.
+    /// Errors of the script.
     pub fn run_within(
         &self,
         global: &GlobalRuntimeState,
@@ -71,7 +71,7 @@ impl Function {
     }
 }
 
-/// The type of a function's body has no public name, but the tree of a module that has no other function shows its statements.
+/// The type of a function's body is not public, but the tree of a module with only this function has its statements.
 fn statements_of(definition: &Shared<ScriptFuncDef>) -> Vec<Stmt> {
     let mut module = Module::new();
     module.set_script_fn(Shared::clone(definition));
@@ -85,16 +85,16 @@ fn statements_of(definition: &Shared<ScriptFuncDef>) -> Vec<Stmt> {
     statements
 }
 
-/// How a function came to its end.
+/// How a function ended.
 pub enum Ended {
     /// By a `return`, with a value or `()`.
     Returned(Dynamic),
-    /// Behind its last statement, which has this value.
+    /// After its last statement, which has this value.
     Fallen(Dynamic),
 }
 
 impl Ended {
-    /// Returns what was returned explicitly. A last statement has a value in Rhai whether or not that was meant.
+    /// Returns the explicitly returned value. A last statement has a value in Rhai, whether or not that is intended.
     pub fn result(self) -> Dynamic {
         match self {
             Self::Returned(value) => value,
@@ -102,7 +102,7 @@ impl Ended {
         }
     }
 
-    /// Returns the value, however it came about.
+    /// Returns the value in both cases.
     pub fn value(self) -> Dynamic {
         match self {
             Self::Returned(value) | Self::Fallen(value) => value,
@@ -110,19 +110,19 @@ impl Ended {
     }
 }
 
-/// A closure, or a function by name, that a script has handed over, to be called later.
+/// A closure or a named function, passed by a script to be called later.
 #[derive(Clone)]
 pub struct Closure {
     /// The code.
     pub function: Rc<Function>,
-    /// The values of the first parameters: what the closure has captured.
+    /// The captured values, which are the first parameters.
     pub captured: Vec<Dynamic>,
-    /// What was visible where it was handed over. A closure of an imported module is unknown anywhere else.
+    /// The state where it was passed. A closure of an imported module is unknown elsewhere.
     pub global: Rc<GlobalRuntimeState>,
 }
 
 impl Closure {
-    /// Returns the code that a pointer means where it is handed over.
+    /// Returns the code of a function pointer where it is passed.
     ///
     /// # Errors
     /// If there is no such function in the script.
@@ -152,7 +152,7 @@ impl Closure {
     /// Runs it with values for the parameters that are not captured.
     ///
     /// # Errors
-    /// Whatever the script throws.
+    /// Errors of the script.
     pub fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
         let values = self.captured.iter().cloned().chain(values).collect();
         self.function.run_within(&self.global, engine, context, values)

@@ -1,4 +1,4 @@
-//! The host hands calls to the script threads, all calls of one object to the same thread.
+//! Sends calls to the script threads, all calls of one object to the same thread.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -20,32 +20,32 @@ use crate::kit::Clock;
 use crate::kit::source::SourcePosition;
 use crate::object::Patch;
 
-/// The fibers of all threads. Each takes two of the 65,530 mappings that Linux grants a process, and running out of them is fatal.
+/// Limit of fibers of all threads. Each takes two of the 65,530 mappings that Linux grants a process, and running out of them is fatal.
 pub const MAX_FIBERS: usize = 20_000;
 
-/// The stack of a script thread, which compiles there: the parser recurses.
+/// The stack of a script thread, which also compiles: the parser recurses.
 const THREAD_STACK: usize = 8 << 20;
 
-/// What a host is made of.
+/// Options of a host.
 pub struct Options {
-    /// Where scripts run.
+    /// The threads of scripts.
     pub threads: Threads,
     /// The clock.
     pub clock: Clock,
-    /// The seed of random numbers, where they must be reproducible: in simulations.
+    /// The seed of random numbers, for reproducible simulations.
     pub seed: Option<u64>,
-    /// The cluster; none where there is none.
+    /// The cluster, if there is one.
     pub api: Option<Arc<dyn Api>>,
-    /// How many scripts may be running or waiting at once.
+    /// Limit of running and waiting scripts.
     pub max_fibers: usize,
 }
 
-/// Where scripts run.
+/// The threads of scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Threads {
-    /// On so many threads of their own, with the timers and the network of the current runtime.
+    /// This many threads of their own, with the timers and the network of the current runtime.
     Own(usize),
-    /// On the current thread, which must be running a `LocalSet`: virtual time goes on only while nothing else runs anywhere.
+    /// The current thread, which must be running a `LocalSet`: virtual time advances only while no task is running.
     Current,
 }
 
@@ -56,7 +56,7 @@ impl Default for Options {
     }
 }
 
-/// The scripts' door. Dropping it ends all calls.
+/// A handle to the script threads. Dropping it ends all calls.
 pub struct Host {
     threads: Vec<Worker>,
     fibers: Arc<Semaphore>,
@@ -68,7 +68,7 @@ struct Worker {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// The scripts of one operator, ready to be called. Dropping it lets them go when their last call has ended.
+/// The scripts of one operator, ready to be called. They are dropped when this handle is dropped and their last call has ended.
 pub struct Installed {
     generation: u64,
     program: Arc<Program>,
@@ -76,7 +76,7 @@ pub struct Installed {
 }
 
 impl Installed {
-    /// Returns the texts that were installed.
+    /// Returns the installed program.
     pub fn program(&self) -> &Arc<Program> {
         &self.program
     }
@@ -96,7 +96,7 @@ impl Host {
     /// Starts the script threads.
     ///
     /// # Errors
-    /// If the system gives no threads.
+    /// If the system cannot create threads.
     ///
     /// # Panics
     /// Outside of a runtime, and with [`Threads::Current`] outside of a `LocalSet`.
@@ -110,10 +110,10 @@ impl Host {
         Ok(Self { threads, fibers: Arc::new(Semaphore::new(max_fibers)), generations: AtomicU64::new(0) })
     }
 
-    /// Compiles the scripts of an operator on all threads: first on one, so that what is wrong is told once.
+    /// Compiles the scripts of an operator on all threads: first on one, so that problems are reported once.
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// All problems of the scripts.
     pub async fn install(&self, program: Arc<Program>) -> Result<Installed, Vec<Problem>> {
         let generation = self.generations.fetch_add(1, Ordering::Relaxed);
         let threads: Vec<_> = self.threads.iter().map(|worker| worker.jobs.downgrade()).collect();
@@ -129,15 +129,15 @@ impl Host {
 
     /// Calls a function of the installed scripts.
     ///
-    /// *Cancel safety*: if the call is dropped, the script is ended as soon as it waits or has run for a millisecond;
-    /// what it has changed is lost, except for what it has done in the cluster.
+    /// *Cancel safety*: if the call is dropped, the script is ended as soon as it waits or has run for a millisecond; its changes are
+    /// lost, except for those made in the cluster.
     pub async fn call(&self, installed: &Installed, call: Call) -> Returned {
         let permit = Arc::clone(&self.fibers).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
         let (reply, answer) = oneshot::channel();
         let jobs = self.thread_of(&call.subject.turn());
         let job = CallJob { generation: installed.generation, call, reply, permit };
-        // If the thread has ended, the answer fails with the job that is dropped here.
+        // If the thread has ended, the job is dropped here, and the answer fails.
         drop(jobs.send(Job::Call(Box::new(job))));
         match answer.await {
             Ok(returned) => returned,
@@ -148,7 +148,7 @@ impl Host {
     /// Evaluates an expression of the installed scripts, and tells whether its value counts as true.
     ///
     /// # Errors
-    /// The text of the expression's failure, and its place.
+    /// The text of the expression's failure, with its position.
     pub async fn evaluate(&self, installed: &Installed, subject: &Subject, evaluation: Evaluation) -> Result<bool, String> {
         let permit = Arc::clone(&self.fibers).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
@@ -159,13 +159,13 @@ impl Host {
         answer.await.map_err(|_| gone())?
     }
 
-    /// Drops the memory of an object that is gone.
+    /// Drops the memory of a deleted object.
     pub fn forget(&self, memo: &Arc<str>) {
         // A thread that has ended has no memories.
         let _ = self.thread_of(memo).send(Job::Forget(Arc::clone(memo)));
     }
 
-    /// Returns how much the script threads keep beyond single calls.
+    /// Returns counts of the state that the script threads keep between calls.
     pub async fn kept(&self) -> Kept {
         let mut kept = Kept::default();
         for worker in &self.threads {
@@ -180,12 +180,12 @@ impl Host {
     /// Ends all calls, and waits for the threads.
     pub async fn stop(mut self) {
         let threads: Vec<_> = self.threads.drain(..).filter_map(|worker| worker.thread).collect();
-        // Ending a script takes no longer than its next operation; this is off the runtime's threads all the same.
+        // Ending a script takes no longer than its next operation, but joining still must not block the runtime's threads.
         let joined = tokio::task::spawn_blocking(move || threads.into_iter().for_each(|thread| drop(thread.join())));
         let _ = joined.await;
     }
 
-    /// What takes turns is on one thread: `Subject::turn` says what that is.
+    /// Calls that run in turns are on one thread, chosen by `Subject::turn`.
     fn thread_of(&self, turn: &str) -> &mpsc::UnboundedSender<Job> {
         let mut hasher = DefaultHasher::new();
         turn.hash(&mut hasher);
@@ -200,7 +200,7 @@ fn gone() -> Vec<Problem> {
 
 fn here(ingredients: Ingredients) -> Worker {
     let (jobs, received) = mpsc::unbounded_channel();
-    // The thread's own way to itself must not keep it alive.
+    // The thread's sender to itself must not keep it alive.
     let thread = Thread::new(ingredients, jobs.downgrade());
     drop(spawn_local(thread.run(received)));
     Worker { jobs, thread: None }

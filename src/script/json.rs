@@ -1,10 +1,10 @@
-//! JSON to the interpreter's values and back, strictly: what has no JSON form is an error, not a text. Values of the host's own types
-//! are converted by a function of the caller.
+//! Converts JSON to the interpreter's values and back, strictly: values without a JSON form are errors. Values of the host's own types are
+//! converted by a function of the caller.
 
 use rhai::{Array, Dynamic, FnPtr, Map};
 use serde_json::{Number, Value};
 
-/// The levels of nesting that are converted. Each takes native stack, also when the value is dropped or compared.
+/// Limit of nesting levels. Each takes native stack, also when the value is dropped or compared.
 const MAX_NESTING: usize = 200;
 
 /// Returns the JSON form of a value of a host's type, if it has one.
@@ -22,13 +22,13 @@ pub fn to_dynamic(value: &Value) -> Dynamic {
     }
 }
 
-/// Something in a value has no JSON form.
+/// A part of a value has no JSON form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} has no JSON form{}", at(.path))]
 pub struct NotJson {
-    /// What it is.
+    /// The type of the part.
     pub what: String,
-    /// Where it is, from the outside to the inside.
+    /// Its path, from the outside to the inside.
     pub path: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl NotJson {
 /// Returns the JSON form of a value.
 ///
 /// # Errors
-/// If it contains a function, a float that is no number, or another thing without a JSON form.
+/// If it contains a function, NaN or an infinite float, or another value without a JSON form.
 pub fn to_json(value: &Dynamic, host: Host) -> Result<Value, NotJson> {
     nested(value, 0, host)
 }

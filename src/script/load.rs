@@ -1,4 +1,4 @@
-//! Loading the scripts of an operator: they are read, and checked before anything is run.
+//! Loads the scripts of an operator: reads and checks them before anything runs.
 
 use super::declaration::Declaration;
 use super::problem::{Problem, Severity};
@@ -6,10 +6,10 @@ use super::program::Program;
 use super::scripts;
 
 impl Program {
-    /// Reads and checks all files that are declared, and those that they import.
+    /// Reads and checks all declared files and their imports.
     ///
     /// # Errors
-    /// Everything that is wrong with them, warnings included, if there is an error among it.
+    /// All problems, including warnings, if there is an error among them.
     pub fn load(declaration: Declaration) -> Result<Self, Vec<Problem>> {
         let (problems, sources) = super::check::read(&declaration);
         let is_broken = problems.iter().any(|problem| problem.severity == Severity::Error);
@@ -17,11 +17,11 @@ impl Program {
     }
 }
 
-/// Returns everything that is wrong with the scripts of a declaration, also what fails when the top level of a file runs.
+/// Returns all problems of a declaration's scripts, including failures of top levels.
 pub fn check(declaration: &Declaration) -> Vec<Problem> {
     let (mut problems, sources) = super::check::read(declaration);
     let is_broken = problems.iter().any(|problem| problem.severity == Severity::Error);
-    // What is broken would only fail again.
+    // Broken files would only fail again.
     if !is_broken && !sources.is_empty() {
         let program = Program { declaration: declaration.clone(), sources, warnings: Vec::new() };
         problems.extend(scripts::run_top_levels(program));

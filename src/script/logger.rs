@@ -1,4 +1,4 @@
-//! `logger`, `print` and `debug`: lines of scripts in the operator's log, with the object's reference.
+//! `logger`, `print` and `debug`: log lines of scripts, with the object reference.
 
 use rhai::{Array, Blob, Dynamic, Engine, EvalAltResult, ImmutableString, Map, NativeCallContext};
 
@@ -6,21 +6,21 @@ use super::context::Context;
 use super::convert;
 use crate::handling::Level;
 
-/// The target of everything that is told about objects.
+/// The target of log lines about objects.
 macro_rules! target {
     () => {
         "kopfd::objects"
     };
 }
 
-/// Registers a function for values of each of several types.
+/// Registers a function for values of several types.
 macro_rules! told {
     ($engine:ident, $name:expr, $level:expr, $($kind:ty),+) => {
         $($engine.register_fn($name, move |native: NativeCallContext<'_>, value: $kind| log(&native, $level, &Dynamic::from(value)));)+
     };
 }
 
-/// The `logger` of a call; what it belongs to comes from the call.
+/// The `logger` of a call; its object comes from the call's span.
 #[derive(Debug, Clone, Copy)]
 pub struct Logger;
 
@@ -33,7 +33,7 @@ pub fn register(engine: &mut Engine) {
     for (name, level) in [("print", Level::Info), ("debug", Level::Debug)] {
         engine.register_fn(name, move |native: NativeCallContext<'_>| log(&native, level, &"".into()));
         engine.register_fn(name, move |native: NativeCallContext<'_>, value: Dynamic| log(&native, level, &value));
-        // The language has its own functions of these names for these types, which would win over the one for all.
+        // The language has its own functions with these names for these types, which would take precedence over a generic one.
         told!(engine, name, level, ImmutableString, char, bool, (), f64, Array, Map, Blob);
     }
 }

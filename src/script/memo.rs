@@ -1,4 +1,4 @@
-//! Memories of objects: plain data that all calls of an object share, as long as the process lives.
+//! Memories of objects: plain data that all calls of an object share during the life of the process.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,10 +12,10 @@ use super::json;
 
 pub mod methods;
 
-/// The name of the operator's own memory, which objects' memories begin as copies of.
+/// The key of the operator's own memory; objects' memories begin as copies of it.
 pub const OPERATOR: &str = "";
 
-/// The operator's memory as all script threads see it, in JSON.
+/// The operator's memory, shared by all script threads, in JSON.
 pub type Shared = Arc<RwLock<Arc<serde_json::Value>>>;
 
 /// The memories of the objects of one script thread. An object that never writes to its memory has none.
@@ -25,7 +25,7 @@ pub struct Memos {
 }
 
 impl Memos {
-    /// Returns an empty table beside the operator's memory.
+    /// Returns an empty table with the operator's memory.
     pub fn new(operator: Shared) -> Self {
         Self { table: RefCell::default(), operator }
     }

@@ -1,4 +1,4 @@
-//! Imports: which file a script means, and what it got when that file was run.
+//! Imports: finds the file of an import, and keeps the module of each file after it has run.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,18 +9,18 @@ use rhai::{AST, Dynamic, Engine, Module, Scope, Shared};
 /// The extension of scripts, which imports may leave out.
 const EXTENSION: &str = ".rhai";
 
-/// Where the modules that ship in the binary are found.
+/// The prefix of modules in the binary.
 pub const LIBRARY_PREFIX: &str = "kopf/";
 
-/// The modules that ship in the binary, by name.
+/// The modules in the binary, by name.
 const LIBRARY: &[(&str, &str)] = &[];
 
-/// Returns the text of a module that ships in the binary.
+/// Returns the text of a module in the binary.
 pub fn library(name: &str) -> Option<&'static str> {
     LIBRARY.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// Returns the file that an import means: `./x` next to the importing file, otherwise from the root of scripts.
+/// Returns the file of an import: `./x` is relative to the importing file, other paths to the root of scripts.
 ///
 /// # Errors
 /// If the path leads out of the root, or is absolute.
@@ -45,12 +45,12 @@ pub fn target(importer: &str, path: &str) -> Result<String, String> {
     Ok(file)
 }
 
-/// The files of one generation on one thread, and what running them gave.
+/// The files of one generation on one thread, and their modules.
 #[derive(Default)]
 pub struct Modules {
     files: BTreeMap<String, AST>,
     loaded: RefCell<BTreeMap<String, Shared<Module>>>,
-    /// Those that are being run, the outermost first.
+    /// The running files, the outermost first.
     loading: RefCell<Vec<String>>,
 }
 
@@ -65,17 +65,17 @@ impl Modules {
         self.files.get(name)
     }
 
-    /// Marks a file as being run, so that importing it in turn is noticed.
+    /// Marks a file as running, so that import cycles are detected.
     pub fn begin(self: &Modules, name: &str) {
         self.loading.borrow_mut().push(name.to_owned());
     }
 
-    /// Marks the file that was begun last as done.
+    /// Marks the last started file as done.
     pub fn end(&self) {
         self.loading.borrow_mut().pop();
     }
 
-    /// Returns a module, which is run when it is imported first.
+    /// Returns a module, which runs at its first import.
     ///
     /// # Errors
     /// If there is no such file, it imports itself, or it fails.
@@ -107,9 +107,9 @@ impl Modules {
 
 /// An import of a script.
 pub struct Request<'a> {
-    /// The file that imports.
+    /// The importing file.
     pub importer: &'a str,
-    /// What it imports.
+    /// The imported path.
     pub path: &'a str,
     /// The nesting of calls.
     pub level: usize,

@@ -1,4 +1,4 @@
-//! Turns of objects: between two waits of a call, no other call of the same object runs, though the thread lets other objects go first.
+//! Turns of objects: between two waits of a call, no other call of the same object runs, even when the thread switches to other objects.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,13 +11,13 @@ use std::task::{Context, Poll, Waker};
 use super::budget::Budget;
 use super::fiber::Fiber;
 
-/// The objects that have calls, by the names of their memories.
+/// The objects with calls, by the keys of their memories.
 #[derive(Default)]
 pub struct ObjectTurns {
     table: RefCell<HashMap<Arc<str>, Weak<Turn>>>,
 }
 
-/// Whose turn it is at one object.
+/// The current turn of one object.
 #[derive(Default)]
 struct Turn {
     is_taken: Cell<bool>,

@@ -1,4 +1,4 @@
-//! `patch`: what a script writes there is sent to the object. Missing maps appear as they are written to.
+//! `patch`: its content is sent to the object. Missing maps are created by writing to them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use crate::object::Patch;
 
 pub mod methods;
 
-/// A path into the patch, whether or not something is there.
+/// A path in the patch, which need not exist.
 #[derive(Clone)]
 pub struct PatchHandle {
     patch: Rc<RefCell<Patch>>,
@@ -53,7 +53,7 @@ impl PatchHandle {
         Self { patch, place: None, is_writable }
     }
 
-    /// Returns a copy of what is there.
+    /// Returns a copy of the value.
     pub fn snapshot(&self) -> Value {
         self.look(|value| value.cloned().unwrap_or(Value::Null))
     }
@@ -68,7 +68,7 @@ impl PatchHandle {
     }
 
     fn below(&self, key: ImmutableString) -> Self {
-        // `patch.meta` is the name that the other arguments have taught.
+        // `patch.meta` is accepted, since other arguments use the name `meta`.
         let key = if self.place.is_none() && key == "meta" { "metadata".into() } else { key };
         let place = Rc::new(Step { parent: self.place.clone(), key });
         Self { patch: Rc::clone(&self.patch), place: Some(place), is_writable: self.is_writable }

@@ -1,10 +1,10 @@
-//! What is wrong with scripts, and where.
+//! Problems of scripts.
 
 use std::path::PathBuf;
 
 use crate::kit::source::SourcePosition;
 
-/// Something in a script, or in what names it, that is wrong or hardly meant.
+/// A problem in a script, or in its declaration.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     /// The file.
@@ -13,20 +13,20 @@ pub struct Problem {
     pub line: usize,
     /// The column, from 1, in characters.
     pub column: usize,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// The characters that it is about.
+    /// The number of marked characters.
     pub length: usize,
-    /// What is wrong: a fragment of a sentence.
+    /// The message: a fragment of a sentence.
     pub message: String,
-    /// A way out.
+    /// How to fix it.
     pub hint: Option<String>,
-    /// The binding that it was found for, if it concerns one.
+    /// The number of the affected binding, if there is one.
     pub binding: Option<usize>,
 }
 
 impl Problem {
-    /// Returns an error at a place.
+    /// Returns an error at a position.
     pub fn error(place: SourcePosition, message: impl Into<String>) -> Self {
         Self::at(Severity::Error, place, message.into())
     }
@@ -37,12 +37,12 @@ impl Problem {
     }
 }
 
-/// How bad a problem is.
+/// The severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// It cannot be run.
+    /// The script cannot run.
     Error,
-    /// It can be run, but hardly does what was meant.
+    /// The script can run, but probably not as intended.
     Warning,
     /// There is a better way.
     Hint,

@@ -1,4 +1,4 @@
-//! The texts of all scripts of one operator, read and checked once, so that every script thread compiles the same.
+//! The texts of all scripts of one operator, read and checked once, so that all script threads compile the same texts.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
@@ -10,11 +10,11 @@ use super::problem::Problem;
 /// The scripts of one operator, without errors.
 #[derive(Debug)]
 pub struct Program {
-    /// What is called, and for what.
+    /// The declared code.
     pub declaration: Declaration,
-    /// The texts of all files that are called or imported, by their paths relative to the root.
+    /// The texts of all called or imported files, by their paths relative to the root.
     pub sources: BTreeMap<String, Arc<str>>,
-    /// What can be run, but is hardly meant.
+    /// The warnings.
     pub warnings: Vec<Problem>,
 }
 

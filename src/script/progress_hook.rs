@@ -1,4 +1,4 @@
-//! What the interpreter asks at every operation: whether the script may go on.
+//! The interpreter's hook at every operation: checks whether the script may continue.
 
 use rhai::Dynamic;
 
@@ -7,7 +7,7 @@ use super::fiber;
 
 /// Counts an operation of the script that runs on this thread; returns why it must end, if it must.
 ///
-/// Lets others go first from time to time.
+/// Yields to other scripts from time to time.
 pub fn on_progress(_: u64) -> Option<Dynamic> {
     match fiber::with_budget(Budget::tick)? {
         Tick::GoOn => None,

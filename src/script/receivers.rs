@@ -1,9 +1,9 @@
 //! Methods with callbacks on variables that the callbacks use themselves, such as `m.items.filter(|item| item < m.limit)`.
 //!
-//! The interpreter locks a variable that a closure has captured as long as a chain runs that begins with it, so that the closure
-//! could not read it. Therefore the variable at the beginning of such a chain gets another name when the script is compiled, and
-//! reading that name gives a [`Receiver`]: a reference to the variable or to a part of it, which locks it for single reads and writes
-//! only. Methods run on a copy; those that change their value write the copy back.
+//! While a chain runs, the interpreter locks the variable at its beginning if a closure has captured it, so that the closure could not
+//! read it. Therefore the variable at the beginning of such a chain is renamed when the script is compiled, and reading the new name gives
+//! a [`Receiver`]: a reference to the variable or to a part of it, which locks it only for single reads and writes. Methods run on a copy;
+//! if they change their value, the copy is written back.
 
 use std::any::TypeId;
 use std::collections::BTreeSet;
@@ -13,10 +13,10 @@ use rhai::{Array, Dynamic, Engine, EvalAltResult, EvalContext, FnPtr, ImmutableS
 use super::convert;
 use super::script_error::Failure;
 
-/// Ends the names of variables that chains with callbacks begin with. No script can write such a name.
+/// The suffix of renamed variables. Scripts cannot use it in names.
 pub const MARK: char = '\'';
 
-/// The methods of lists and maps that leave them as they are. Any other is taken to change them.
+/// The methods of lists and maps that do not change them. All other methods count as changing.
 const READING: [&str; 23] = [
     "all",
     "contains",
@@ -43,20 +43,20 @@ const READING: [&str; 23] = [
     "zip",
 ];
 
-/// The most arguments that a method of lists or maps takes besides its receiver.
+/// The maximum number of arguments of methods of lists and maps, without the receiver.
 const MOST_ARGUMENTS: usize = 3;
 
 type Thrown = Box<EvalAltResult>;
 
-/// Returns the name that a script has written for a name that chains with callbacks begin with.
+/// Returns the original name of a renamed variable.
 pub fn written(name: &str) -> Option<&str> {
     name.strip_suffix(MARK)
 }
 
-/// Returns the value that a chain with callbacks begins with. Variables with lists and maps become receivers; constants, handles and
+/// Returns the value at the beginning of a chain with callbacks. Variables with lists and maps become receivers; constants, handles and
 /// plain values are copied.
 ///
-/// A closure captures the name even if it has a variable of its own to which the name belongs. Then there may be none outside.
+/// A closure captures the name even if it has its own variable with this name. Then there may be none outside.
 pub fn resolve(name: &str, marked: &str, context: &mut EvalContext<'_, '_, '_, '_, '_, '_>) -> Option<Dynamic> {
     let scope = context.scope_mut();
     let Some(value) = scope.get(name) else {
@@ -73,7 +73,7 @@ pub fn resolve(name: &str, marked: &str, context: &mut EvalContext<'_, '_, '_, '
     Some(Dynamic::from(Receiver { variable: value.clone(), name: name.into(), path: Vec::new() }))
 }
 
-/// A variable that holds a list or a map, or a list or map in it.
+/// A variable with a list or a map, or a list or map in it.
 #[derive(Clone)]
 pub struct Receiver {
     /// A shared value.
@@ -94,7 +94,7 @@ impl Receiver {
         Self { variable: self.variable.clone(), name: self.name.clone(), path }
     }
 
-    /// Returns a copy of the value; `()` if a closure has removed it meanwhile.
+    /// Returns a copy of the value; `()` if a closure has removed it.
     fn read(&self) -> Result<Dynamic, Thrown> {
         if self.variable.is_locked() {
             return Err(in_use(&self.name));
@@ -113,7 +113,7 @@ impl Receiver {
         }
     }
 
-    /// Returns a part as scripts see it: a receiver if it is a list or a map, else its value.
+    /// Returns a part of the value: a receiver if it is a list or a map, else its value.
     fn part(&self, step: Step) -> Result<Dynamic, Thrown> {
         let part = self.below(step);
         let value = part.read()?;
@@ -142,7 +142,7 @@ impl Receiver {
         self.part(Step::Index(position))
     }
 
-    /// After a call in a chain, the interpreter writes back what it has read; a receiver has been changed in its place.
+    /// After a call in a chain, the interpreter writes the read value back; a receiver was already changed in place.
     fn set(&mut self, key: ImmutableString, value: Dynamic) -> Result<(), Thrown> {
         self.write_back(Step::Key(key), value)
     }
@@ -177,7 +177,7 @@ impl Receiver {
     }
 }
 
-/// Calls a method of a list or map, or a function that a map holds under the name.
+/// Calls a method of a list or map, or a function in a map.
 fn call(native: &NativeCallContext<'_>, value: &mut Dynamic, rest: &mut [Dynamic]) -> Result<Dynamic, Thrown> {
     let held = value.as_map_ref().ok().and_then(|map| map.get(native.fn_name())?.clone().try_cast::<FnPtr>());
     if let Some(function) = held {
@@ -196,7 +196,7 @@ fn read_at(value: &Dynamic, path: &[Step]) -> Option<Dynamic> {
     }
 }
 
-/// Tells whether there was a place to write to.
+/// Returns whether the path exists.
 fn write_at(value: &mut Dynamic, path: &[Step], written: Dynamic) -> bool {
     let Some((step, rest)) = path.split_first() else {
         if let Some(mut place) = value.write_lock::<Dynamic>() {
@@ -233,12 +233,12 @@ fn same(a: &Dynamic, b: &Dynamic) -> bool {
     }
 }
 
-/// The error about a variable that is locked by a native function which calls the closure that reads it.
+/// Returns the error about a variable that is locked by a native function, whose closure reads it.
 pub fn in_use(name: &str) -> Thrown {
     Failure::host("in-use", in_use_text(&format!("`{name}`"))).into()
 }
 
-/// The text of that error.
+/// Returns the text of that error.
 pub fn in_use_text(what: &str) -> String {
     format!("{what} is in use by the method that calls this closure: give the closure a copy, made before the call")
 }

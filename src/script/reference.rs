@@ -1,4 +1,4 @@
-//! What the host adds to the language, by name: the reference of scripts is compared with it.
+//! The functions that the host adds to the language; the documentation of scripts is compared with them.
 
 use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,16 +13,16 @@ use super::stopped::Stopped;
 use super::view::View;
 use super::warnings::Warnings;
 
-/// The functions of the host, with the numbers of arguments that they take. A method does not count the value that it belongs to.
+/// The functions of the host, with their numbers of arguments. Methods do not count their receiver.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Reference {
-    /// Functions that are called by their name, or by that of their module: `sleep`, `k8s::get`.
+    /// Functions by name, with their module: `sleep`, `k8s::get`.
     pub functions: BTreeMap<String, BTreeSet<usize>>,
-    /// Methods, by the argument that they belong to; those of `object` belong to all views.
+    /// Methods, by the argument that has them; the methods of `object` are those of all views.
     pub methods: BTreeMap<&'static str, BTreeMap<String, BTreeSet<usize>>>,
 }
 
-/// Returns all functions of the host. Operators, and conversions to text, are not among them.
+/// Returns all functions of the host, except operators and conversions to text.
 pub fn reference() -> Reference {
     let receivers: [(TypeId, &'static str); 6] = [
         (TypeId::of::<View>(), "object"),
@@ -37,7 +37,7 @@ pub fn reference() -> Reference {
         None,
         |info| {
             let first = info.metadata.param_types.first().copied();
-            // What a variable is while a method runs on it is not told: it has the methods of lists and maps.
+            // Receivers are not documented: they have the methods of lists and maps.
             let is_hidden = first == Some(TypeId::of::<Receiver>());
             let receiver = receivers.iter().find(|(known, _)| Some(*known) == first).map(|(_, name)| *name);
             (!is_hidden).then(|| (info.namespace.to_string(), info.metadata.name.to_string(), info.metadata.num_params, receiver))

@@ -1,11 +1,11 @@
-//! Resolves the imports of scripts with the modules of the call that imports.
+//! Resolves the imports of scripts with the modules of the importing call.
 
 use rhai::{Engine, EvalAltResult, GlobalRuntimeState, Module, Position, Scope, Shared};
 
 use super::context::Context;
 use super::modules::Request;
 
-/// Resolves imports with the modules of the call that imports.
+/// Resolves imports with the modules of the importing call.
 pub struct Resolver;
 
 impl rhai::ModuleResolver for Resolver {
@@ -27,7 +27,7 @@ impl rhai::ModuleResolver for Resolver {
         };
         let request = Request { importer: global.source().unwrap_or_default(), path, level: global.level };
         let imported = context.environment().modules.import(engine, context.tag(), &request);
-        // The call may have come to its end meanwhile, which is no fault of the module.
+        // The call may have ended in the meantime, which is not an error of the module.
         context.budget().check()?;
         imported.map_err(|text| EvalAltResult::ErrorRuntime(text.into(), position).into())
     }

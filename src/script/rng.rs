@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// Draws numbers, the same ones from the same seed.
+/// Draws random numbers; a seed makes them reproducible.
 #[derive(Debug)]
 pub struct Rng(RefCell<StdRng>);
 
@@ -17,7 +17,7 @@ impl Default for Rng {
 }
 
 impl Rng {
-    /// Returns a source that draws the same numbers each time.
+    /// Returns a reproducible source.
     pub fn seeded(seed: u64) -> Self {
         Self(RefCell::new(StdRng::seed_from_u64(seed)))
     }

@@ -1,4 +1,4 @@
-//! Errors as scripts see them, whether they were thrown or come from host functions.
+//! Errors in scripts, thrown by scripts or by host functions.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use serde_json::Value;
 
 use super::api::ApiError;
 
-/// The status code of a rejection that names none, or zero, as in kopf.
+/// The status code of a rejection without a code, or with zero, as in kopf.
 pub const REJECTED: u16 = 500;
 
-/// Something that went wrong, as scripts see it: `kind`, `message`, `status`, `reason`, `details`; any other property is `()`.
+/// An error with the properties that scripts see: `kind`, `message`, `status`, `reason`, `details`; any other property is `()`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
-    /// What it means to the handler.
+    /// Its meaning for the handler.
     pub meaning: Meaning,
-    /// The text; empty if it was thrown without one.
+    /// The text; empty if there is none.
     pub message: String,
-    /// The HTTP status, if a server has answered, or the code of a rejection.
+    /// The HTTP status of an answer, or the code of a rejection.
     pub status: Option<u16>,
     /// Kubernetes' reason, such as `NotFound`.
     pub reason: Option<String>,
@@ -25,16 +25,16 @@ pub struct Failure {
     pub details: Option<Value>,
 }
 
-/// What a failure means to the handler, if it is not caught.
+/// The meaning of an error for the handler, if it is not caught.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Meaning {
-    /// Try again after a delay; none for "at once".
+    /// Try again after a delay; `None` means at once.
     Temporary(Option<Duration>),
-    /// It will never succeed.
+    /// The handler fails permanently.
     Permanent,
-    /// The request is denied. Outside of webhooks, it will never succeed.
+    /// The request is denied. Outside of webhooks, the handler fails permanently.
     Reject,
-    /// A host function has failed in this way: `api`, `argument`, `budget`…
+    /// A host function has failed, with this kind of error: `api`, `argument`, `budget`…
     Host(&'static str),
 }
 
@@ -44,17 +44,17 @@ impl Failure {
         Self::new(Meaning::Host(kind), message)
     }
 
-    /// Returns the failure of a host function that was called with something that it cannot take.
+    /// Returns the failure of a host function because of an invalid argument.
     pub fn argument(message: impl Into<String>) -> Self {
         Self::host("argument", message)
     }
 
-    /// Returns a failure of any meaning.
+    /// Returns a failure with any meaning.
     pub fn new(meaning: Meaning, message: impl Into<String>) -> Self {
         Self { meaning, message: message.into(), status: None, reason: None, details: None }
     }
 
-    /// Returns the word for what it means.
+    /// Returns the name of its meaning.
     pub fn kind(&self) -> &'static str {
         match self.meaning {
             Meaning::Temporary(_) => "temporary",
@@ -72,7 +72,7 @@ impl From<ApiError> for Failure {
     }
 }
 
-/// A failure is thrown where the host function is called.
+/// Throws a failure at the call of the host function.
 impl From<Failure> for Box<EvalAltResult> {
     fn from(failure: Failure) -> Self {
         EvalAltResult::ErrorRuntime(Dynamic::from(failure), Position::NONE).into()

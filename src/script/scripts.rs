@@ -1,4 +1,4 @@
-//! The scripts of one operator, compiled and run once on one thread: a generation. Calls keep theirs until they end.
+//! The scripts of one operator, compiled and run once on one thread: a generation. Running calls keep their generation.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -28,24 +28,24 @@ use crate::kit::source::SourcePosition;
 use crate::kit::tasks::panic_text;
 use crate::kit::{Clock, Stop};
 
-/// The time that the top level of a file may take.
+/// The time limit of a file's top level.
 const TOP_LEVEL_TIME: Duration = Duration::from_secs(10);
 
-/// The stack of a thread that compiles scripts: deeply nested code takes much of it.
+/// The stack of a thread that compiles scripts: deeply nested code needs much of it.
 const TOP_LEVEL_STACK: usize = 8 << 20;
 
-/// The operations that the top level of a file may take: constants and imports, no work.
+/// The limit of operations of a file's top level: it has only constants and imports.
 const TOP_LEVEL_OPERATIONS: u64 = 1_000_000;
 
-/// The conditions of sub-handlers that are kept compiled. Scripts may make a new text for every object; then all are compiled anew
-/// from time to time.
+/// Limit of cached conditions of sub-handlers. Scripts may create a new text for every object; then the cache is cleared from time to
+/// time.
 const MOST_CONDITIONS: usize = 1_000;
 
 /// Compiled scripts.
 pub struct Scripts {
-    /// Where they come from.
+    /// Their texts.
     pub program: Arc<Program>,
-    /// What all calls of them share.
+    /// The shared state of their calls.
     pub environment: Rc<Environment>,
     bindings: Vec<Rc<Function>>,
     expressions: Vec<Rc<Function>>,
@@ -57,7 +57,7 @@ impl Scripts {
     /// Compiles all files and inline texts, and runs the top level of the files once.
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// All problems of the scripts.
     pub async fn compile(
         program: Arc<Program>,
         engine: &Rc<Engine>,
@@ -100,10 +100,10 @@ impl Scripts {
         &self.origins
     }
 
-    /// Returns a condition that a script has written as a text. It sees the functions of that script.
+    /// Returns the compiled condition of a text in a script. It can use the functions of that script.
     ///
     /// # Errors
-    /// If it is no expression.
+    /// If it is not an expression.
     pub fn condition(&self, engine: &Engine, text: &str, has_value: bool, global: &GlobalRuntimeState) -> Result<Rc<Function>, String> {
         let source = global.source().unwrap_or_default();
         let key = format!("{has_value} {source} {text}");
@@ -124,18 +124,18 @@ impl Scripts {
         Ok(function)
     }
 
-    /// Returns the number of conditions that are kept.
+    /// Returns the number of cached conditions.
     pub fn conditions(&self) -> usize {
         self.conditions.borrow().len()
     }
 }
 
-/// Runs the top level of all files on a thread of its own, and returns what fails.
+/// Runs the top level of all files on a separate thread, and returns the failures.
 pub fn run_top_levels(program: Program) -> Vec<Problem> {
     let place = SourcePosition { file: program.declaration.root.clone(), line: 1, column: 1 };
     let failed = |text: String| vec![Problem::error(place.clone(), format!("the top level of the scripts cannot be run: {text}"))];
     let run = move || -> Result<Vec<Problem>, std::io::Error> {
-        // Scripts look at the clock of a runtime for the end of their time.
+        // Scripts need the clock of a runtime for their time limit.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let engine = engine::of_thread(Sizes::of(&Limits::default()));
         let (root, allow) = (program.declaration.root.clone(), program.declaration.allow.clone());
@@ -195,7 +195,7 @@ struct Compiling {
 }
 
 impl Compiling {
-    /// Runs the top level of all files that bindings and expressions name; what is imported runs where it is imported.
+    /// Runs the top level of all files of bindings and expressions; imported files run at their import.
     async fn run_files(&mut self) {
         let declaration = &self.program.declaration;
         let of_bindings = declaration.bindings.iter().filter_map(|binding| match &binding.code {
@@ -274,7 +274,7 @@ impl Compiling {
         self.inline("when", ast, inline).unwrap_or_else(|| Rc::new(self.nothing()))
     }
 
-    /// What stands for code that could not be compiled; it is never called.
+    /// A placeholder for code that could not be compiled; it is never called.
     fn nothing(&self) -> Function {
         let global = Rc::new(self.engine.new_global_runtime_state());
         Function::new(String::new(), Vec::new(), StmtBlock::NONE, global)
@@ -328,7 +328,7 @@ impl Compiling {
         Some(Rc::new(Function::new(id.to_owned(), params, block_of(&ast), Rc::new(global))))
     }
 
-    /// Inline code is known by a name of its own, in the folder of its file, so that its imports start from there.
+    /// Inline code has a unique name in the folder of its file, so that its imports are relative to that folder.
     fn source(&self, id: &str, file: Option<&std::path::Path>) -> String {
         let folder = file.map(name_of).and_then(|name| name.rsplit_once('/').map(|(folder, _)| format!("{folder}/"))).unwrap_or_default();
         let id = id.replace('/', ".");
@@ -367,7 +367,7 @@ fn block_of(ast: &AST) -> StmtBlock {
     StmtBlock::new(ast.statements().iter().cloned(), Position::NONE, Position::NONE)
 }
 
-/// Returns the names that occur as words in a text: the others need no value.
+/// Returns the names that occur as words in a text: other names need no value.
 fn mentioned<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<ImmutableString> {
     let words: std::collections::HashSet<&str> = text.split(|c: char| !(c.is_alphanumeric() || c == '_')).collect();
     names.into_iter().filter(|name| words.contains(name)).map(Into::into).collect()

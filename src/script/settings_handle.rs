@@ -7,7 +7,7 @@ use serde_json::Value;
 
 pub mod methods;
 
-/// A place in the settings.
+/// A path in the settings.
 #[derive(Debug, Clone)]
 pub struct SettingsHandle {
     tree: Rc<RefCell<Value>>,
@@ -21,7 +21,7 @@ impl SettingsHandle {
         Self { tree, path: Vec::new(), is_writable }
     }
 
-    /// Returns a copy of what is there.
+    /// Returns a copy of the value.
     pub fn snapshot(&self) -> Value {
         let tree = self.tree.borrow();
         self.path.iter().try_fold(&*tree, |value, key| value.get(key)).cloned().unwrap_or_default()

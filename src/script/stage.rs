@@ -1,4 +1,4 @@
-//! What a handler and its sub-handlers share in one call, and what each attempt of them is made of.
+//! The shared state of a handler and its sub-handlers in one call, and the input of each attempt.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,36 +19,36 @@ use super::scripts::Scripts;
 use super::subject::Subject;
 use crate::handling::{Handler, Message, Record};
 
-/// What a handler and all its sub-handlers share in one call.
+/// The shared state of a handler and all its sub-handlers in one call.
 pub struct Stage {
-    /// The generation that the call began with, and ends with.
+    /// The generation of the call, from its start to its end.
     pub scripts: Rc<Scripts>,
     /// The interpreter.
     pub engine: Rc<Engine>,
-    /// What the call may still use.
+    /// The remaining budget.
     pub budget: Rc<Budget>,
-    /// What the call writes to.
+    /// The outputs.
     pub outputs: Outputs,
-    /// What sub-handlers need; none where there are none.
+    /// The context of sub-handlers, if there can be any.
     pub subhandling: Option<Subhandling>,
     /// The span of the call's log lines.
     pub span: tracing::Span,
-    /// What code is running.
+    /// The kind of the running code.
     pub mode: Mode,
-    /// What is known of the sub-handlers.
+    /// The results of the sub-handlers.
     pub notes: RefCell<Notes>,
 }
 
-/// What a call has to report besides its verdict and its patch.
+/// The results of a call besides its verdict and its patch.
 #[derive(Default)]
 pub struct Notes {
     /// The records to store.
     pub records: BTreeMap<String, Record>,
-    /// The ids of all sub-handlers of all levels.
+    /// The ids of all sub-handlers on all levels.
     pub subrefs: Vec<String>,
-    /// What was told.
+    /// The messages.
     pub messages: Vec<Message>,
-    /// The attempts that were made, in order.
+    /// The attempts, in order.
     pub attempts: Vec<Attempted>,
 }
 
@@ -57,7 +57,7 @@ pub struct Notes {
 pub enum Code {
     /// A function of the manifest.
     Binding(Rc<Function>),
-    /// What a script has handed over.
+    /// A function passed by a script.
     Closure(Closure),
 }
 
@@ -67,9 +67,9 @@ pub struct Task<'a> {
     pub handler: Option<Arc<Handler>>,
     /// The code.
     pub code: &'a Code,
-    /// What it is called for.
+    /// The subject.
     pub subject: Subject,
-    /// What is passed as is.
+    /// The value of `param`.
     pub param: &'a Value,
     /// The attempts made before.
     pub retry: u64,
@@ -97,7 +97,7 @@ impl Code {
     /// Runs the code.
     ///
     /// # Errors
-    /// Whatever the script throws.
+    /// Errors of the script.
     pub fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
         match self {
             Self::Binding(function) => function.run(engine, context, values),

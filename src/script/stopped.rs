@@ -1,4 +1,4 @@
-//! `stopped`: asks a timer, a daemon or a reconciliation to stop, and says why.
+//! `stopped`: asks a timer, a daemon or a reconciliation to stop, with the reason.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::kit::Stop;
 
 pub mod methods;
 
-/// Why a function is to stop, or how far its stop has come.
+/// Why a function must stop, or the stage of its stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StopFlag {
-    /// The object has ceased to match the filters.
+    /// The object no longer matches the filters.
     FiltersMismatch,
     /// The object is deleted.
     ResourceDeleted,
@@ -25,7 +25,7 @@ pub enum StopFlag {
     DaemonSignalled,
     /// The function was cancelled.
     DaemonCancelled,
-    /// The function is not waited for any longer.
+    /// The function is no longer awaited.
     DaemonAbandoned,
     /// The function has ended.
     Done,
@@ -59,7 +59,7 @@ struct Flags {
 }
 
 impl Stopped {
-    /// Raises a flag, unless it is raised.
+    /// Raises a flag, if it is not raised yet.
     pub fn raise(&self, flag: StopFlag) {
         let mut raised = self.0.raised.lock();
         if !raised.contains(&flag) {

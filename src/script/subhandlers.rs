@@ -1,4 +1,4 @@
-//! Sub-handlers: those that a handler registers while it runs. They run after it, or by `execute()`, on the same fiber.
+//! Sub-handlers, registered by a handler while it runs. They run after it, or in `execute()`, on the same fiber.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ use crate::handling::filter::View;
 use crate::handling::subhandling::{self, Pass};
 use crate::handling::{Answers, Handler, Message, On, Outcome, Question, Unsettled, Verdict};
 
-/// The sub-handlers that one call of a function has registered.
+/// The sub-handlers registered by one call of a function.
 pub struct Registry {
     stage: Rc<Stage>,
     parent: Arc<Handler>,
@@ -37,13 +37,13 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Returns the registry of a call of a handler, with what the call may see.
+    /// Returns the registry of a handler's call.
     pub fn new(stage: Rc<Stage>, parent: Arc<Handler>, subject: Subject) -> Self {
         let (handlers, codes, conditions, subrefs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self { stage, parent, subject, handlers, codes, conditions, is_executed: false, subrefs }
     }
 
-    /// Takes the ids of all sub-handlers of all levels below.
+    /// Takes the ids of all sub-handlers on all levels below.
     pub fn take_subrefs(&mut self) -> Vec<String> {
         std::mem::take(&mut self.subrefs)
     }
@@ -59,7 +59,7 @@ impl Registry {
         let handler = Handler {
             id,
             function: code.function().title.clone(),
-            // What is called for a sub-handler is not the parent's binding but the code of this number.
+            // The target of a sub-handler is the number of its code, not the parent's binding.
             target: self.codes.len(),
             on: On::Sub { needs_change: self.parent.on.needs_change() },
             selectors: Vec::new(),
@@ -102,7 +102,7 @@ fn is_id(id: &str) -> bool {
     id.starts_with(is_edge) && id.ends_with(is_edge) && id.chars().all(|c| is_edge(c) || "_./<>-".contains(c))
 }
 
-/// Returns a function that a script has handed over, if it has no other parameters than there are values for.
+/// Returns a function passed by a script, if all its parameters have values.
 fn handed_over(pointer: &FnPtr, global: &GlobalRuntimeState, known: Vec<&'static str>, what: &str) -> Result<Closure, Failure> {
     let closure = Closure::of(pointer, global).map_err(Failure::argument)?;
     match closure.params().iter().find(|param| !known.contains(&param.as_str())) {
@@ -111,7 +111,7 @@ fn handed_over(pointer: &FnPtr, global: &GlobalRuntimeState, known: Vec<&'static
     }
 }
 
-/// Returns the filter that a script has written as an expression in a text, or as a closure.
+/// Returns a filter of a script: an expression as text, or a closure.
 fn condition(stage: &Stage, value: &Dynamic, has_value: bool, global: &GlobalRuntimeState) -> Result<Condition, Failure> {
     if let Some(pointer) = value.read_lock::<FnPtr>() {
         let known = arguments::known_in_expression(BindingKind::Change, has_value);
@@ -124,10 +124,10 @@ fn condition(stage: &Stage, value: &Dynamic, has_value: bool, global: &GlobalRun
     compiled.map(Condition::Expression).map_err(|error| Failure::argument(format!("`when` is no expression: {error}")))
 }
 
-/// Runs what was registered, unless the function has run it itself. Returns the time until it is to be called again, if it is.
+/// Runs the registered sub-handlers, unless the function has run them itself. Returns the time until the next call, if one is needed.
 ///
 /// # Errors
-/// Failures of filters, of what is stored on the object, and the end of the call.
+/// Failures of filters, unreadable records on the object, and the end of the call.
 pub fn run_remaining(registry: &RefCell<Registry>) -> Result<Option<Duration>, Box<EvalAltResult>> {
     let is_done = registry.borrow().is_executed || registry.borrow().handlers.is_empty();
     if is_done { Ok(None) } else { run_pass(registry) }
@@ -140,7 +140,7 @@ fn run_pass(registry: &RefCell<Registry>) -> Result<Option<Duration>, Box<EvalAl
     Ok(delay)
 }
 
-/// One pass over the sub-handlers. The registry is not borrowed meanwhile: they are scripts.
+/// One pass over the sub-handlers. The registry is not borrowed during it, since sub-handlers are scripts.
 struct Running {
     stage: Rc<Stage>,
     subject: Subject,
@@ -223,7 +223,7 @@ impl Running {
         self.stage.attempt(task)
     }
 
-    /// Selects those that take part, evaluating what their filters ask.
+    /// Selects the sub-handlers that take part, and evaluates the expressions of their filters.
     fn select(&self) -> Result<Vec<&Handler>, Box<EvalAltResult>> {
         let body = self.subject.body().expect("only handlers of changes have sub-handlers");
         let view = View { body, change: self.subject.change().map(AsRef::as_ref) };

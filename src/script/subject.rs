@@ -1,4 +1,4 @@
-//! What a script is called for: each kind of call carries exactly what its arguments are made of.
+//! The subject of a call: each kind of call carries exactly the data of its arguments.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::object::{Body, EventKind, FieldPath, ObjectKey, Resource};
 /// The operation of an admission request whose object does not exist yet.
 const CREATE: &str = "CREATE";
 
-/// What a script is called for. Cheap to clone.
+/// The subject of a call. Cheap to clone.
 #[derive(Debug, Clone)]
 pub enum Subject {
     /// A change of an object: create, update, delete, resume, field, and their sub-handlers.
@@ -24,7 +24,7 @@ pub enum Subject {
         object: Object,
         /// Why it is handled.
         reason: Reason,
-        /// What has changed, reduced to the handler's field.
+        /// The change, reduced to the handler's field.
         change: Arc<Change>,
     },
     /// A raw watch event.
@@ -34,12 +34,12 @@ pub enum Subject {
         /// The type of the event.
         event_kind: EventKind,
     },
-    /// An object that is put into an index.
+    /// An object to be indexed.
     Index {
         /// The object.
         object: Object,
     },
-    /// A related object, of which a reconciliation asks whom it concerns.
+    /// A related object, to be mapped to the objects of a reconciliation.
     Related {
         /// The object.
         object: Object,
@@ -62,18 +62,18 @@ pub enum Subject {
         /// The request.
         request: Arc<ReviewRequest>,
     },
-    /// One object that is converted to another version.
+    /// One object to be converted to another version.
     Conversion {
         /// The kind.
         resource: Arc<Resource>,
-        /// The object in the version that is given.
+        /// The object in its original version.
         body: Body,
-        /// The `apiVersion` that is wanted.
+        /// The requested `apiVersion`.
         version: Arc<str>,
     },
     /// An activity of the operator.
     Activity {
-        /// Which one.
+        /// The activity.
         activity: Activity,
         /// The operator's settings.
         settings: Arc<Value>,
@@ -93,37 +93,37 @@ pub enum Subject {
         live: Arc<LiveBody>,
         /// Asks the function to stop.
         stopped: Stopped,
-        /// The owned objects that exist.
+        /// The existing owned objects.
         children: Arc<[Body]>,
-        /// The related objects that exist.
+        /// The existing related objects.
         related: Arc<[Body]>,
     },
 }
 
-/// An object that a script is called for.
+/// The object of a call.
 #[derive(Debug, Clone)]
 pub struct Object {
     /// The kind.
     pub resource: Arc<Resource>,
     /// The object.
     pub body: Body,
-    /// The name of the object's memo, which all calls of the object share. An object that is being created has no identity
-    /// yet: there, the name is that of the admission request, and the memo ends with the call.
+    /// The key of the object's memo, which all calls of the object share. An object that is being created has no identity yet: its key is
+    /// that of the admission request, and the memo ends with the call.
     pub memo: Arc<str>,
 }
 
-/// What an admission request says besides its object.
+/// The data of an admission request besides its object.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReviewRequest {
-    /// Whether nothing will be stored.
+    /// Whether it is a dry run.
     pub dryrun: bool,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: String,
-    /// The sub-resource; none for the object itself.
+    /// The subresource; `None` for the object itself.
     pub subresource: Option<String>,
-    /// Who has sent the request to the API server.
+    /// The user who sent the request to the API server.
     pub userinfo: Value,
-    /// The client certificate of the API server, if it has shown one.
+    /// The client certificate of the API server, if it has one.
     pub sslpeer: Value,
     /// The headers of the HTTP request, by lower-case names.
     pub headers: Value,
@@ -138,12 +138,12 @@ pub enum Activity {
     Cleanup,
     /// When credentials are needed.
     Login,
-    /// When the liveness is asked for.
+    /// When the liveness is probed.
     Probe,
 }
 
 impl Activity {
-    /// Returns the word that scripts see.
+    /// Returns the name in scripts.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Startup => "startup",
@@ -159,7 +159,7 @@ impl Activity {
 pub struct LiveBody(RwLock<Body>);
 
 impl LiveBody {
-    /// Returns a cell with the state that is known so far.
+    /// Returns a cell with the current state.
     pub fn new(body: Body) -> Arc<Self> {
         Arc::new(Self(RwLock::new(body)))
     }
@@ -176,7 +176,7 @@ impl LiveBody {
 }
 
 impl Subject {
-    /// Returns the object that the call is about. Activities and schedules are about the operator, conversions have no object with a memo.
+    /// Returns the object of the call. Activities and schedules concern the operator, conversions have no object with a memo.
     pub fn object(&self) -> Option<&Object> {
         match self {
             Self::Change { object, .. }
@@ -190,7 +190,7 @@ impl Subject {
         }
     }
 
-    /// Returns the body of the object as it was at the start of the call.
+    /// Returns the body of the object at the start of the call.
     pub fn body(&self) -> Option<&Body> {
         match self {
             Self::Conversion { body, .. } => Some(body),
@@ -214,7 +214,7 @@ impl Subject {
         }
     }
 
-    /// Returns what has changed.
+    /// Returns the change.
     pub fn change(&self) -> Option<&Arc<Change>> {
         match self {
             Self::Change { change, .. } | Self::Review { change, .. } => Some(change),
@@ -246,7 +246,7 @@ impl Subject {
         }
     }
 
-    /// Returns the name of the memo that the call sees; conversions have none.
+    /// Returns the key of the call's memo; conversions have none.
     pub fn memo(&self) -> Option<Arc<str>> {
         match self {
             Self::Conversion { .. } => None,
@@ -255,7 +255,7 @@ impl Subject {
         }
     }
 
-    /// Returns the memo that ends with the call: an object that is being created is not remembered.
+    /// Returns the key of a memo that ends with the call: for an object that is being created.
     pub fn temporary_memo(&self) -> Option<&str> {
         match self {
             Self::Review { object, request, .. } if request.operation == CREATE => Some(&object.memo),
@@ -263,10 +263,10 @@ impl Subject {
         }
     }
 
-    /// Returns what the call takes turns on. It also decides the script thread.
+    /// Returns the key of the calls that run in turns with this one. It also decides the script thread.
     ///
-    /// Calls of an object take turns on its memo. Calls of the operator do so on the operator's memo. A conversion has no memo and
-    /// depends on its object alone, so conversions of one object share a thread, and never wait for the object's handlers.
+    /// For calls of an object it is the key of the object's memo, for calls of the operator that of the operator's memo. A conversion has
+    /// no memo and depends only on its object, so conversions of one object share a thread, and never wait for the object's handlers.
     pub fn turn(&self) -> Arc<str> {
         match self {
             Self::Conversion { body, .. } => Arc::from(format!("conversion/{}", ObjectKey::of(body).uid)),

@@ -1,4 +1,4 @@
-//! The options of sub-handlers, as scripts write them: the same words and matchers as in manifests.
+//! The options of sub-handlers in scripts: the same keys and matchers as in manifests.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use super::time;
 use crate::handling::{ErrorMode, Filters, Matcher, Policy, Predicate};
 use crate::object::FieldPath;
 
-/// The words that are understood.
+/// The known options.
 const WORDS: [&str; 12] =
     ["param", "errors", "retries", "timeout", "backoff", "labels", "annotations", "field", "value", "old", "new", "when"];
 
-/// The words of a matcher.
+/// The known matchers.
 const MATCHERS: [&str; 6] = ["equals", "present", "in", "notIn", "matches", "when"];
 
-/// A filter that must be evaluated.
+/// A filter that needs an evaluation.
 #[derive(Clone)]
 pub enum Condition {
     /// An expression, written as a text.
@@ -31,25 +31,25 @@ pub enum Condition {
     Closure(Closure),
 }
 
-/// What the options of one sub-handler came to.
+/// The options of one sub-handler.
 pub struct Options {
-    /// What is passed as is.
+    /// The value of `param`.
     pub param: Value,
-    /// How its errors are taken.
+    /// The error policy.
     pub policy: Policy,
-    /// The field it looks at, relative to the parent's.
+    /// The field, relative to the parent's.
     pub field: Option<FieldPath>,
-    /// Which objects and changes it concerns.
+    /// The filters.
     pub filters: Filters,
     /// All conditions of the registry, with those of this sub-handler.
     pub conditions: Vec<Condition>,
 }
 
-/// Options as a script has written them.
+/// Options as written in a script.
 pub struct Written<'a> {
     /// The map.
     pub options: Map,
-    /// The conditions that are known already.
+    /// The existing conditions.
     pub conditions: Vec<Condition>,
     /// Compiles a condition, with or without a `value`.
     pub compile: &'a mut dyn FnMut(&Dynamic, bool) -> Result<Condition, Failure>,
@@ -59,7 +59,7 @@ impl Written<'_> {
     /// Returns the options.
     ///
     /// # Errors
-    /// If there are unknown words, or values that do not fit.
+    /// If there are unknown options or invalid values.
     pub fn read(mut self) -> Result<Options, Failure> {
         if let Some(unknown) = self.options.keys().find(|key| !WORDS.contains(&key.as_str())) {
             return Err(Failure::argument(format!("unknown option `{unknown}` of a sub-handler; there are {}", WORDS.join(", "))));
@@ -149,7 +149,7 @@ impl Written<'_> {
     }
 
     fn condition(&mut self, value: &Dynamic, has_value: bool) -> Result<Predicate, Failure> {
-        // A condition that is always, or never, fulfilled may be written as such.
+        // A constant condition may be written as a boolean.
         let value = if value.is_bool() { Dynamic::from(value.to_string()) } else { value.clone() };
         let condition = (self.compile)(&value, has_value)?;
         self.conditions.push(condition);

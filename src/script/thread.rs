@@ -1,4 +1,4 @@
-//! One script thread: its interpreters, its generations, and the jobs it is given. Nothing of it ever leaves the thread.
+//! One script thread: its interpreters, its generations, and its jobs. None of its state leaves the thread.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -34,10 +34,10 @@ use crate::kit::tasks::{panic_text, report_panic};
 use crate::kit::{Clock, Stop};
 use crate::object::Patch;
 
-/// The time that an expression may take.
+/// The time limit of an expression.
 const EXPRESSION_TIME: Duration = Duration::from_secs(1);
 
-/// What a script thread is asked to do.
+/// A job of a script thread.
 pub enum Job {
     /// Compile the scripts of an operator, and keep them under a number.
     Install {
@@ -45,10 +45,10 @@ pub enum Job {
         generation: u64,
         /// The scripts.
         program: Arc<Program>,
-        /// Where the answer goes.
+        /// The receiver of the answer.
         reply: oneshot::Sender<Result<(), Vec<Problem>>>,
     },
-    /// Drop a generation; calls that run keep it until they end.
+    /// Drop a generation; running calls keep it until they end.
     Uninstall(u64),
     /// Call a function.
     Call(Box<CallJob>),
@@ -56,20 +56,20 @@ pub enum Job {
     Evaluate(Box<EvaluateJob>),
     /// Drop the memory of an object.
     Forget(Arc<str>),
-    /// Do something about a transformation of bodies.
+    /// Apply or drop a transformation of a body.
     Transform(TransformJob),
-    /// Count what is kept.
+    /// Count the kept state.
     Count(oneshot::Sender<Kept>),
 }
 
-/// How much the script threads keep beyond single calls.
+/// Counts of the state that script threads keep between calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Memories of objects.
     pub memos: usize,
     /// Compiled conditions of sub-handlers.
     pub conditions: usize,
-    /// Transformations of objects that wait to be applied.
+    /// Pending transformations of objects.
     pub transforms: usize,
     /// Generations of scripts.
     pub generations: usize,
@@ -84,38 +84,38 @@ impl std::ops::AddAssign for Kept {
     }
 }
 
-/// A call, and who waits for it.
+/// A call, and the receiver of its result.
 pub struct CallJob {
     /// The generation.
     pub generation: u64,
-    /// What is called.
+    /// The call.
     pub call: Call,
-    /// Where the answer goes; closing it ends the call.
+    /// The receiver of the answer; closing it ends the call.
     pub reply: oneshot::Sender<Returned>,
-    /// The right to have a fiber.
+    /// The permit for a fiber.
     pub permit: OwnedSemaphorePermit,
 }
 
-/// An expression, and who waits for its value.
+/// An expression, and the receiver of its value.
 pub struct EvaluateJob {
     /// The generation.
     pub generation: u64,
-    /// What the expression is about.
+    /// The subject of the expression.
     pub subject: Subject,
-    /// Which expression, about what.
+    /// The expression and its value.
     pub evaluation: Evaluation,
-    /// Where the answer goes.
+    /// The receiver of the answer.
     pub reply: oneshot::Sender<Result<bool, String>>,
-    /// The right to have a fiber.
+    /// The permit for a fiber.
     pub permit: OwnedSemaphorePermit,
 }
 
-/// What a thread is made of.
+/// The dependencies of a thread.
 #[derive(Clone)]
 pub struct Ingredients {
     /// The clock.
     pub clock: Clock,
-    /// The seed of random numbers, where they must be reproducible.
+    /// The seed of random numbers, for reproducible simulations.
     pub seed: Option<u64>,
     /// The cluster.
     pub api: Option<Arc<dyn Api>>,
@@ -134,10 +134,10 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Returns a thread that gets jobs from elsewhere, also by this way.
+    /// Returns a thread. `jobs` is a sender to itself.
     pub fn new(ingredients: Ingredients, jobs: mpsc::WeakUnboundedSender<Job>) -> Rc<Self> {
         let memos = Rc::new(Memos::new(Arc::clone(&ingredients.memory)));
-        // If the thread has ended, transformations cannot be applied, and none is kept.
+        // If the thread has ended, its transformations are gone.
         let send = Arc::new(move |job| drop(jobs.upgrade().map(|jobs| jobs.send(Job::Transform(job)))));
         Rc::new(Self {
             ingredients,
@@ -149,10 +149,10 @@ impl Thread {
         })
     }
 
-    /// Does jobs until all senders are gone.
+    /// Runs jobs until all senders are dropped.
     pub async fn run(self: Rc<Self>, mut jobs: mpsc::UnboundedReceiver<Job>) {
         while let Some(job) = jobs.recv().await {
-            // A thread that ends would leave all its objects without scripts.
+            // If the thread ended, all its objects would have no scripts.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.start(job))) {
                 report_panic("script thread", &panic_text(&*panic));
             }

@@ -1,4 +1,4 @@
-//! Times and spans of time, as scripts see them: `t1 - t2` is seconds, `t + seconds` is a time, as text they are RFC 3339.
+//! Times and durations in scripts: `t1 - t2` is seconds, `t + seconds` is a time, their text is RFC 3339.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ impl Time {
     /// Returns the moment some seconds later, or earlier.
     ///
     /// # Errors
-    /// If there is no such moment.
+    /// If it is out of range.
     pub fn after(self, seconds: f64) -> Result<Self, Failure> {
         let span = SignedDuration::try_from_secs_f64(seconds).ok();
         let moment = span.and_then(|span| self.0.checked_add(span).ok());
@@ -30,11 +30,11 @@ impl std::fmt::Display for Time {
     }
 }
 
-/// Returns the duration that a script means: seconds as an integer or a float, or a text with units. What is too long to be counted is
-/// cut to the longest duration.
+/// Returns the duration of a value: seconds as an integer or a float, or a text with units. Longer durations than the maximum are cut to
+/// it.
 ///
 /// # Errors
-/// If it is none of these, or negative.
+/// If it has another type, or is negative.
 pub fn duration(value: &Dynamic) -> Result<Duration, Failure> {
     let wrong = || Failure::argument(format!("{} is no duration: write seconds, or a text such as \"1h30m\"", shown(value)));
     let seconds = value.as_float().or_else(|_| value.as_int().map(|integer| integer as f64));
@@ -53,7 +53,7 @@ fn shown(value: &Dynamic) -> String {
     if value.is_string() || value.is_int() || value.is_float() { format!("{value:?}") } else { format!("a {}", value.type_name()) }
 }
 
-/// Registers the arithmetic of times. The functions that make them are host functions like others.
+/// Registers the arithmetic of times. The functions that create times are host functions.
 pub fn register(engine: &mut Engine) {
     engine.register_type_with_name::<Time>("Time");
     engine.register_fn("to_string", |time: &mut Time| time.to_string());

@@ -1,4 +1,4 @@
-//! Errors of scripts as people read them: what, where, and through which calls.
+//! Formats errors of scripts: the message, the position, and the calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,15 +13,15 @@ use super::receivers;
 use super::script_error::Failure;
 use crate::kit::source::SourcePosition;
 
-/// The calls of a stack that are shown; a runaway recursion has many more.
+/// The number of shown calls; an endless recursion has many more.
 const MAX_FRAMES: usize = 12;
 
-/// The text behind the name of a source.
+/// The text of a source.
 #[derive(Debug, Clone)]
 pub struct Origin {
     file: String,
     text: Arc<str>,
-    /// What is before the text in its file: the lines, and the columns of each line.
+    /// The offset of the text in its file: lines, and columns of each line.
     lines: usize,
     columns: usize,
 }
@@ -32,13 +32,13 @@ impl Origin {
         Self { file: name.to_owned(), text: Arc::clone(text), lines: 0, columns: 0 }
     }
 
-    /// Returns the origin of a text within another file, all of whose lines are indented like the first one.
+    /// Returns the origin of a text in another file, whose lines are all indented like the first one.
     pub fn inline(place: &SourcePosition, text: &str) -> Self {
         let (lines, columns) = (place.line.saturating_sub(1), place.column.saturating_sub(1));
         Self { file: place.file.to_string_lossy().into_owned(), text: text.into(), lines, columns }
     }
 
-    /// Returns the place of a position in the text.
+    /// Returns the position in the file of a position in the text.
     pub fn place(&self, position: Position) -> SourcePosition {
         let line = self.lines + position.line().unwrap_or(1);
         let column = self.columns + position.position().unwrap_or(1);
@@ -50,18 +50,18 @@ impl Origin {
     }
 }
 
-/// What can be told of an error.
+/// The description of an error.
 #[derive(Debug)]
 pub struct Told {
-    /// What the script threw, if it did.
+    /// The value that the script threw, if it did.
     pub thrown: Option<Failure>,
     /// Why the call must end, if it must.
     pub ending: Option<Ending>,
     /// The text for records and object statuses.
     pub text: String,
-    /// Where it happened.
+    /// The position.
     pub place: Option<SourcePosition>,
-    /// Where it happened, with the line and the calls that led there, in several lines.
+    /// The position, the source line and the calls, in several lines.
     pub trace: String,
 }
 
@@ -71,7 +71,7 @@ struct Frame {
     position: Position,
 }
 
-/// Returns what can be told of an error that came out of a function of a source.
+/// Returns the description of an error from a function of a source.
 #[expect(clippy::boxed_local, reason = "errors of the interpreter come in boxes")]
 pub fn tell(error: Box<EvalAltResult>, function: &str, source: &str, origins: &BTreeMap<String, Origin>) -> Told {
     let (frames, leaf) = unwind(*error, function, source);
@@ -92,7 +92,7 @@ pub fn tell(error: Box<EvalAltResult>, function: &str, source: &str, origins: &B
     Told { thrown, ending, text, place, trace }
 }
 
-/// Takes the errors of calls apart, the outermost first.
+/// Splits the nested errors of calls, the outermost first.
 fn unwind(mut error: EvalAltResult, function: &str, source: &str) -> (Vec<Frame>, EvalAltResult) {
     let mut frames = Vec::new();
     let (mut function, mut source) = (function.to_owned(), source.to_owned());
@@ -160,7 +160,7 @@ fn snippet(frame: &Frame, origins: &BTreeMap<String, Origin>) -> String {
     format!("  {number} | {line}\n  {gap} | {before}^\n")
 }
 
-/// Returns an error of the interpreter in the words of this project.
+/// Returns the message for an error of the interpreter.
 fn humanise(error: EvalAltResult) -> String {
     match error {
         EvalAltResult::ErrorVariableNotFound(name, _) => format!("there is no variable `{name}`"),
@@ -182,7 +182,7 @@ fn humanise(error: EvalAltResult) -> String {
     }
 }
 
-/// Rhai says what has become too large: the length of a string, the size of an array, the number of properties of a map.
+/// Rhai names the exceeded size: the length of a string, the size of an array, the number of properties of a map.
 fn too_large(what: &str) -> String {
     let what = what.to_lowercase();
     let limits = [("string", "stringSize"), ("map", "mapSize"), ("array", "arraySize"), ("blob", "arraySize")];
@@ -213,7 +213,7 @@ fn no_property(text: &str) -> String {
 }
 
 fn type_title(name: &str) -> String {
-    // A function that takes a value in several forms has them all in its signature.
+    // The signature of a function with several types for a value lists all of them.
     if let Some((first, rest)) = name.split_once(" | ") {
         let titles: BTreeSet<String> = std::iter::once(first).chain(rest.split(" | ")).map(type_title).collect();
         return titles.into_iter().collect::<Vec<_>>().join(" or ");

@@ -1,6 +1,6 @@
-//! The transformations of bodies that scripts have asked for. They are made when the patch is sent, and again after a conflict.
+//! The transformations of bodies registered by scripts. They run when the patch is sent, and again after a conflict.
 //!
-//! The closure stays on its script thread; what travels with the patch is a number and a way back.
+//! The closure stays on its script thread; the patch has only a number and a sender.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -19,15 +19,15 @@ pub mod methods;
 /// Returns a changed body, or the text of the script's error.
 pub type Apply = Rc<dyn Fn(Rc<Engine>, Value) -> LocalBoxFuture<'static, Result<Value, String>>>;
 
-/// What a script thread is asked to do about its transformations.
+/// A job of a script thread for its transformations.
 pub enum TransformJob {
     /// Change a body.
     Apply {
-        /// Which transformation.
+        /// The number of the transformation.
         number: u64,
         /// The body.
         body: Value,
-        /// Where the answer goes.
+        /// The receiver of the answer.
         reply: Reply,
     },
     /// Drop a transformation.
@@ -37,7 +37,7 @@ pub enum TransformJob {
 /// Sends jobs to the script thread, or drops them if it has ended.
 pub type Jobs = Arc<dyn Fn(TransformJob) + Send + Sync>;
 
-/// The transformations that scripts of one thread have asked for, as long as the patches exist that they belong to.
+/// The transformations of one thread's scripts, as long as their patches exist.
 pub struct Transforms {
     jobs: Jobs,
     known: RefCell<HashMap<u64, Apply>>,
@@ -45,24 +45,24 @@ pub struct Transforms {
 }
 
 impl Transforms {
-    /// Returns an empty table; its transformations send their jobs there.
+    /// Returns an empty table; its transformations send their jobs to `jobs`.
     pub fn new(jobs: Jobs) -> Self {
         Self { jobs, known: RefCell::default(), next: Cell::new(0) }
     }
 
-    /// Keeps a transformation until it is forgotten. Returns what travels with the patch.
+    /// Stores a transformation until it is forgotten. Returns the part that belongs to the patch.
     pub fn keep(&self, apply: Apply) -> Transform {
         let number = self.next.replace(self.next.get() + 1);
         self.known.borrow_mut().insert(number, apply);
         Transform::Function(Arc::new(Travelling { number, jobs: Arc::clone(&self.jobs) }))
     }
 
-    /// Returns the number of transformations that may still be asked for.
+    /// Returns the number of stored transformations.
     pub fn len(&self) -> usize {
         self.known.borrow().len()
     }
 
-    /// Drops a transformation whose patch does not exist any more.
+    /// Drops a transformation whose patch no longer exists.
     pub fn forget(&self, number: u64) {
         self.known.borrow_mut().remove(&number);
     }
@@ -78,7 +78,7 @@ impl Transforms {
     }
 }
 
-/// What travels with the patch.
+/// The part of a transformation that belongs to the patch.
 struct Travelling {
     number: u64,
     jobs: Jobs,

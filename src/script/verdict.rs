@@ -1,4 +1,4 @@
-//! What the end of a call means to its handler.
+//! Converts the end of a call to the verdict of its handler.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::script_error::{Meaning, REJECTED};
 use super::trace::{self, Origin};
 use crate::handling::Verdict;
 
-/// Returns what a result means; `()` is none.
+/// Returns the verdict of a result; `()` means no result.
 pub fn of_result(result: &Dynamic) -> Verdict {
     match convert::to_json(result) {
         Ok(Value::Null) => Verdict::Returned(None),
@@ -21,11 +21,11 @@ pub fn of_result(result: &Dynamic) -> Verdict {
     }
 }
 
-/// Returns what an error means that came out of a function.
+/// Returns the verdict of a function's error.
 pub fn of_error(error: Box<EvalAltResult>, function: &Function, origins: &BTreeMap<String, Origin>, budget: &Budget) -> Verdict {
     let source = function.global.source().unwrap_or_default();
     let told = trace::tell(error, &function.title, source, origins);
-    // What the interpreter swallows, as where it sorts, has ended the call all the same.
+    // Even if the interpreter ignores the error, as in sorting, the call has ended.
     if let Some(ending) = budget.ending().or(told.ending) {
         return of_ending(ending, budget, Some(told.trace));
     }
@@ -38,7 +38,7 @@ pub fn of_error(error: Box<EvalAltResult>, function: &Function, origins: &BTreeM
     }
 }
 
-/// Returns what it means that a call had to end.
+/// Returns the verdict of a call that had to end.
 pub fn of_ending(ending: Ending, budget: &Budget, trace: Option<String>) -> Verdict {
     match ending {
         Ending::Unfinished(delay) => {

@@ -1,4 +1,4 @@
-//! Objects as scripts see them: read-only, and without being converted. Only what is looked at becomes a value of the interpreter.
+//! Read-only views of objects for scripts, without conversion. Only accessed parts become values of the interpreter.
 
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
@@ -13,7 +13,7 @@ use crate::handling::Change;
 
 pub mod methods;
 
-/// What stands for a stanza that is not there.
+/// The value of an absent section.
 static EMPTY: LazyLock<Arc<Value>> = LazyLock::new(|| Arc::new(Value::Object(serde_json::Map::new())));
 
 /// One map or list of an object.
@@ -21,17 +21,17 @@ static EMPTY: LazyLock<Arc<Value>> = LazyLock::new(|| Arc::new(Value::Object(ser
 pub struct View {
     root: Root,
     node: Option<Rc<Node>>,
-    /// Where newer states come from, for an argument of a call that outlives its event. What is taken out of it does not change.
+    /// The source of newer states, for an argument of a call that outlives its event. Values taken out of it do not change.
     live: Option<Rc<Live>>,
 }
 
-/// A stanza of an object whose newest state is shown.
+/// A section of an object with live state.
 struct Live {
     body: Arc<LiveBody>,
     keys: &'static [&'static str],
 }
 
-/// Where a view's value is kept.
+/// The location of a view's value.
 #[derive(Clone)]
 enum Root {
     Value(Arc<Value>),
@@ -39,7 +39,7 @@ enum Root {
     New(Arc<Change>),
 }
 
-/// A step from the root; those before it come through the parents.
+/// A step from the root; earlier steps are in the parents.
 struct Node {
     parent: Option<Rc<Node>>,
     step: Step,
@@ -76,12 +76,12 @@ impl Node {
 }
 
 impl View {
-    /// Returns what scripts see of a value: a view of a map or list, else the value itself.
+    /// Returns the script value: a view of a map or list, else the value itself.
     pub fn of(value: Arc<Value>) -> Dynamic {
         Self { root: Root::Value(value), node: None, live: None }.or_leaf()
     }
 
-    /// Returns what scripts see of a stanza: a view, an empty one if the stanza is not there.
+    /// Returns the view of a section; an empty one if the section is absent.
     pub fn stanza(value: &Arc<Value>, keys: &[&'static str]) -> Dynamic {
         Self::of_stanza(value, keys).or_leaf()
     }
@@ -94,13 +94,13 @@ impl View {
         if view.value().is_null() { Self { root: Root::Value(Arc::clone(&EMPTY)), node: None, live: None } } else { view }
     }
 
-    /// Returns what scripts see of a stanza of an object whose newest state is shown at each access.
+    /// Returns the view of a section of an object with live state: each access reads the newest state.
     pub fn live(body: &Arc<LiveBody>, keys: &'static [&'static str]) -> Dynamic {
         let live = Rc::new(Live { body: Arc::clone(body), keys });
         Self { live: Some(live), ..Self::of_stanza(&body.get().shared(), keys) }.or_leaf()
     }
 
-    /// Returns the newest state, which does not change any more.
+    /// Returns a fixed view of the newest state.
     pub fn newest(&self) -> Self {
         match &self.live {
             Some(live) => Self::of_stanza(&live.body.get().shared(), live.keys),
@@ -108,22 +108,22 @@ impl View {
         }
     }
 
-    /// Shows the newest state from here on.
+    /// Updates the view to the newest state.
     pub fn refresh(&mut self) {
         *self = Self { live: self.live.clone(), ..self.newest() };
     }
 
-    /// Returns what scripts see of the last handled essence.
+    /// Returns the script value of the last handled essence.
     pub fn last_handled(change: &Arc<Change>) -> Dynamic {
         Self { root: Root::Old(Arc::clone(change)), node: None, live: None }.or_leaf()
     }
 
-    /// Returns what scripts see of the essence as it is.
+    /// Returns the script value of the current essence.
     pub fn essence(change: &Arc<Change>) -> Dynamic {
         Self { root: Root::New(Arc::clone(change)), node: None, live: None }.or_leaf()
     }
 
-    /// Returns the value that it shows.
+    /// Returns the value of the view.
     pub fn value(&self) -> &Value {
         let root = self.root.value();
         self.node.as_ref().map_or(root, |node| node.find(root))
@@ -180,7 +180,7 @@ impl View {
         }
     }
 
-    /// Returns the children as a native list; those of a map are its values.
+    /// Returns the children as a native list; for a map, its values.
     fn values(&mut self) -> Array {
         match self.value() {
             Value::Object(map) => map.iter().map(|(key, value)| self.child(value, || Step::Key(key.as_str().into()))).collect(),
@@ -200,7 +200,7 @@ impl View {
         }
     }
 
-    /// Returns an ordinary value that can be changed.
+    /// Returns an ordinary, changeable copy.
     fn copy(&mut self) -> Dynamic {
         json::to_dynamic(self.value())
     }
@@ -214,7 +214,7 @@ impl View {
     }
 }
 
-/// A loop goes over the items of a list, and over the keys of a map.
+/// Iterates over the items of a list, or the keys of a map.
 impl IntoIterator for View {
     type Item = Dynamic;
     type IntoIter = std::vec::IntoIter<Dynamic>;

@@ -1,4 +1,4 @@
-//! `warnings`: what a review tells the user besides its verdict.
+//! `warnings`: the warnings of a review for the user, besides its verdict.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ impl Warnings {
     }
 }
 
-/// Registers what scripts can do with it. Anything can be pushed, and becomes a text.
+/// Registers its methods. Any value can be pushed, and becomes a text.
 pub fn register(engine: &mut Engine) {
     engine.register_type_with_name::<Warnings>("Warnings");
     pure!(engine, "push", |warnings: &mut Warnings, text: Dynamic| warnings.0.borrow_mut().push(convert::shown(&text)));

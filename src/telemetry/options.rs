@@ -37,7 +37,7 @@ pub enum Verbosity {
     /// Changes that a user would notice.
     #[default]
     Normal,
-    /// Also why the engine does what it does.
+    /// Also the reasons of the engine's decisions.
     Verbose,
     /// Everything, including libraries.
     Debug,

@@ -1,5 +1,5 @@
-//! What may differ between the embedded API server and a real one, and why: the list is `differences.yaml`. A difference that is no longer
-//! met is taken off the list: one that is listed and not met fails the suite.
+//! Allowed differences between the embedded API server and a real one, with reasons, in `differences.yaml`. A listed difference that does
+//! not occur fails the suite.
 
 use std::fs;
 use std::path::Path;
@@ -9,17 +9,17 @@ use serde::Deserialize;
 
 use crate::excuse::Excuse;
 
-/// One command whose output may differ somewhere, or one object.
+/// One command whose output may differ, or one object.
 #[derive(Debug, Deserialize)]
 pub struct Difference {
     /// The title of the case.
     pub case: String,
-    /// What the command or the place of the object begins with.
+    /// The prefix of the command or of the object's path.
     pub command: String,
-    /// Why.
+    /// The reason.
     #[expect(dead_code, reason = "it is for the reader")]
     pub reason: String,
-    /// Where.
+    /// The allowed places.
     #[serde(flatten)]
     pub excuse: Excuse,
 }

@@ -1,4 +1,4 @@
-//! The embedded API server as its users start it: the binary, a socket with TLS, and the kubeconfig that it writes.
+//! The embedded API server as a process: the binary, a socket with TLS, and its kubeconfig.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,17 +22,17 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Starts a server whose files are in a directory, and waits until it answers.
+    /// Starts a server with its files in a directory, and waits until it answers.
     pub fn start(program: &Path, directory: &Path, runtime: &Arc<Runtime>) -> Self {
         Self::launch(program, directory, runtime, &[])
     }
 
-    /// Starts one that keeps its objects over restarts.
+    /// Starts a server with durable objects.
     pub fn start_with_data(program: &Path, directory: &Path, runtime: &Arc<Runtime>) -> Self {
         Self::launch(program, directory, runtime, &["--data".into(), directory.join("data").into_os_string()])
     }
 
-    /// Starts one whose watches end in all the ways in which watches end, one after the other, before they go on undisturbed.
+    /// Starts a server whose watches end in all possible ways, one after the other, before they continue undisturbed.
     pub fn start_with_broken_watches(program: &Path, directory: &Path, runtime: &Arc<Runtime>, resource: &str) -> Self {
         let server = Self::launch(program, directory, runtime, &["--control".into()]);
         let drops = ["clean", "rst", "mid-line"].map(|how| json!({"watchDrop": {"afterMs": 400, "how": how}}));
@@ -59,13 +59,13 @@ impl Embedded {
         server
     }
 
-    /// Returns how many faults have struck.
+    /// Returns the number of fired faults.
     pub fn strikes(&self) -> usize {
         let log = self.client().get("/_dev/log").expect("a server with control has a log");
         log["firings"].as_array().map_or(0, Vec::len)
     }
 
-    /// Ends the server, as a crash or at its user's wish, and starts it again at the same address.
+    /// Kills or stops the server, and starts it again at the same address.
     pub fn restart(&mut self, is_crash: bool) {
         let port = self.port();
         if is_crash {
@@ -82,19 +82,19 @@ impl Embedded {
         self.process.must_run();
     }
 
-    /// Returns the kubeconfig that the server has written.
+    /// Returns the path of the server's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.directory.join("kubeconfig")
     }
 
-    /// Returns a client with all rights.
+    /// Returns an administrator's client.
     pub fn client(&self) -> Client {
         let text = fs::read_to_string(self.kubeconfig()).expect("the server has written its kubeconfig");
         Client::new(Arc::clone(&self.runtime), &text)
     }
 
     fn wait_until_ready(&self) {
-        // The kubeconfig is written when the socket is open; that of an earlier start is overwritten before the line comes.
+        // The kubeconfig is written when the socket is open; that of an earlier start is overwritten before the line is printed.
         let ready = || self.process.log().lines().filter(|line| line.contains("listens on")).count();
         eventually("the embedded server listens", PATIENCE, || {
             self.process.must_run();
@@ -112,7 +112,7 @@ impl Embedded {
 
 fn spawn(program: &Path, directory: &Path, arguments: &[OsString], port: u16) -> Process {
     let log = directory.join("server.log");
-    // A restart begins a log of its own, so that its line can be waited for.
+    // A restart begins a new log, so that its line can be awaited.
     drop(fs::rename(&log, directory.join("server-before.log")));
     let mut command = Command::new(program);
     command.args(["apiserver", &format!("--port={port}")]).arg("--kubeconfig-out").arg(directory.join("kubeconfig")).args(arguments);

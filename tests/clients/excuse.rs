@@ -1,30 +1,30 @@
-//! Which parts of an output or of an object may differ between the two servers: lines, parts of lines, and fields, each by its name.
+//! Allowed differences of an output or an object between the two servers: lines, parts of lines, and fields.
 
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A line that no pattern may fit: what fits any line excuses a whole output.
+/// A line that no pattern may match: a pattern for any line would excuse a whole output.
 const ANY_LINE: &str = "Any line of any output, whatever it says: 1.";
 
-/// What may differ in the outputs of a command, or in an object.
+/// The allowed differences of a command's output, or of an object.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Excuse {
-    /// Patterns of lines that may be on either side, with any text.
+    /// Patterns of lines that either side may have.
     lines: Vec<String>,
-    /// Patterns of lines that are compared even if they fit a pattern of `lines`.
+    /// Patterns of lines that are compared even if they match a pattern of `lines`.
     compared: Vec<String>,
-    /// Patterns of parts of lines that may be different.
+    /// Patterns of parts of lines that may differ.
     parts: Vec<String>,
     /// Patterns of lines that only the real server has.
     missing: Vec<String>,
-    /// Pointers to fields of an object, or of an output that is JSON; `*` stands for all items of a list.
+    /// Pointers to fields of an object, or of a JSON output; `*` matches all items of a list.
     fields: Vec<String>,
 }
 
 impl Excuse {
-    /// Returns what is wrong with the excuse itself, if anything is.
+    /// Returns the error of the entry itself, if there is one.
     pub fn mistake(&self) -> Option<String> {
         let patterns = [&self.lines, &self.compared, &self.parts, &self.missing].into_iter().flatten();
         let broken = patterns.clone().find_map(|text| Regex::new(text).err().map(|error| error.to_string()));
@@ -40,7 +40,7 @@ impl Excuse {
             .or_else(|| is_empty.then(|| "it names nothing".to_owned()))
     }
 
-    /// Tells whether two outputs are the same but for what is excused.
+    /// Tells whether two outputs are equal except for the allowed differences.
     pub fn covers(&self, ours: &str, theirs: &str) -> bool {
         let (ours, theirs) = (self.reduced(ours), self.reduced(theirs));
         let missing = compiled(&self.missing);
@@ -49,7 +49,7 @@ impl Excuse {
         ours.iter().eq(compared)
     }
 
-    /// Returns an object without the fields that are excused.
+    /// Returns an object without the fields that may differ.
     pub fn without_fields(&self, object: &Value) -> Value {
         let mut object = object.clone();
         for pointer in &self.fields {
@@ -59,7 +59,7 @@ impl Excuse {
         object
     }
 
-    /// Returns the lines of an output that are compared.
+    /// Returns the compared lines of an output.
     fn reduced(&self, output: &str) -> Vec<String> {
         let (lines, compared, parts) = (compiled(&self.lines), compiled(&self.compared), compiled(&self.parts));
         let output = self.without_json_fields(output);
@@ -67,7 +67,7 @@ impl Excuse {
         kept.map(|line| parts.iter().fold(line.to_owned(), |line, part| part.replace_all(&line, "…").into_owned())).collect()
     }
 
-    /// An output with an exit code before it and complaints after it may have an object between them.
+    /// Removes fields of an object between the exit code and the error output.
     fn without_json_fields(&self, output: &str) -> String {
         let object = output.find("\n{").zip(output.rfind("\n}")).filter(|_| !self.fields.is_empty());
         let Some((start, end)) = object else { return output.to_owned() };

@@ -1,4 +1,4 @@
-//! Tests of what is excused in the outputs of clients. They need no server, and so run with `cargo test`.
+//! Tests of allowed differences in the outputs of clients. They need no server, and so run with `cargo test`.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 

@@ -1,4 +1,4 @@
-//! kubectl with both servers: the same command for each, and outputs that must be the same.
+//! kubectl with both servers: the same command for each, with outputs that must be equal.
 
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,21 +9,21 @@ use crate::normal;
 use crate::stage::{Server, Stage, compare};
 use crate::words::words;
 
-/// Numbers the logs of commands that go on.
+/// Numbers the logs of running commands.
 static STARTED: AtomicUsize = AtomicUsize::new(0);
 
-/// How the embedded server made a command end; the real one did the same, unless a difference is listed.
+/// The result of a command on the embedded server; the real one gave the same, unless a difference is listed.
 pub struct Answer<'s, 'w> {
     stage: &'s Stage<'w>,
     command: String,
-    /// What was printed.
+    /// The standard output.
     pub stdout: String,
-    /// What was complained.
+    /// The error output.
     pub stderr: String,
     code: Option<i32>,
 }
 
-/// A command that goes on with both servers.
+/// A running command on both servers.
 pub struct Running<'s, 'w> {
     stage: &'s Stage<'w>,
     command: String,
@@ -31,7 +31,7 @@ pub struct Running<'s, 'w> {
 }
 
 impl Answer<'_, '_> {
-    /// Checks that something was printed.
+    /// Checks that a text was printed.
     pub fn prints(self, text: &str) -> Self {
         let is_so = self.stdout.contains(text);
         self.must(is_so, &format!("does not print {text:?}"))
@@ -44,13 +44,13 @@ impl Answer<'_, '_> {
         self.must(is_so, &format!("does not print {lines:?}"))
     }
 
-    /// Checks that something was not printed.
+    /// Checks that a text was not printed.
     pub fn hides(self, text: &str) -> Self {
         let is_so = !self.stdout.contains(text);
         self.must(is_so, &format!("prints {text:?}"))
     }
 
-    /// Checks that something was complained.
+    /// Checks that a text is in the error output.
     pub fn complains(self, text: &str) -> Self {
         let is_so = self.stderr.contains(text);
         self.must(is_so, &format!("does not complain {text:?}"))
@@ -73,7 +73,7 @@ impl<'w> Stage<'w> {
         answer.must(is_so, "fails")
     }
 
-    /// Runs a command that succeeds, with something on its standard input.
+    /// Runs a command that succeeds, with a standard input.
     pub fn kubectl_with(&self, command: &str, input: &str) -> Answer<'_, 'w> {
         let answer = self.run(command, Some(input));
         let is_so = answer.code == Some(0);
@@ -87,7 +87,7 @@ impl<'w> Stage<'w> {
         answer.must(is_so, "does not fail")
     }
 
-    /// Starts a command that goes on until something happens.
+    /// Starts a command that keeps running.
     pub fn start_kubectl(&self, command: &str) -> Running<'_, 'w> {
         self.world().count();
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
@@ -127,7 +127,7 @@ impl<'w> Stage<'w> {
     }
 
     fn command(&self, server: &Server, line: &str) -> Command {
-        // A command that waits for what does not come must not keep the suite.
+        // A command that waits in vain must not block the suite.
         let mut command = Command::new("timeout");
         command
             .args(["--kill-after=1", "60"])
@@ -136,7 +136,7 @@ impl<'w> Stage<'w> {
             .arg(format!("--namespace={}", self.namespace))
             .args(words(line))
             .current_dir(&self.directory)
-            // A developer's own settings must not leak into the cases.
+            // A developer's settings must not affect the cases.
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", &server.home)
@@ -147,7 +147,7 @@ impl<'w> Stage<'w> {
 }
 
 impl Running<'_, '_> {
-    /// Waits until both have written something.
+    /// Waits until both have printed a text.
     pub fn until(&self, text: &str) {
         for process in &self.processes {
             eventually(&format!("kubectl {} writes {text:?}", self.command), PATIENCE / 2, || {
@@ -159,17 +159,17 @@ impl Running<'_, '_> {
         }
     }
 
-    /// Tells whether both have written something.
+    /// Tells whether both have printed a text.
     pub fn seen(&self, text: &str) -> bool {
         self.logs().iter().all(|log| log.contains(text))
     }
 
-    /// Returns what both have written, the one with the embedded server first.
+    /// Returns both outputs, that of the embedded server first.
     pub fn logs(&self) -> [String; 2] {
         self.processes.each_ref().map(Process::log)
     }
 
-    /// Waits until both have ended well, compares what they have written, and returns what it was for the embedded server.
+    /// Waits until both have succeeded, compares their outputs, and returns that of the embedded server.
     pub fn finish(self) -> String {
         for process in &self.processes {
             let status = eventually(&format!("kubectl {} ends", self.command), PATIENCE / 2, || process.ended());
@@ -178,9 +178,9 @@ impl Running<'_, '_> {
         self.judge()
     }
 
-    /// Ends both, compares what they have written, and returns what it was for the embedded server.
+    /// Ends both, compares their outputs, and returns that of the embedded server.
     pub fn end(self) -> String {
-        // What comes in the same moment comes to both.
+        // Lets both receive simultaneous events.
         std::thread::sleep(Duration::from_millis(300));
         self.processes.iter().for_each(Process::kill);
         self.judge()

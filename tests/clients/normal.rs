@@ -1,11 +1,11 @@
-//! Takes out of outputs and objects what no two servers have in common: ids, moments, revisions, addresses.
+//! Removes values from outputs and objects that differ between any two servers: ids, times, revisions, addresses.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::Value;
 
-/// What is replaced in texts, and by what. The order matters: a moment is looked for before the digits in it.
+/// Replacements in texts. The order matters: times are matched before the digits in them.
 static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     [
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
@@ -22,7 +22,7 @@ static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"\b(\d+[dhms])+ ago\b", "AGE ago"),
         (r"(?m)(^|\s)(\d+[dhms])+($|\s)", "${1}AGE${3}"),
         (r"\b(\d+(\.\d+)?(ns|µs|ms))\b", "AGE"),
-        // The columns of a table are as wide as what is in them.
+        // The width of a table's columns depends on their contents.
         (r"[ \t]+", " "),
         (r"(?m) $", ""),
     ]
@@ -31,22 +31,22 @@ static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     .collect()
 });
 
-/// Returns a text in which only that is left which two servers must have in common.
+/// Returns a text without values that differ between servers.
 pub fn text(text: &str) -> String {
     RULES.iter().fold(text.to_owned(), |text, (pattern, by)| pattern.replace_all(&text, *by).into_owned())
 }
 
-/// Returns what a command has printed; JSON as it is, up to the order of members and to what two servers never have in common.
+/// Returns the output of a command; JSON is normalized as an object.
 pub fn output(printed: &str) -> String {
     let parsed = serde_json::from_str(printed).ok().filter(Value::is_object);
     parsed.map_or_else(|| printed.to_owned(), |value| serde_json::to_string_pretty(&object(&value)).expect("JSON can be written"))
 }
 
-/// Returns an object in which only that is left which two servers must have in common.
+/// Returns an object without values that differ between servers.
 pub fn object(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
-            // Whether a manager's write is dated depends on how its client has rewritten the entry.
+            // Whether a manager's entry has a time depends on how its client has rewritten it.
             let is_dated = members.contains_key("fieldsType");
             let members = members.iter().filter(|(name, _)| !(is_dated && *name == "time")).map(|(name, member)| {
                 let member = match name.as_str() {
@@ -61,7 +61,7 @@ pub fn object(value: &Value) -> Value {
         }
         Value::Array(items) => {
             let mut items: Vec<Value> = items.iter().map(object).collect();
-            // Writes of one second are in the order of their managers, those of two in that of their times.
+            // Writes in the same second are ordered by manager, others by time.
             if items.iter().all(|item| item["fieldsType"].is_string()) {
                 items.sort_by_key(|item| ["operation", "manager", "subresource", "apiVersion"].map(|key| item[key].to_string()));
             }

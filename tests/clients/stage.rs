@@ -1,4 +1,4 @@
-//! What the cases play on: the embedded server, a real one beside it, and for each case a namespace on both and a directory.
+//! The environment of the cases: the embedded server, a real one, and for each case a namespace on both and a directory.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -16,16 +16,16 @@ use crate::excuse::Excuse;
 use crate::harness::{Client, Cluster, Controllers, Options, PATIENCE, Tools, eventually};
 use crate::normal;
 
-/// The group of the kind that all cases share.
+/// The group of the shared kind.
 pub const GROUP: &str = "clients.kopfd.dev";
 
-/// The definition of that kind: with columns, subresources, a default, limits, and texts to be explained.
+/// The definition of the shared kind: with columns, subresources, a default, limits, and descriptions.
 const DEFINITION: &str = include_str!("gauges.yaml");
 
-/// How many cases run side by side at most: a command is given to two servers at once, and each keeps a processor busy.
+/// Limit of parallel cases: each command runs on two servers at once, and each keeps a CPU busy.
 pub const THREADS: usize = 3;
 
-/// Both servers, and what the cases have in common.
+/// Both servers, and the shared state of the cases.
 pub struct World {
     servers: [Server; 2],
     // Fields are dropped in this order; the clients above only hold connections.
@@ -39,7 +39,7 @@ pub struct World {
     differences: Mutex<BTreeSet<usize>>,
 }
 
-/// One of the two servers, as clients see it.
+/// One of the two servers.
 pub struct Server {
     /// `embedded` or `real`.
     pub title: &'static str,
@@ -51,7 +51,7 @@ pub struct Server {
     pub client: Client,
 }
 
-/// The stage of one case.
+/// The environment of one case.
 pub struct Stage<'w> {
     world: &'w World,
     /// The module and the name of the case.
@@ -64,7 +64,7 @@ pub struct Stage<'w> {
 }
 
 impl World {
-    /// Starts both servers, and defines the common kind.
+    /// Starts both servers, and defines the shared kind.
     pub fn start(options: &Options) -> Self {
         let (tools, directory) = (options.tools.clone(), options.directory.clone());
         let python = std::env::var_os("KOPFD_CLIENTS_PYTHON").map(PathBuf::from);
@@ -101,17 +101,17 @@ impl World {
         &self.tools
     }
 
-    /// Returns the Python that has the official client.
+    /// Returns the Python interpreter with the official client.
     pub fn python(&self) -> &Path {
         &self.python
     }
 
-    /// Returns where clients live.
+    /// Returns the runtime of clients.
     pub fn runtime(&self) -> &Arc<Runtime> {
         &self.runtime
     }
 
-    /// Returns how many commands were given to both servers.
+    /// Returns the number of commands run on both servers.
     pub fn commands(&self) -> usize {
         self.commands.load(Ordering::Relaxed)
     }
@@ -121,14 +121,14 @@ impl World {
         self.commands.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns where the output of a command may differ, and takes note that it does.
+    /// Returns the allowed differences of a command, and records that they occurred.
     pub fn excuse(&self, case: &str, command: &str) -> Option<&'static Excuse> {
         let number = DIFFERENCES.iter().position(|one| one.case == case && command.starts_with(&one.command))?;
         self.differences.lock().expect("nobody panics while holding the differences").insert(number);
         Some(&DIFFERENCES[number].excuse)
     }
 
-    /// Prints the differences that were met, and those that are listed for cases that ran but were not met: these are mistakes.
+    /// Prints the differences that occurred, and the listed ones that did not although their cases ran, which are errors.
     pub fn tell_differences(&self, titles: &[String]) -> bool {
         let met = self.differences.lock().expect("nobody panics while holding the differences");
         let mut is_any_in_vain = false;
@@ -162,13 +162,13 @@ impl Server {
         })
     }
 
-    /// Waits until there is no such object.
+    /// Waits until an object is gone.
     pub fn gone(&self, path: &str) {
         eventually(&format!("{path} is gone"), PATIENCE / 2, || self.client.get(path).is_none().then_some(()));
     }
 }
 
-/// Shows the last state of an object that was waited for in vain.
+/// Shows the last state of an object after a failed wait.
 struct Told<'a>(&'a str, &'a Cell<Option<Value>>);
 
 impl Drop for Told<'_> {
@@ -180,7 +180,7 @@ impl Drop for Told<'_> {
 }
 
 impl<'w> Stage<'w> {
-    /// Makes the namespace and the directory of a case.
+    /// Creates the namespace and the directory of a case.
     pub fn new(world: &'w World, title: &str, number: usize) -> Self {
         let namespace = format!("case-{number:02}");
         let directory = world.directory.join(&namespace);
@@ -189,13 +189,13 @@ impl<'w> Stage<'w> {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         for server in world.servers() {
             server.client.create("/api/v1/namespaces", &object);
-            // The service account comes a moment later on a real server.
+            // On a real server the service account is created a moment later.
             server.object(&format!("/api/v1/namespaces/{namespace}/serviceaccounts/default"), "is there", |_| true);
         }
         Self { world, title: title.to_owned(), namespace, directory, mismatches: RefCell::default() }
     }
 
-    /// Returns what all cases share.
+    /// Returns the shared state.
     pub fn world(&self) -> &'w World {
         self.world
     }
@@ -217,7 +217,7 @@ impl<'w> Stage<'w> {
         }
     }
 
-    /// Returns an object as the embedded server has it, which must be the same on the real server.
+    /// Returns an object of the embedded server, which must be equal on the real server.
     pub fn object(&self, place: &str) -> Value {
         let path = self.path(place);
         let [embedded, real] = self.world.servers().each_ref().map(|server| server.client.get(&path));
@@ -233,19 +233,19 @@ impl<'w> Stage<'w> {
         embedded.unwrap_or_default()
     }
 
-    /// Takes note of something that is wrong, for instance that the servers have behaved differently.
+    /// Records a failure, such as a difference between the servers.
     pub fn mismatch(&self, story: String) {
         self.mismatches.borrow_mut().push(story);
     }
 
-    /// Tells whether everything was right.
+    /// Returns the result of the case.
     pub fn verdict(&self) -> Result<(), String> {
         self.world.embedded.must_run();
         let mismatches = self.mismatches.borrow();
         if mismatches.is_empty() { Ok(()) } else { Err(mismatches.join("\n")) }
     }
 
-    /// Returns what differed so far, and the last lines of the logs of the case.
+    /// Returns the failures so far, and the last lines of the logs of the case.
     pub fn last_words(&self) -> String {
         let files = fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path());
         let logs = files.filter(|path| path.extension().is_some_and(|extension| extension == "log")).map(|path| {
@@ -257,10 +257,10 @@ impl<'w> Stage<'w> {
     }
 }
 
-/// Shows the lines that only one of two texts has, in their order, with the line before each group of them.
+/// Shows the lines that only one of two texts has, in order, with the line before each group of them.
 pub fn compare(embedded: &str, real: &str) -> String {
     let (ours, theirs): (Vec<&str>, Vec<&str>) = (embedded.lines().collect(), real.lines().collect());
-    // The length of the longest common part of what is left of both.
+    // The length of the longest common subsequence of the rests of both.
     let mut common = vec![vec![0_u32; theirs.len() + 1]; ours.len() + 1];
     for (at, line) in ours.iter().enumerate().rev() {
         for (other_at, other) in theirs.iter().enumerate().rev() {
@@ -298,7 +298,7 @@ fn define(server: &Server) {
         conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Established" && one["status"] == "True"))
     };
     server.object(&format!("{collection}/gauges.{GROUP}"), "is established", is_established);
-    // A busy server answers that it is not ready for a kind that it already serves.
+    // A busy server may not be ready for a kind that it already serves.
     let path = format!("/apis/{GROUP}/v1/gauges");
     eventually("the kind is served", PATIENCE, || server.client.request("GET", &path, "application/json", None).ok());
 }

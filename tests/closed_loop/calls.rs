@@ -1,15 +1,15 @@
-//! How often handlers are called: no attempt is made again unless its end was lost, or another change came.
+//! The number of handler calls: no attempt is repeated unless its end was lost, or another change followed.
 //!
-//! In kopf, the end of an attempt is stored with the patch of its cycle, and a cycle sees the object as its event shows it. So an attempt can
-//! be repeated for the same essence in three cases only:
+//! In kopf, the end of an attempt is stored with the patch of its cycle, and a cycle gets the object from its event. So an attempt can be
+//! repeated for the same essence in only three cases:
 //!
 //! 1. The operator ended between the call and the answer to the last request of the cycle.
-//! 2. A request of the cycle was refused. What was stored by earlier requests of the same cycle is not waited for in this case: an event
-//!    from before them may still be processed.
-//! 3. An event without the own patch came after the consistency timeout. The worlds of the closed loop are faster.
+//! 2. A request of the cycle was refused. In this case the operator does not wait for the events of earlier requests of the same cycle: an
+//!    older event may still be processed.
+//! 3. An event without the own patch arrived after the consistency timeout. The worlds of the closed loop are faster.
 //!
-//! Handlers of updates are also called anew for each cause, which begins with another essence than the handled one. Creations begin once in
-//! the life of an object, deletions too, and resumptions once in the life of an operator.
+//! Update handlers are also called again for each cause, which begins with another essence than the handled one. Creations and deletions
+//! begin once in the life of an object, and resumptions once in each operator run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,19 +28,19 @@ fn record(object: &Value, id: &str) -> Option<Value> {
     serde_json::from_str(object["metadata"]["annotations"].get(key)?.as_str()?).ok()
 }
 
-/// Returns the essence that an object says was handled last.
+/// Returns the last handled essence of an object.
 fn handled(object: &Value) -> Option<Value> {
     serde_json::from_str(object["metadata"]["annotations"].get(LAST_HANDLED)?.as_str()?).ok()
 }
 
-/// What the operator knows at some point of the timeline.
+/// The knowledge of the operator at a point of the timeline.
 #[derive(Default)]
 struct View<'a> {
-    /// The object of the event that is processed.
+    /// The object of the current event.
     seen: Option<&'a Value>,
-    /// The least version that it must have: of the list at the beginning of its life, or of its last patch whose requests were all answered.
+    /// The minimum version of the object: that of the list at the start, or of the last patch whose requests were all answered.
     least: Option<u64>,
-    /// What the requests of the cycle have led to; none if one of them was refused.
+    /// The resulting version of the cycle's requests; `None` if one of them was refused.
     written: Option<u64>,
     has_failed: bool,
 }
@@ -60,7 +60,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Every call is one that the object asks for, as the operator sees it; and what it sees has its own last patch.
+/// Checks that every call is due for the object that the operator sees, and that this object includes its own last patch.
 pub fn check_views(entries: &[Entry]) -> Result<(), TestCaseError> {
     let mut view = View::default();
     for entry in entries {
@@ -79,12 +79,12 @@ pub fn check_views(entries: &[Entry]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Tells whether something lets the operator repeat the calls before it: it ended, or a request was refused.
+/// Tells whether an entry allows earlier calls to be repeated: the operator ended, or a request was refused.
 fn is_loss(entry: &Entry) -> bool {
     entry.shown.get("life").is_some() || entry.shown.get("response").is_some_and(|response| response != 200)
 }
 
-/// No attempt is repeated, unless its end may have been lost, or it belongs to a later update.
+/// Checks that no attempt is repeated, unless its end may have been lost, or it belongs to a later update.
 pub fn check_repetitions(entries: &[Entry]) -> Result<(), TestCaseError> {
     let mut attempts: BTreeMap<(&str, u64), usize> = BTreeMap::new();
     for (place, entry) in entries.iter().enumerate() {
@@ -97,8 +97,8 @@ pub fn check_repetitions(entries: &[Entry]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Plays two lives of an operator with two handlers for each cause: in each of them somebody changes the status, and then the essence.
-/// The operator has a defect, which is put into it at its start, or before the status changes.
+/// Runs an operator twice with two handlers for each cause: in each run the status changes, and then the essence. The operator has a
+/// defect, injected at its start, or before the status changes.
 fn entries_of(at_start: impl Fn(&Scene), later: impl Fn(&Scene)) -> Vec<Entry> {
     let handlers = ["create", "update", "resume"].map(|on| [0, 1].map(|index| json!({"on": on, "id": format!("{on}{index}")})));
     let input = json!({"handlers": handlers.concat(), "event_latency": 0.3});

@@ -1,4 +1,4 @@
-//! Panics at every point of a worker: the object is never lost, each panic is reported once, and nothing runs in circles.
+//! Panics at every point of a worker: the object is never lost, each panic is reported once, and there is no endless loop.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -26,15 +26,15 @@ use crate::world::{Scene, in_virtual_time};
 const INJECTED: &str = "injected";
 
 thread_local! {
-    /// The calls of the world so far, by their names; the runtime of a scene has one thread.
+    /// The number of calls of the world so far; the runtime of a scene has one thread.
     static CALLS: Cell<usize> = const { Cell::new(0) };
-    /// Which of them panic.
+    /// The calls that panic.
     static PANICS: Cell<Panics> = const { Cell::new(Panics::Never) };
     /// The panics so far.
     static RAISED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Which calls of the world panic.
+/// Selects the calls of the world that panic.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Panics {
     Never,
@@ -42,11 +42,11 @@ enum Panics {
     At(usize),
     /// All calls of this function.
     Always(&'static str),
-    /// None, but the first call of a handler comes back as cancelled, as if its script thread had failed.
+    /// None, but the first call of a handler returns as cancelled, as if its script thread had failed.
     Cancelled,
 }
 
-/// Counts a call of the world, and panics if it is its turn. The panic hook is not run: the test's output stays readable.
+/// Counts a call of the world, and panics if it is selected. The panic hook is not run: the test's output stays readable.
 fn point(name: &'static str) {
     let number = CALLS.get();
     CALLS.set(number + 1);
@@ -66,7 +66,7 @@ fn read(text: &str, resource: &Resource) -> Result<Body, serde_json::Error> {
     kopfd::cluster::watch::read(text, resource)
 }
 
-/// The scripted world, in which calls may panic before they do anything.
+/// The scripted world, whose calls may panic before they do anything.
 struct Panicking {
     world: Arc<ScriptedWorld>,
     events: EventStream,
@@ -179,7 +179,7 @@ impl EventSink for PanickingSink {
     }
 }
 
-/// What is left of a run.
+/// The result of a run.
 struct Run {
     calls: usize,
     raised: usize,
@@ -190,7 +190,7 @@ struct Run {
     is_gone: bool,
 }
 
-/// An object is created, changed and deleted, with a failing request and a retry on the way, while the world panics.
+/// Creates, changes and deletes an object, with a failing request and a retry, while the world panics.
 async fn run(panics: Panics, heals_after: Duration) -> Run {
     let input = json!({"event_latency": 0.1, "handlers": [
         {"on": "event", "id": "seen", "script": [{}]},

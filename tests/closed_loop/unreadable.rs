@@ -1,4 +1,4 @@
-//! Objects that cannot be read: they are reported once, and their deletion is not held back.
+//! Objects that cannot be parsed: they are reported once, and their deletion is not blocked.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Scene, in_virtual_time};
 
-/// Deeper than what is read, which is 128.
+/// Deeper than the limit of 128.
 const LEVELS: usize = 200;
 
 fn nested() -> Value {

@@ -1,7 +1,7 @@
-//! End-to-end cases against a real API server: the binary `kopfd` as its users run it, alone and beside Python kopf.
+//! End-to-end cases against a real API server: the binary `kopfd`, alone and together with Python kopf.
 //!
-//! `tests/cluster/run` builds what this needs and starts it. All cases share one cluster; each has its own namespace and its own
-//! kinds, so they run side by side. A case that disturbs an API server starts one for itself, on the same etcd or on its own.
+//! `tests/cluster/run` builds the requirements and starts this. All cases share one cluster; each has its own namespace and its own kinds,
+//! so they run in parallel. A case that disturbs an API server starts its own, on the same etcd or on another one.
 
 #![expect(clippy::print_stdout, reason = "this is a command of its own that prints its progress")]
 

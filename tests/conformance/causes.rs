@@ -1,4 +1,4 @@
-//! What one event means, and the facts of one cycle of it.
+//! The cause of one event, and the facts of its cycle.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ async fn run_case(input: &Value, expected: &Value) -> Result<(), String> {
     same_cycle(&expected["cycle"], &scene, uid, (event_kind == EventKind::Deleted).then_some(memory))
 }
 
-/// Checks what the rules say of the event, before anything is done about it.
+/// Checks the decisions about the event, before they are carried out.
 fn same_facts(expected: &Value, scene: &Scene, body: &Body, event_kind: EventKind, memory: cause::Memory) -> Result<(), String> {
     let served = &scene.served;
     let handlers = &served.handlers;
@@ -94,7 +94,7 @@ fn changing(scene: &Scene, body: &Body, event_kind: EventKind, cause: &Cause) ->
     })
 }
 
-/// Checks what the cycle has done. A deleted object is forgotten, with what it was remembered by.
+/// Checks the effects of the cycle. A deleted object is forgotten, with its memory.
 fn same_cycle(expected: &Value, scene: &Scene, uid: &str, forgotten: Option<cause::Memory>) -> Result<(), String> {
     let world = &scene.world;
     let patches = world.patches.lock();

@@ -1,17 +1,17 @@
-//! How what is found is compared with what the vectors expect.
+//! Compares actual values with the expected ones of the vectors.
 
 use serde_json::{Map, Value};
 
-/// Seconds that do not matter: timers are as fine as a millisecond.
+/// Tolerance in seconds: timers have a resolution of a millisecond.
 const TOLERANCE: f64 = 0.002;
 
-/// What holds seconds of the clock. Any other number must be the same.
+/// Keys with seconds of the clock. All other numbers must be equal.
 const TIMES: [&str; 4] = ["consistency_in", "delays", "runtime", "t"];
 
 /// The longest text of a value in a failure.
 const SHOWN: usize = 700;
 
-/// Checks that two values are the same: order of keys, types of numbers, and the layout of JSON in texts do not matter.
+/// Checks that two values are equal: order of keys, types of numbers, and the layout of JSON in texts do not matter.
 pub fn same(what: &str, expected: &Value, found: &Value) -> Result<(), String> {
     if is_same(what, expected, found) { Ok(()) } else { Err(format!("{what}: expected {}\n  found {}", shown(expected), shown(found))) }
 }
@@ -21,7 +21,7 @@ fn shown(value: &Value) -> String {
     if text.chars().count() > SHOWN { text.chars().take(SHOWN).chain("…".chars()).collect() } else { text }
 }
 
-/// Tells whether two values are the same, under a key that says what they are.
+/// Tells whether two values are equal under a key, which decides about the tolerance.
 fn is_same(key: &str, expected: &Value, found: &Value) -> bool {
     match (expected, found) {
         (Value::Number(expected), Value::Number(found)) => match (expected.as_f64(), found.as_f64()) {
@@ -43,7 +43,7 @@ fn is_same_map(expected: &Map<String, Value>, found: &Map<String, Value>) -> boo
     expected.len() == found.len() && expected.iter().all(is_found)
 }
 
-/// Texts with JSON in them, as annotations have: the essence ends with a new line, records do not.
+/// Compares texts with JSON, as in annotations: the essence ends with a new line, records do not.
 fn is_same_json(expected: &str, found: &str) -> bool {
     let parsed = |text: &str| serde_json::from_str::<Value>(text).ok().filter(|value| value.is_object() || value.is_array());
     expected.ends_with('\n') == found.ends_with('\n')
@@ -62,7 +62,7 @@ pub fn sorted(diff: &Value) -> Value {
     Value::Array(items)
 }
 
-/// Checks that a patch does the same: operations may differ, if they do the same to the object, but not the leading test.
+/// Checks that two patches have the same effect: operations may differ, except the leading test.
 pub fn same_payload(what: &str, expected: &Value, found: &Value, before: &Value) -> Result<(), String> {
     match (expected.as_array(), found.as_array()) {
         (Some(expected_operations), Some(found_operations)) => {
@@ -83,7 +83,7 @@ fn after(operations: &[Value], before: &Value) -> Option<Value> {
     json_patch::patch(&mut object, &operations).ok().map(|()| object)
 }
 
-/// Checks what was told: the level and the first line, of which only the constant part counts where the rest is Python's own.
+/// Checks log messages: the level and the first line, of which only the constant part counts if the rest is specific to Python.
 pub fn same_logs(expected: &Value, found: &[Value]) -> Result<(), String> {
     let constant = |line: &Value| {
         let text = line[1].as_str().unwrap_or_default();
@@ -103,5 +103,5 @@ pub fn same_logs(expected: &Value, found: &[Value]) -> Result<(), String> {
     }
 }
 
-/// What Python's representations of errors and tuples follow.
+/// Texts that are followed by Python's representations of errors and tuples.
 const VARIABLE: &[&str] = &["due to an unexpected error:", "finished with inconsistencies:", ": ValueError("];

@@ -1,4 +1,4 @@
-//! Differences as handlers with a field see them.
+//! Differences for handlers with a field.
 
 use kopfd::object::{Scope, diff};
 use serde_json::Value;

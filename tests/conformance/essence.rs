@@ -1,4 +1,4 @@
-//! Essences: what of an object they are built of, and how they are stored and read.
+//! Essences: how they are built, stored and read.
 
 use kopfd::object::{Body, Patch};
 use kopfd::persistence::essence;

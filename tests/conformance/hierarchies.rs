@@ -1,4 +1,4 @@
-//! The family of `adopt`: what happens to the children, and which calls are refused.
+//! `adopt` and related functions: the changed children, and the refused calls.
 
 use kopfd::object::hierarchy::{self, Adoption, Error, Nested, Reference};
 use serde_json::{Map, Value, json};

@@ -1,8 +1,8 @@
 //! The conformance test: kopf's golden vectors, run through the code of kopfd.
 //!
-//! It is one test called `golden_cases` for programs that list tests.
+//! For programs that list tests, it is one test called `golden_cases`.
 //!
-//! `KOPFD_VECTORS=<directory>` runs every file of that directory whose name has a runner here, in place of the files beside this one.
+//! `KOPFD_VECTORS=<directory>` runs the files of that directory that have a runner here, instead of the files in `vectors`.
 
 #![expect(clippy::print_stdout, reason = "this test is its own harness, and says what it found")]
 
@@ -31,13 +31,13 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-/// Cases that differ from kopf, because the specification calls what kopf does a defect: the file, the case, and the reason.
+/// Cases that differ from kopf because its behaviour is a defect: the file, the case, and the reason.
 const ALLOWED: &[(&str, &str, &str)] = &[];
 
 /// Files that are read by other runners.
 const INPUTS: &[&str] = &["selectors-cluster"];
 
-/// Runs one case of a file. The error is what was expected and what was found.
+/// Runs one case of a file. The error contains the expected and the actual value.
 type Runner = Box<dyn Fn(&Value) -> Result<(), String>>;
 
 fn runner(name: &str, directory: &Path) -> Option<Runner> {
@@ -71,7 +71,7 @@ struct Totals {
 }
 
 fn main() -> ExitCode {
-    // `cargo nextest` lists the tests of a program, and those of them that are to be ignored.
+    // `cargo nextest` lists the tests of a program, and separately the ignored ones.
     let has = |option: &str| std::env::args().any(|argument| argument == option);
     if has("--list") {
         if !has("--ignored") {
@@ -86,7 +86,7 @@ fn run_all() -> ExitCode {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/vectors");
     let directory = std::env::var_os("KOPFD_VECTORS").map_or_else(beside, PathBuf::from);
     let files = files(&directory);
-    // A case that panics is a case that fails: its message is shown with the case.
+    // A panic is a failure of the case: its message is shown with the case.
     std::panic::set_hook(Box::new(|_| {}));
     let mut totals = Totals::default();
     for file in files {

@@ -1,4 +1,4 @@
-//! Applying one patch: which requests are made, and what comes of them.
+//! Applying one patch: the requests, and the result.
 
 use std::sync::Arc;
 

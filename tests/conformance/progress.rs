@@ -1,4 +1,4 @@
-//! One cycle of an object with some progress stored: what is run, stored, purged, and waited for.
+//! One cycle of an object with stored progress: which handlers run, which records are stored and purged, and the delay.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ async fn run_case(input: &Value, expected: &Value) -> Result<(), String> {
     let scene = Scene::of(&input, object.clone()).map_err(|contradiction| contradiction.to_string())?;
     let event_kind = if input["listed"] == true || reason == "resume" { EventKind::Listed } else { EventKind::Modified };
     scene.mailbox.put(Event { event_kind, raw: Arc::from(object.to_string()) });
-    // The cycle itself takes no time; what it sleeps for afterwards is not looked at.
+    // The cycle itself takes no time; the sleep after it is not checked.
     let _ = tokio::time::timeout(Duration::from_millis(1), scene.worker().run()).await;
     compare(expected, &scene)
 }
@@ -73,7 +73,7 @@ fn compare(expected: &Value, scene: &Scene) -> Result<(), String> {
     same_logs(&expected["logs"], &logs)
 }
 
-/// Records are the same to the letter: their keys have an order.
+/// Checks that records are identical texts: their keys have an order.
 fn same_texts(expected: &Value, found: &Map<String, Value>) -> Result<(), String> {
     for (key, text) in expected.as_object().into_iter().flatten() {
         if found.get(key) != Some(text) {
@@ -88,7 +88,7 @@ fn parsed(annotations: &Map<String, Value>) -> Value {
     annotations.iter().map(|(key, value)| (key.clone(), parse(value))).collect()
 }
 
-/// Returns the object that has these records, and whose last handled essence leads to the reason.
+/// Returns an object with these records, whose last handled essence gives the reason.
 fn object(input: &Value, reason: &str) -> Value {
     let mut object = json!({
         "apiVersion": "kopf.dev/v1", "kind": "KopfExample",

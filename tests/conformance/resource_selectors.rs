@@ -1,4 +1,4 @@
-//! Selectors, what is served of what is discovered, addresses, and discovery itself.
+//! Selectors, served kinds, addresses, and discovery.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ fn url(input: &Value) -> Result<Value, String> {
     Ok(json!({"url": format!("{path}{}", address::query(&parameters))}))
 }
 
-/// The order of parameters does not matter, and reading the case may have changed it.
+/// Sorts query parameters: their order does not matter, and may have changed when the case was read.
 fn with_sorted_query(outcome: &Value) -> Value {
     let mut outcome = outcome.clone();
     let sorted = outcome["url"].as_str().and_then(|url| {

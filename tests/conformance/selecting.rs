@@ -1,4 +1,4 @@
-//! Selectors and resources as the vectors write them.
+//! Selectors and resources in the form of the vectors.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use kopfd::object::selector::{Criterion, SelectorError};
 use kopfd::object::{Resource, Selector};
 use serde_json::{Map, Value, json};
 
-/// Makes a criterion of its name.
+/// Creates a criterion from its name.
 type Named = fn(String) -> Criterion;
 
 /// Returns the selector of kopf's positional and named arguments.
@@ -48,7 +48,7 @@ fn callable(position: &Value) -> fn(&Resource) -> bool {
     }
 }
 
-/// Returns the parts of a selector as the vectors write them.
+/// Returns the parts of a selector in the form of the vectors.
 pub fn parts(selector: &Selector) -> Map<String, Value> {
     let (key, name) = match &selector.name {
         Criterion::Any(name) => ("any_name", json!(name)),
@@ -86,7 +86,7 @@ pub fn resource(spec: &Value) -> Arc<Resource> {
     })
 }
 
-/// Returns the identity of a resource as the vectors write it.
+/// Returns the identity of a resource in the form of the vectors.
 pub fn identity(resource: &Resource) -> String {
     format!("{}/{}/{}", resource.group, resource.version, resource.plural)
 }

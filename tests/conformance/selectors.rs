@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::compare::same;
 use super::selecting::{parts, resource, selector};
 
-/// Runs one case against a cluster, in which resources have names.
+/// Runs one case against a cluster with named resources.
 pub fn run(case: &Value, cluster: &Value) -> Result<(), String> {
     let expected = &case["expected"];
     let selector = match selector(&case["input"]) {

@@ -1,4 +1,4 @@
-//! A burst of 10,000 events of 10,000 objects over real connections, which are counted by the server.
+//! A burst of 10,000 events of 10,000 objects over real connections, counted by the server.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -28,14 +28,14 @@ use crate::child::Deadline;
 
 const OBJECTS: usize = 10_000;
 
-/// The requests of one operator that are in flight at once, each on one connection, its watch, the list before the watch, whose connection may
-/// still be open, and the idle connections that are kept: a request takes one of these while its own connection is still being opened.
+/// The maximum: the requests in flight of one operator, each on one connection, its watch, the list before the watch, whose connection may
+/// still be open, and the idle connections: a request uses one of these while its own connection is still being opened.
 const CONNECTIONS: usize = 64 + 2 + 32;
 
-/// A server whose watch tells of all objects at once.
+/// A server whose watch sends events of all objects at once.
 #[derive(Clone, Default)]
 struct Server {
-    /// The connections that are open, and the most that were.
+    /// The number of open connections, and its maximum.
     open: Arc<AtomicUsize>,
     most: Arc<AtomicUsize>,
     patched: Arc<AtomicUsize>,

@@ -48,7 +48,7 @@ fn run_behind_a_dead_proxy(folder: &Path, kubeconfig: &Path) -> (Option<i32>, St
 fn an_operator_that_cannot_start_ends_the_process_and_the_others_stop() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write(folder.path(), "a.yaml", &manifest("a", "v1/configmaps", "{}"));
-    // Only this one is told to use the proxy.
+    // Only this one uses the proxy.
     let settings = "{networking: {trustEnv: true, errorBackoffs: []}}";
     write(folder.path(), "b.yaml", &manifest("b", "v1/secrets", settings));
     let mut server = Trial::start(kopfd(folder.path()).args(["--config", "a.yaml"]));

@@ -1,16 +1,16 @@
-//! The files of each layer as a graph of imports, and the rings in it.
+//! The files of each layer as a graph of imports, and the cycles in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::sources::{Sources, Target};
 
-/// Files that need each other.
+/// A cycle of files.
 #[derive(Debug)]
 pub struct Ring {
     /// The layer.
     pub layer: String,
-    /// A shortest way around, from a file back to it.
+    /// A shortest cycle, from a file back to it.
     pub files: Vec<String>,
 }
 
@@ -22,17 +22,17 @@ impl fmt::Display for Ring {
 
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns one ring for each group of files of a layer that need each other.
+/// Returns one cycle for each strongly connected group of files of a layer.
 pub fn rings(sources: &Sources) -> Vec<Ring> {
     rings_within(sources, |user, used| (user == used).then(|| user.to_owned()))
 }
 
-/// Returns one ring for each group of files that need each other, whatever their layers.
+/// Returns one cycle for each strongly connected group of files, across layers.
 pub fn rings_across_layers(sources: &Sources) -> Vec<Ring> {
     rings_within(sources, |_, _| Some("the package".to_owned()))
 }
 
-/// Finds the rings of files. The names of the layers of two files tell in which graph a reference between them counts, if it does.
+/// Finds the cycles of files. `graph_of` returns the graph to which a reference between two layers belongs, if any.
 fn rings_within(sources: &Sources, graph_of: impl Fn(&str, &str) -> Option<String>) -> Vec<Ring> {
     let mut graphs: BTreeMap<String, Graph> = BTreeMap::new();
     for reference in sources.references().filter(|reference| !reference.is_test && !reference.is_reexport) {
@@ -59,7 +59,7 @@ fn rings_within(sources: &Sources, graph_of: impl Fn(&str, &str) -> Option<Strin
     rings
 }
 
-/// Returns a shortest way from a file back to itself.
+/// Returns a shortest path from a file back to itself.
 fn way_around(graph: &Graph, start: &str) -> Option<Vec<String>> {
     let mut ways = vec![vec![start.to_owned()]];
     let mut reached = BTreeSet::new();

@@ -1,7 +1,7 @@
-//! The layering of the modules, as data, and the tests that hold it: which module may use which others, which module owns each third-party
-//! crate, what is pure, and that no module has a ring of imports.
+//! The layering of the modules, as data, and its tests: which module may use which others, which module owns each third-party crate, which
+//! modules are pure, and that no module has an import cycle.
 //!
-//! The sources are parsed, so that `super`, groups over several lines, renamed imports and macros are seen as the compiler sees them.
+//! The sources are parsed, so that `super`, groups over several lines, renamed imports and macros are resolved like in the compiler.
 
 mod graph;
 mod references;
@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 
 use sources::{Reference, Sources, Target};
 
-/// Each module, and the modules that it may use.
+/// Each module, and its allowed dependencies.
 const LAYERS: &[(&str, &[&str])] = &[
     ("kit", &[]),
     ("object", &[]),
@@ -46,11 +46,11 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("hyper", &["cluster"]),
     ("hyper_util", &["cluster"]),
     ("hyper_rustls", &["cluster"]),
-    // Scenarios stand between the engine's client and the embedded server.
+    // Scenarios connect the engine's client with the embedded server.
     ("http", &["cluster", "scenario"]),
     ("tower", &["cluster"]),
     ("rustls", &["cluster"]),
-    // The embedded server has its own JSON patches: real servers do not patch as the crate does.
+    // The embedded server has its own JSON patches: real servers differ from the crate.
     ("json_patch", &["cluster"]),
     ("serde_saphyr", &["manifest"]),
     ("jsonpath_rust", &["object"]),
@@ -66,10 +66,10 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("notify", &["cli"]),
 ];
 
-/// Modules that compute and do nothing else: no tasks, no clock, no log.
+/// Pure modules: no tasks, no clock, no log.
 const PURE: &[&str] = &["object", "handling"];
 
-/// What pure modules may not name, outside of their tests.
+/// Paths that pure modules may not use, outside of their tests.
 const IMPURE: &[&str] = &[
     "tokio",
     "tokio_util",
@@ -196,7 +196,7 @@ fn rings_are_seen_through_facades() {
     assert!(rings(&[facade, tests, ("src/kit/b.rs", "use super::A; pub struct B(A);")]).is_empty());
 }
 
-/// Returns what is wrong with a reference, if anything is.
+/// Returns the violation of a reference, if there is one.
 fn offence(reference: &Reference) -> Option<String> {
     let layer = reference.layer();
     let what = match &reference.target {
@@ -214,7 +214,7 @@ fn offence(reference: &Reference) -> Option<String> {
     what.map(|what| format!("{}: {what}", reference.position))
 }
 
-/// Fails with all offences, if there are any.
+/// Fails with all violations, if there are any.
 fn tell(offences: impl Iterator<Item = String>) {
     let offences: BTreeSet<String> = offences.collect();
     assert!(offences.is_empty(), "\n{}\n", offences.into_iter().collect::<Vec<_>>().join("\n"));

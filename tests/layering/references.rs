@@ -1,4 +1,4 @@
-//! What one file refers to: the paths in its imports, its code, and its macros.
+//! The references of one file: the paths in its imports, its code, and its macros.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::spanned::Spanned as _;
@@ -9,7 +9,7 @@ use syn::{
 
 use super::sources::ModulePath;
 
-/// A path as it stands in a file.
+/// A path in a file.
 pub struct Written {
     /// The module around it.
     pub module: ModulePath,
@@ -19,18 +19,18 @@ pub struct Written {
     pub line: usize,
     /// Whether it is part of the tests.
     pub is_test: bool,
-    /// Whether it only passes an item on.
+    /// Whether it is a re-export.
     pub is_reexport: bool,
 }
 
-/// What was found in a file.
+/// The references of a file.
 #[derive(Default)]
 pub struct Found {
     /// All paths with at least two segments, and all imports.
     pub paths: Vec<Written>,
-    /// The modules that are written inside of the file.
+    /// The inline modules of the file.
     pub modules: Vec<ModulePath>,
-    /// What is imported: the importing module, the name there, the path.
+    /// The imports: the importing module, the name there, the path.
     pub imports: Vec<(ModulePath, String, Vec<String>)>,
     /// The lines of asynchronous functions and blocks outside of tests.
     pub waits: Vec<usize>,
@@ -38,7 +38,7 @@ pub struct Found {
     pub unsafes: Vec<usize>,
 }
 
-/// Returns what is found in the file of a module.
+/// Returns the references of a module's file.
 pub fn find(module: &[String], file: &File) -> Found {
     let is_test = file.attrs.iter().any(is_for_tests) || module.last().is_some_and(|name| name == "tests" || name.ends_with("_tests"));
     let mut finder = Finder { module: module.to_vec(), is_test, found: Found::default() };
@@ -80,7 +80,7 @@ impl Finder {
         self.add(path, tree.span().start().line, is_reexport);
     }
 
-    /// Finds paths among tokens, which is all that is known of the input of a macro.
+    /// Finds paths among the tokens of a macro's input.
     fn add_tokens(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let is_colon = |index: usize| matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == ':');

@@ -1,4 +1,4 @@
-//! The sources of a package as modules, and what each of them refers to.
+//! The sources of a package as modules, with their references.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,7 +19,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// Returns the layer that the file belongs to.
+    /// Returns the layer of the file.
     pub fn layer(&self) -> &str {
         let inside = self.file.strip_prefix("src/").unwrap_or(&self.file);
         inside.split(['/', '.']).next().unwrap_or_default()
@@ -32,7 +32,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// What a path in the sources leads to.
+/// The target of a path in the sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// An item of this crate, by its path from the root.
@@ -44,13 +44,13 @@ pub enum Target {
 /// One path in the sources.
 #[derive(Debug, Clone)]
 pub struct Reference {
-    /// Where it stands.
+    /// Its position.
     pub position: Position,
-    /// What it leads to.
+    /// Its target.
     pub target: Target,
     /// Whether it is part of the tests.
     pub is_test: bool,
-    /// Whether it only passes an item on, as `pub use` does.
+    /// Whether it is a re-export, as by `pub use`.
     pub is_reexport: bool,
 }
 
@@ -66,7 +66,7 @@ pub struct Sources {
     files: BTreeMap<String, Found>,
     /// The file of each module, by its path.
     modules: BTreeMap<ModulePath, String>,
-    /// What modules import, and by which names others can import it from there.
+    /// The imports of modules, by the names under which others can import them.
     imports: BTreeMap<ModulePath, BTreeMap<String, Vec<String>>>,
 }
 
@@ -111,7 +111,7 @@ impl Sources {
         layers.into_iter()
     }
 
-    /// Returns all paths that stand in the sources.
+    /// Returns all paths in the sources.
     pub fn references(&self) -> impl Iterator<Item = Reference> {
         self.files.iter().flat_map(move |(file, found)| {
             found.paths.iter().map(move |path| Reference {
@@ -123,23 +123,23 @@ impl Sources {
         })
     }
 
-    /// Returns where functions wait, outside of tests.
+    /// Returns the positions of asynchronous code, outside of tests.
     pub fn waits(&self) -> impl Iterator<Item = Position> {
         self.files.iter().flat_map(|(file, found)| found.waits.iter().map(move |line| Position { file: file.clone(), line: *line }))
     }
 
-    /// Returns where `unsafe` stands.
+    /// Returns the positions of `unsafe`.
     pub fn unsafes(&self) -> impl Iterator<Item = Position> {
         self.files.iter().flat_map(|(file, found)| found.unsafes.iter().map(move |line| Position { file: file.clone(), line: *line }))
     }
 
-    /// Returns the file in which the item of a path is defined, however many modules pass it on.
+    /// Returns the file that defines an item, across re-exports.
     pub fn definition(&self, path: &[String]) -> Option<&str> {
         self.definition_within(path, 0)
     }
 
     fn definition_within(&self, path: &[String], steps: usize) -> Option<&str> {
-        // Longer chains of imports are circles.
+        // Longer chains of imports are cycles.
         const MOST_STEPS: usize = 20;
         let mut module = ModulePath::new();
         for (index, segment) in path.iter().enumerate() {
@@ -161,7 +161,7 @@ impl Sources {
 
     /// Follows a path from a module.
     fn resolve(&self, module: &[String], segments: &[String]) -> Target {
-        // A path that begins with an imported name goes on from what was imported.
+        // A path that begins with an imported name continues from the import.
         let imported = segments.first().and_then(|first| self.imports.get(module)?.get(first));
         match imported.filter(|imported| imported.first() != segments.first()) {
             Some(imported) => self.follow(module, &[imported, &segments[1..]].concat()),
@@ -195,7 +195,7 @@ impl Sources {
     }
 }
 
-/// Returns the path of the module that a file is.
+/// Returns the module path of a file.
 fn module_of(file: &str) -> ModulePath {
     let inside = file.strip_prefix("src/").unwrap_or(file).trim_end_matches(".rs").trim_end_matches("/mod");
     if matches!(inside, "lib" | "main") { ModulePath::new() } else { inside.split('/').map(str::to_owned).collect() }

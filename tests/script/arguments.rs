@@ -1,4 +1,4 @@
-//! What is told before anything runs.
+//! Errors reported before anything runs.
 
 use kopfd::script::{Limits, Threads};
 

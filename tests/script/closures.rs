@@ -1,4 +1,4 @@
-//! Closures that use the variable on which the method that calls them is called.
+//! Closures that use the variable whose method calls them.
 
 use kopfd::handling::Verdict;
 use serde_json::json;

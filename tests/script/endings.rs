@@ -1,4 +1,4 @@
-//! How calls end: results, throws, budgets, cancellation, and what is told of errors.
+//! The ends of calls: results, throws, budgets, cancellation, and error messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -187,7 +187,7 @@ fn a_stop_ends_a_call_wherever_it_is() {
             let call = world.a_call(0);
             let stop = call.stop.clone();
             let ended = tokio::join!(world.host.call(&world.installed, call), async {
-                // A script that spins keeps virtual time from going on, but not other tasks.
+                // A script in an endless loop stops virtual time, but not other tasks.
                 for _ in 0..5 {
                     tokio::task::yield_now().await;
                 }

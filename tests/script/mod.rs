@@ -1,4 +1,4 @@
-//! Scripts as handlers, through the host's public face.
+//! Scripts as handlers, through the host's public interface.
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
 mod arguments;

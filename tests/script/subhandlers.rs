@@ -1,4 +1,4 @@
-//! Sub-handlers, as handlers register them.
+//! Sub-handlers registered by handlers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::world::{Operator, Stored, World, in_virtual_time};
 
-/// Calls the handler again and again, storing what it says, until it is finished. Returns the last call.
+/// Calls the handler repeatedly, storing its records, until it is finished. Returns the last call.
 async fn to_the_end(world: &mut World, lifecycle: Lifecycle) -> (Returned, usize) {
     for pass in 1..20 {
         let mut call = world.a_call(0);

@@ -1,4 +1,4 @@
-//! Every kind of binding is called for its subject, and sees each of its arguments.
+//! Every kind of binding is called for its subject, and gets each of its arguments.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::world::{Operator, START, World, in_virtual_time, object};
 
-/// The arguments that are handles without a JSON form: calling them shows that they are there.
+/// The arguments that are handles without a JSON form: calling them shows that they exist.
 const HANDLES: [(&str, &str); 3] =
     [("logger", "{ logger.info(\"x\"); true }"), ("stopped", "stopped.is_set()"), ("warnings", "warnings.len()")];
 
@@ -36,7 +36,7 @@ fn settings() -> Arc<Value> {
     Arc::new(json!({"posting": {"enabled": false, "level": 20}}))
 }
 
-/// What a kind of binding is called for.
+/// Returns the subject of a kind of binding.
 fn subject(world: &World, kind: BindingKind) -> Subject {
     let object = world.object("u-1");
     let activity = |activity| Subject::Activity { activity, settings: settings() };
@@ -60,7 +60,7 @@ fn subject(world: &World, kind: BindingKind) -> Subject {
     }
 }
 
-/// What each argument shows, for a kind of binding.
+/// Returns the expected value of each argument, for a kind of binding.
 fn expected(kind: BindingKind, name: &str) -> Value {
     let whole = object();
     let is_review = matches!(kind, BindingKind::Validate | BindingKind::Mutate);
@@ -106,10 +106,10 @@ fn expected(kind: BindingKind, name: &str) -> Value {
     }
 }
 
-/// How an argument is looked at.
+/// Returns the expression that reads an argument.
 fn look(name: &str) -> String {
     match name {
-        // Of lists and maps whose other entries are tested elsewhere, one is enough.
+        // For lists and maps whose other entries are tested elsewhere, one entry is enough.
         "diff" => "if diff.some(|item| item.op == \"change\") { \"change\" } else { diff[0].op }".to_owned(),
         "resource" => "resource.plural".to_owned(),
         "memo" => "memo.copy()".to_owned(),
@@ -159,7 +159,7 @@ fn a_binding_is_not_called_for_a_subject_of_another_kind() {
 
 #[test]
 fn running_functions_see_the_newest_object_and_keep_what_they_took_out() {
-    // What a closure captures is taken out, too.
+    // Captured values are taken out, too.
     let text = "let before = spec.size; let taken = spec; let read = || spec.size; sleep(2); return [before, taken.size, spec.size, kwargs.spec.size, kwargs.labels.new, name, read.call()];";
     for kind in [BindingKind::Daemon, BindingKind::Timer, BindingKind::Reconcile] {
         let found = in_virtual_time(async {

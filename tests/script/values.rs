@@ -1,4 +1,4 @@
-//! What scripts can do with objects, with the patch, and with the memory.
+//! The operations of scripts on objects, on the patch, and on the memory.
 
 use kopfd::handling::Candidate;
 use serde_json::json;
@@ -105,7 +105,7 @@ fn owner_references_have_the_flags_of_the_options() {
 
 #[test]
 fn objects_cannot_be_changed() {
-    // Through another variable, so that it is not refused before anything runs.
+    // Through another variable, so that the check does not refuse it.
     for text in ["o.size = 4;", "let b = body; b.spec.size = 4;", "o.list[0] = 4;", "o.fresh = 1;", "o.nested.deep.leaf = false;"] {
         let error = failure(&format!("let o = spec; {text}"));
         assert!(error.contains("read-only") && error.contains("patch"), "{text}: {error}");

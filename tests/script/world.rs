@@ -1,4 +1,4 @@
-//! A small world for scripts: one operator, one object, a host in virtual time.
+//! A small environment for scripts: one operator, one object, a host in virtual time.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,14 +20,14 @@ use tokio::task::LocalSet;
 
 pub const START: &str = "2020-01-01T00:00:00Z";
 
-/// An operator that is being written.
+/// A builder of an operator.
 pub struct Operator {
     folder: tempfile::TempDir,
     pub declaration: Declaration,
 }
 
 impl Operator {
-    /// Returns an operator whose `main.rhai` has this text.
+    /// Returns an operator with this `main.rhai`.
     pub fn new(main: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let declaration = Declaration { root: folder.path().to_owned(), operator: "kopfd".into(), ..Declaration::default() };
@@ -48,7 +48,7 @@ impl Operator {
         self
     }
 
-    /// Binds a text of the manifest, which begins at line 10, column 8.
+    /// Binds an inline text of the manifest at line 10, column 8.
     pub fn runs(mut self, text: &str) -> Self {
         let place = SourcePosition { file: "operator.yaml".into(), line: 10, column: 8 };
         let code = Code::Inline { text: text.into(), place, file: Some("main.rhai".into()) };
@@ -56,7 +56,7 @@ impl Operator {
         self
     }
 
-    /// Binds a text of the manifest that is called for something else than changes.
+    /// Binds an inline text of the manifest for another kind than changes.
     pub fn runs_for(mut self, kind: BindingKind, text: &str) -> Self {
         self = self.runs(text);
         if let Some(binding) = self.declaration.bindings.last_mut() {
@@ -89,7 +89,7 @@ fn binding(id: &str, code: Code, limits: Limits) -> Binding {
     Binding { id: id.into(), code, kind: BindingKind::Change, limits, place: SourcePosition::default(), param: Value::Null }
 }
 
-/// The object that is handled.
+/// Returns the handled object.
 pub fn object() -> Value {
     json!({
         "apiVersion": "example.com/v1", "kind": "Example",
@@ -116,18 +116,18 @@ pub struct World {
 }
 
 impl World {
-    /// The object, with the memo of this name.
+    /// Returns the object with this memo.
     pub fn object(&self, memo: &str) -> Object {
         let resource = Resource { group: "example.com".into(), version: "v1".into(), plural: "examples".into(), ..Resource::default() };
         Object { resource: Arc::new(resource), body: Body::from(self.body.clone()), memo: memo.into() }
     }
 
-    /// The creation of the object.
+    /// Returns the creation of the object.
     pub fn change(&self) -> Arc<Change> {
         Arc::new(Change::between(None, Some(json!({"spec": self.body["spec"]}))))
     }
 
-    /// What handlers of the creation are called for, with the memo of this name.
+    /// Returns the subject of the creation, with this memo.
     pub fn creation(&self, memo: &str) -> Subject {
         Subject::Change { object: self.object(memo), reason: Reason::Create, change: self.change() }
     }
@@ -183,13 +183,13 @@ pub fn handler(id: &str) -> Handler {
     }
 }
 
-/// Runs something in virtual time, with a place for scripts.
+/// Runs a future in virtual time, in a `LocalSet` for scripts.
 pub fn in_virtual_time<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     LocalSet::new().block_on(&runtime, test)
 }
 
-/// Runs the body of a handler, and returns what came of it.
+/// Runs the body of a handler, and returns the result of the call.
 pub fn run(text: &str) -> Returned {
     in_virtual_time(async { Operator::new("const LIMIT = 5; fn double(x) { x * 2 }").runs(text).start().await.call(0).await })
 }

@@ -1,4 +1,4 @@
-//! The callbacks of filters, which the vectors name: as kopf's own functions would answer.
+//! The callbacks of filters in the vectors, with the answers of kopf's own functions.
 
 use kopfd::handling::{Candidate, Change, Predicate, Predicates, Question};
 use kopfd::object::equality::equal;
@@ -6,18 +6,18 @@ use kopfd::object::{Body, EventKind};
 use kopfd::script::Subject;
 use serde_json::Value;
 
-/// All callbacks of some handlers; the number of a predicate is its place here.
+/// All callbacks of some handlers; the number of a predicate is its index here.
 #[derive(Debug, Clone, Default)]
 pub struct Callbacks(Vec<Callback>);
 
 #[derive(Debug, Clone)]
 struct Callback {
     spec: Value,
-    /// Callbacks of labels and annotations see a null for what is absent, those of fields see kopf's opaque mark.
+    /// Whether an absent value is null, as for labels and annotations; callbacks of fields get kopf's opaque marker.
     is_null_if_absent: bool,
 }
 
-/// What is asked about.
+/// The facts for a question.
 pub struct Facts<'a> {
     pub body: &'a Body,
     pub reason: Option<&'a str>,
@@ -26,7 +26,7 @@ pub struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// Returns what a change or a raw event shows.
+    /// Returns the facts of a change or a raw event.
     pub fn of(subject: &'a Subject) -> Self {
         match subject {
             Subject::Change { object, reason, change } => {
@@ -37,7 +37,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Returns what a raw event shows.
+    /// Returns the facts of a raw event.
     pub fn of_event(body: &'a Body, event_kind: EventKind) -> Self {
         Self { body, reason: None, change: None, event_kind: Some(event_kind) }
     }
@@ -65,13 +65,13 @@ impl Predicates for Oracle<'_> {
 }
 
 impl Callbacks {
-    /// Keeps a callback.
+    /// Adds a callback.
     pub fn add(&mut self, spec: &Value, is_null_if_absent: bool) -> Predicate {
         self.0.push(Callback { spec: spec.clone(), is_null_if_absent });
         Predicate(self.0.len() - 1)
     }
 
-    /// Tells what a callback returns.
+    /// Returns the result of a callback.
     pub fn holds(&self, predicate: Predicate, candidate: &Candidate, facts: &Facts<'_>) -> bool {
         let callback = &self.0[predicate.0];
         match candidate {
@@ -83,7 +83,7 @@ impl Callbacks {
     }
 }
 
-/// Without a value, it is kopf's mark of absence: an opaque object that is neither null nor equal to anything.
+/// Without a value, it is kopf's marker of absence: an opaque object that is neither null nor equal to anything.
 fn value_passes(spec: &Value, value: Option<&Value>, facts: &Facts<'_>) -> bool {
     let argument = &spec["arg"];
     let is_argument = || value.is_some_and(|value| equal(value, argument));
@@ -123,7 +123,7 @@ fn when(spec: &Value, facts: &Facts<'_>) -> bool {
         "type_is" => facts.event_kind.is_some_and(|event_kind| event_kind.event_type() == argument.as_str()),
         "label_eq" => {
             let label = facts.body.pointer("/metadata/labels").and_then(|labels| labels.get(argument[0].as_str().unwrap_or_default()));
-            // Labels are a mapping for kopf's callbacks, also where the object has none: a missing one is null.
+            // Labels are a mapping for kopf's callbacks, even if the object has none: a missing label is null.
             equal(label.unwrap_or(&Value::Null), &argument[1])
         }
         other => panic!("the callback {other:?} is unknown"),

@@ -1,4 +1,4 @@
-//! Daemons of the scripted world: each waits for its stop, takes the time that its script says, and ends.
+//! Daemons of the scripted world: each waits for its stop, takes the time of its script, and ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::declare::Script;
 use super::scripted::ScriptedWorld;
 use super::timeline::{Entry, Timeline};
 
-/// How many turns the other tasks get, for a task that was asked to stop to end at once.
+/// Number of turns of other tasks, in which a stopped task may end at once.
 const INSTANT_TURNS: usize = 10;
 
 /// The daemons of the one object.
@@ -33,13 +33,13 @@ pub struct Daemons {
 struct Running {
     handler: Arc<Handler>,
     stop: Stop,
-    /// When it was asked to stop, and how far that has come.
+    /// When it was asked to stop, and the stage of the stop.
     stopping: Option<(Timestamp, Stage)>,
     has_ended: Arc<Mutex<bool>>,
 }
 
 impl Daemons {
-    /// Starts and stops what the rules say.
+    /// Starts and stops daemons as planned.
     pub async fn update_background(&self, world: &ScriptedWorld, object: &Object, event_kind: EventKind) -> BackgroundDemand {
         let mut demand = BackgroundDemand::default();
         self.running.lock().retain(|_, running| !*running.has_ended.lock());
@@ -67,7 +67,7 @@ impl Daemons {
         self.tasks.lock().spawn(handler.id.clone(), life);
     }
 
-    /// Returns the seconds until the task is looked after again, if it has not ended.
+    /// Returns the time until the task is checked again, if it has not ended.
     async fn stop(&self, world: &ScriptedWorld, id: &str) -> Option<Duration> {
         let now = world.timeline.clock.now();
         let mut running = self.running.lock().get(id).cloned()?;

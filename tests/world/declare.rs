@@ -1,4 +1,4 @@
-//! Handlers and storages as the vectors declare them.
+//! Handlers and storages of the vectors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::callbacks::Callbacks;
 
-/// What stands behind the handlers of one case.
+/// The behaviour of the handlers of one case.
 #[derive(Debug, Default)]
 pub struct Declared {
     pub handlers: Vec<Arc<Handler>>,
@@ -22,20 +22,20 @@ pub struct Declared {
     pub callbacks: Callbacks,
 }
 
-/// What one handler does; the number of its target is its place among the scripts.
+/// The behaviour of one handler; the number of its target is its index among the scripts.
 #[derive(Debug, Clone)]
 pub struct Script {
-    /// The id as the vectors show it: without the field.
+    /// The id in the vectors: without the field.
     pub id: String,
-    /// The id that is declared: without those of parents.
+    /// The declared id: without those of parents.
     pub name: String,
-    /// The options that are declared.
+    /// The declared options.
     pub options: Value,
-    /// What happens in each call; the last repeats.
+    /// The steps of the calls; the last one repeats.
     pub steps: Vec<Value>,
-    /// The sub-handlers that each call registers.
+    /// The sub-handlers registered by each call.
     pub subs: Vec<Handler>,
-    /// How it is brought to its end, for daemons.
+    /// The time limits of stopping it, for daemons.
     pub cancellation: Cancellation,
 }
 
@@ -85,7 +85,7 @@ impl Declared {
     fn complete(&mut self, handler: Handler, base: String, spec: &Value) -> Result<Handler, Contradiction> {
         let options = options(spec);
         let target = self.scripts.len();
-        // Every declaration of the vectors has a function of its own; stories may name one that several share.
+        // Every declaration of the vectors has its own function; stories may name a shared one.
         let function = text(&spec["function"]).unwrap_or_else(|| format!("function {target}"));
         let handler = Handler { target, function, filters: self.filters(options), policy: policy(options), ..handler };
         if let Some(contradiction) = contradiction::find(&handler) {
@@ -130,12 +130,12 @@ impl Declared {
     }
 }
 
-/// Some vectors write the options beside the id, others below it.
+/// Returns the options, which some vectors have next to the id, others below it.
 fn options(spec: &Value) -> &Value {
     spec.get("options").unwrap_or(spec)
 }
 
-/// Returns the duration that the vectors write as seconds, if it is one; what cannot be counted is cut.
+/// Returns the duration of seconds in the vectors, if it is one; out-of-range values are cut.
 pub fn duration(seconds: &Value) -> Option<Duration> {
     seconds.as_f64().map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }
@@ -151,7 +151,7 @@ fn policy(options: &Value) -> Policy {
     Policy { retries, timeout, backoff, errors }
 }
 
-/// Returns the keys of a field, which the vectors write as dotted texts or as lists.
+/// Returns the keys of a field, which vectors have as dotted texts or as lists.
 pub fn keys(value: &Value) -> Vec<String> {
     match value {
         Value::Array(keys) => keys.iter().filter_map(text).collect(),
@@ -167,7 +167,7 @@ fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-/// Returns how an event of a type came to our notice.
+/// Returns the event kind of a watch event's type.
 pub fn event_kind(event_type: &Value) -> EventKind {
     match event_type.as_str() {
         None => EventKind::Listed,
@@ -177,7 +177,7 @@ pub fn event_kind(event_type: &Value) -> EventKind {
     }
 }
 
-/// Returns a lifecycle by its name; kopf's default without one.
+/// Returns a lifecycle by its name; kopf's default without a name.
 pub fn lifecycle(name: &Value) -> Lifecycle {
     match name.as_str().unwrap_or("asap") {
         "asap" => Lifecycle::Asap,
@@ -189,7 +189,7 @@ pub fn lifecycle(name: &Value) -> Lifecycle {
     }
 }
 
-/// Returns the kind that the vectors are about.
+/// Returns the kind of the vectors.
 pub fn resource(subresources: &Value) -> Arc<Resource> {
     Arc::new(Resource {
         group: "kopf.dev".into(),
@@ -205,7 +205,7 @@ pub fn resource(subresources: &Value) -> Arc<Resource> {
     })
 }
 
-/// Returns the storages of a case, each kopf's default where none is given.
+/// Returns the storages of a case, with kopf's defaults.
 pub fn storages(diffbase: &Value, progress: &Value, finalizer: &Value) -> Storages {
     let defaults = Storages::default();
     Storages {

@@ -1,7 +1,7 @@
-//! The embedded API server behind a scene: the same one object, but kept, patched, deleted and watched by the server that people use.
+//! The embedded API server for a scene: the same single object, but stored, patched, deleted and watched by the real embedded server.
 //!
-//! What is the server's own business is shown as the vectors have it: versions are counted from the object's first one, and times and unique
-//! ids are those of the case.
+//! Values assigned by the server are converted to those of the vectors: versions are counted from the object's first one, and times and
+//! unique ids are those of the case.
 
 use std::sync::Arc;
 
@@ -20,17 +20,17 @@ use serde_json::{Value, json};
 
 use super::declare;
 
-/// What a deletion leaves on an object that is held back, in the vectors.
+/// The deletion timestamp of a blocked object in the vectors.
 const DELETED_AT: &str = "2020-01-01T00:00:00Z";
 
-/// What only the server writes, and the vectors do not have.
+/// Fields written by the server that the vectors do not have.
 const SERVERS: [&str; 4] = ["creationTimestamp", "generation", "managedFields", "deletionGracePeriodSeconds"];
 
 /// The embedded API server with one object.
 pub struct Embedded {
     api: ApiServer,
     client: Client,
-    /// The object as it is to be created.
+    /// The object to create.
     given: Value,
     resource: kopfd::object::Resource,
     /// The revision before the object.
@@ -39,9 +39,9 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Returns a server with the kind of a case, and without its object.
+    /// Returns a server with the kind of a case, without its object.
     pub async fn of(input: &Value, object: Value, clock: Clock) -> Self {
-        // The whole history is kept: versions are counted by it.
+        // The whole history is kept to count versions.
         let limits = Limits { changes: usize::MAX, age: SignedDuration::MAX, bytes: usize::MAX };
         let api = ApiServer::new(Settings { seed: Some(1), limits, ..Settings::default() }, clock.clone());
         let resource = (*declare::resource(&input["subresources"])).clone();
@@ -50,7 +50,7 @@ impl Embedded {
             vec![definition(&input["subresources"]), json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})];
         bootstrap::apply(&api, objects).await.expect("the server takes the definition");
         let login = Box::new(InProcess::new(Service::new(api.clone())));
-        // Kopf's client was recorded without repetitions.
+        // Kopf's client was recorded without retries.
         let networking = Networking { error_backoffs: Vec::new(), ..Networking::default() };
         let client = Client::with_login(login, networking, Watching::default(), clock).await.expect("nobody is asked for credentials");
         for rule in faults(input) {
@@ -60,7 +60,7 @@ impl Embedded {
         Self { api, client, last: Mutex::new(object.clone()), given: object, resource, base }
     }
 
-    /// Creates the object, as the server takes it: without what only the server writes.
+    /// Creates the object, without the fields that only the server writes.
     pub async fn create(&self) {
         *self.base.lock() = self.api.revision();
         let mut object = self.given.clone();
@@ -83,14 +83,14 @@ impl Embedded {
         Resource { group: self.resource.group.clone(), plural: self.resource.plural.clone() }
     }
 
-    /// Returns the object as it is, or as it was last.
+    /// Returns the object, or its last state.
     pub fn object(&self) -> Value {
         let history = self.history();
         let newest = history.last().and_then(|change| {
             let value = change.after().or_else(|| change.before())?;
             let mut value = (*value.value).clone();
             if change.after().is_none() {
-                // What is removed with its last finalizer had none in the end, and a new version.
+                // An object removed with its last finalizer finally had none, and a new version.
                 value["metadata"]["resourceVersion"] = json!(change.revision.to_string());
                 value["metadata"].as_object_mut()?.remove("finalizers");
             }
@@ -102,12 +102,12 @@ impl Embedded {
         self.last.lock().clone()
     }
 
-    /// Tells whether the object is deleted for good.
+    /// Tells whether the object is removed.
     pub fn is_gone(&self) -> bool {
         self.api.read(&self.place(), &self.key()).is_none()
     }
 
-    /// Patches as the operator asks for it.
+    /// Sends a patch of the operator.
     pub async fn patch(&self, path: &str, content_type: &'static str, payload: &Value, wanted: Option<&Value>) -> Result<Value, Error> {
         let mut payload = payload.clone();
         for operation in payload.as_array_mut().into_iter().flatten() {
@@ -118,7 +118,7 @@ impl Embedded {
         self.client.patch(path, content_type, &payload, wanted).await.map(|object| self.shown(object))
     }
 
-    /// Changes the object as somebody else would.
+    /// Changes the object as another client.
     pub async fn merge(&self, payload: &Value) {
         let Some(meant) = self.meant() else { return };
         let has_status = self.resource.has_subresource("status");
@@ -144,7 +144,7 @@ impl Embedded {
         admin_client::find(&self.api, "kopfexamples.kopf.dev", &name, Some(&namespace)).ok().filter(|meant| meant.stored.is_some())
     }
 
-    /// Watches the object with the engine's own watcher, for ever.
+    /// Watches the object endlessly with the engine's own watcher.
     pub async fn follow(&self, tell: impl FnMut(EventKind, Arc<str>) + Send) {
         let mut watcher = Watcher::new(self.client.clone(), self.resource.clone(), None).expect("all namespaces can be watched");
         let mut sink = Following { embedded: self, tell };
@@ -160,12 +160,12 @@ impl Embedded {
         self.given["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()).unwrap_or(0)
     }
 
-    /// Returns a version as the case counts it.
+    /// Returns a version in the numbering of the case.
     fn version(&self, actual: &Value) -> Value {
         let revision: Option<u64> = actual.as_str().and_then(|version| version.parse().ok());
         let mut number = self.first_version();
         for (place, change) in self.history().iter().enumerate() {
-            // The recorded server had no new version for an object that went without having been marked.
+            // The recorded server had no new version for an object that was removed without having been marked.
             let was_marked = || change.before().is_some_and(|old| old.value.pointer("/metadata/deletionTimestamp").is_some());
             number += u64::from(place > 0 && (change.after().is_some() || was_marked()));
             if Some(change.revision) == revision {
@@ -175,7 +175,7 @@ impl Embedded {
         actual.clone()
     }
 
-    /// Returns the version that the server knows, from that of the case.
+    /// Returns the server's version for one of the case.
     fn actual(&self, shown: &Value) -> String {
         let number: u64 = shown.as_str().and_then(|version| version.parse().ok()).unwrap_or(0);
         let place = number.saturating_sub(self.first_version()) as usize;
@@ -231,7 +231,7 @@ fn definition(subresources: &Value) -> Value {
     })
 }
 
-/// The requests of the case that fail, as rules of the server. A rule does not see the requests that an earlier one has taken.
+/// Returns the failing requests of the case as fault rules. A rule does not count the requests of an earlier one.
 fn faults(input: &Value) -> Vec<Rule> {
     let failures = input.get("fail_requests").or(input.get("fail")).and_then(Value::as_array).into_iter().flatten();
     let rule = |(index, failure): (usize, &Value)| Rule {

@@ -1,4 +1,4 @@
-//! The real script host, for handlers with sub-handlers: their declarations become scripts, which ask for each step of theirs when they
+//! The real script host, for handlers with sub-handlers: their declarations become scripts, which request each of their steps when they
 //! are called.
 
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::declare::Script;
 use super::scripted::Steps;
 
-/// What every script begins with: it does what a step says, up to the error that it ends with.
+/// The prelude of every script: it executes a step, up to its final error.
 const PRELUDE: &str = r#"
 fn overlay(place, changes) {
     for key in changes.keys() {
@@ -54,7 +54,7 @@ impl ScriptHost {
     }
 }
 
-/// The number of a binding is that of its script; sub-handlers are called through their parents only.
+/// Returns the declaration: the number of a binding is that of its script; sub-handlers are called only by their parents.
 fn declaration(scripts: &[Script]) -> Declaration {
     let bindings = scripts.iter().enumerate().map(|(target, script)| {
         let text = if script.subs.is_empty() { String::new() } else { format!("{PRELUDE}{}", body(scripts, target)) };
@@ -92,7 +92,7 @@ perform(step, patch);
     text + "return step[\"return\"];\n"
 }
 
-/// Returns the options of a sub-handler as scripts write them.
+/// Returns the options of a sub-handler in the form of scripts.
 fn options(declared: &Value) -> Value {
     let known = ["param", "errors", "retries", "timeout", "backoff", "labels", "annotations", "field", "value", "old", "new", "when"];
     let entries = declared.as_object().into_iter().flatten().filter(|(key, _)| known.contains(&key.as_str()));
@@ -114,7 +114,7 @@ fn pattern(value: &Value) -> Value {
     }
 }
 
-/// Returns a value as scripts write it.
+/// Returns a value as a script literal.
 fn literal(value: &Value) -> String {
     match value {
         Value::Null => "()".to_owned(),
@@ -127,7 +127,7 @@ fn literal(value: &Value) -> String {
     }
 }
 
-/// A cluster whose only kind is the calls of handlers: creating one notes the call, and answers with its step.
+/// A cluster whose only kind represents calls of handlers: creating one records the call, and returns its step.
 struct StepApi(Arc<Steps>);
 
 impl Api for StepApi {

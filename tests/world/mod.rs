@@ -15,7 +15,7 @@ pub use scene::Scene;
 
 use std::future::Future;
 
-/// Runs a future to its end on a runtime of its own, where time passes only while everything waits, with a place for scripts.
+/// Runs a future to its end on its own runtime with virtual time, in a `LocalSet` for scripts.
 pub fn in_virtual_time<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     tokio::task::LocalSet::new().block_on(&runtime.expect("a runtime without any threads starts"), future)

@@ -1,4 +1,4 @@
-//! A scene: one object, its handlers, and the reactor's worker for it, played in virtual time.
+//! A scene: one object, its handlers, and the reactor's worker for it, in virtual time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use super::scripted::ScriptedWorld;
 use super::server::{Server, version};
 use super::timeline::{BEGINNING, Entry, Timeline};
 
-/// Longer than anything in a scene.
+/// Longer than any scene.
 const FOREVER: Duration = Duration::from_secs(1_000_000_000);
 
-/// One object and everything around it.
+/// One object and its environment.
 pub struct Scene {
     pub world: Arc<ScriptedWorld>,
     pub served: Arc<Served>,
@@ -30,7 +30,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Returns the scene of a case, with this object, beginning now.
+    /// Returns the scene of a case with this object, starting now.
     pub fn of(input: &Value, object: Value) -> Result<Self, Contradiction> {
         let timeline = Arc::new(Timeline::starting_at(input["now"].as_str().unwrap_or(BEGINNING)));
         let server = Server::of(input, object.clone(), Arc::clone(&timeline));
@@ -72,7 +72,7 @@ impl Scene {
         })
     }
 
-    /// Lets the operator forget that it has handled the object in this life: a defect.
+    /// Makes the operator forget that it has handled the object in this run: a defect.
     pub fn forget_handling(&self) {
         self.memories.forget(&self.uid);
         self.memories.notice(&self.uid, true);
@@ -96,7 +96,7 @@ impl Scene {
         }
     }
 
-    /// Starts the operator anew: it remembers nothing, and lists the object.
+    /// Restarts the operator: it has no memory, and lists the object.
     pub fn restart(&mut self) {
         (self.memories, self.mailbox) = (Arc::default(), Arc::default());
         self.world.server.disconnect();
@@ -107,12 +107,12 @@ impl Scene {
         }
     }
 
-    /// Handles the events of the server, for ever.
+    /// Handles the events of the server endlessly.
     pub async fn live(&self) {
         tokio::join!(self.handle(), self.world.server.deliver(&self.mailbox), self.world.server.follow());
     }
 
-    /// Handles whatever comes, with a new worker after each pause, for ever.
+    /// Handles all events endlessly, with a new worker after each pause.
     pub async fn handle(&self) {
         loop {
             if !self.mailbox.sleep(FOREVER).await {
@@ -121,7 +121,7 @@ impl Scene {
         }
     }
 
-    /// Plays the case's actions until its end.
+    /// Runs the case's actions to the end.
     pub async fn play(&self, input: &Value) {
         let server = &self.world.server;
         let end = Duration::from_secs_f64(input["until"].as_f64().unwrap_or(600.0));

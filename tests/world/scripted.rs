@@ -1,4 +1,4 @@
-//! The world around the cycles, scripted: handlers do what the vectors say, patches go to the one-object server through the real sending code.
+//! Scripted effects of cycles: handlers follow the vectors, patches go to the one-object server through the real sending code.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::host::ScriptHost;
 use super::server::Server;
 use super::timeline::{Entry, Timeline};
 
-/// What the handlers of one case do in each call, and the notes of their calls.
+/// The steps of one case's handlers in each call, and the records of their calls.
 pub struct Steps {
     pub scripts: Vec<Script>,
     timeline: Arc<Timeline>,
@@ -34,7 +34,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Notes a call with what its handler has seen, and returns what happens in it: the last step repeats.
+    /// Records a call with the values that its handler got, and returns its step: the last one repeats.
     pub fn call(&self, target: usize, seen: Value, started: Option<Timestamp>) -> Value {
         let script = &self.scripts[target];
         let mut calls = self.calls.lock();
@@ -59,7 +59,7 @@ pub struct ScriptedWorld {
     pub callbacks: Callbacks,
     /// The patches that were sent.
     pub patches: Mutex<Vec<Patch>>,
-    /// What each cycle had to wait for.
+    /// The delays of each cycle.
     pub delays: Arc<Mutex<Vec<Vec<Duration>>>>,
     events: EventStream,
     daemons: Daemons,
@@ -122,7 +122,7 @@ impl ScriptedWorld {
         Returned::new(verdict(&step), patch)
     }
 
-    /// Calls a handler that has sub-handlers, as a script.
+    /// Calls a handler with sub-handlers, as a script.
     async fn invoke_script(&self, call: Call) -> Returned {
         let start = || ScriptHost::start(Arc::clone(&self.steps), self.clock().clone());
         let returned = self.host.get_or_init(start).await.call(call).await;
@@ -186,7 +186,7 @@ impl Effects for ScriptedWorld {
     }
 }
 
-/// Notes what the engine does in the timeline.
+/// Records the events of the engine in the timeline.
 struct TimelineSink {
     timeline: Arc<Timeline>,
     delays: Arc<Mutex<Vec<Vec<Duration>>>>,
@@ -217,7 +217,7 @@ impl EventSink for TimelineSink {
     }
 }
 
-/// Returns a difference as the vectors write it.
+/// Returns a difference in the form of the vectors.
 pub fn diff_item(item: &Item) -> Value {
     json!([item.op.as_str(), item.path, item.old, item.new])
 }
@@ -237,7 +237,7 @@ fn verdict(step: &Value) -> Verdict {
     Verdict::Returned(step.get("return").filter(|result| !result.is_null()).cloned())
 }
 
-/// Merges changes as a handler makes them: nulls are kept, since they are what deletes.
+/// Merges changes of a handler: nulls are kept, since they delete fields.
 fn overlay(target: &mut Value, changes: &Value) {
     match (target, changes) {
         (Value::Object(target), Value::Object(changes)) => {
@@ -249,7 +249,7 @@ fn overlay(target: &mut Value, changes: &Value) {
     }
 }
 
-/// Returns a function over the body, as the vectors name it.
+/// Returns a function over the body, by its name in the vectors.
 pub fn transform(spec: &Value) -> Transform {
     let name = || spec["name"].as_str().unwrap_or_default().to_owned();
     match spec["fn"].as_str().unwrap_or_default() {

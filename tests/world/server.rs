@@ -1,4 +1,4 @@
-//! An API server with one object: it patches, counts versions, deletes, and sends events; or it leaves all that to the embedded server.
+//! An API server with one object: it patches, counts versions, deletes, and sends events; or it delegates all that to the embedded server.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use super::declare;
 use super::embedded::Embedded;
 use super::timeline::{Entry, Timeline};
 
-/// The turns that a watch needs to open.
+/// Number of scheduler turns that a watch needs to open.
 const TURNS: usize = 100;
 
-/// What a deletion leaves on an object that is held back.
+/// The deletion timestamp of a blocked object.
 const DELETED_AT: &str = "2020-01-01T00:00:00Z";
 
 /// An API server with one object.
 pub struct Server {
     timeline: Arc<Timeline>,
     state: Mutex<State>,
-    /// The embedded server, if the object is with it.
+    /// The embedded server, if it has the object.
     embedded: Option<Embedded>,
     /// Requests that fail, by their numbers from one.
     failures: Vec<(u64, u16)>,
@@ -41,17 +41,17 @@ pub struct Server {
     forgotten: Mutex<Option<Forgotten>>,
 }
 
-/// Tells by its key and its value whether the operator forgets an annotation in its patches.
+/// Tells whether the operator omits an annotation from its patches, by key and value.
 pub type Forgotten = fn(&str, &Value) -> bool;
 
-/// What the next request meets.
+/// The failure of the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
     /// The server refuses it with this status.
     Fail(u16),
-    /// The operator is killed before the server sees it.
+    /// The operator is killed before the server receives it.
     CrashBefore,
-    /// The operator is killed after the server has done it, before the answer.
+    /// The operator is killed after the server has carried it out, before the answer.
     CrashAfter,
 }
 
@@ -83,12 +83,12 @@ impl Server {
         }
     }
 
-    /// Drops annotations from the patches of the operator, as if it had forgotten to write them.
+    /// Removes annotations from the patches of the operator, as if it had not written them.
     pub fn forget(&self, is_forgotten: Forgotten) {
         *self.forgotten.lock() = Some(is_forgotten);
     }
 
-    /// Returns a patch without what is forgotten.
+    /// Returns a patch without the omitted annotations.
     fn spoiled(&self, payload: &Value) -> Value {
         let mut payload = payload.clone();
         let annotations = payload.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
@@ -98,28 +98,28 @@ impl Server {
         payload
     }
 
-    /// Returns the server with its object kept by the embedded one.
+    /// Returns the server with its object in the embedded one.
     pub fn embedded_in(self, embedded: Embedded) -> Self {
         Self { embedded: Some(embedded), ..self }
     }
 
-    /// Returns the object as it is, or as it was last.
+    /// Returns the object, or its last state.
     pub fn object(&self) -> Value {
         self.embedded.as_ref().map_or_else(|| self.state.lock().object.clone(), Embedded::object)
     }
 
-    /// Tells whether the object is deleted for good.
+    /// Tells whether the object is removed.
     pub fn is_gone(&self) -> bool {
         self.embedded.as_ref().map_or_else(|| self.state.lock().is_gone, Embedded::is_gone)
     }
 
-    /// Lets the object be there: as it is found by a list, or as it is added.
+    /// Creates the object: as listed, or as added.
     pub async fn begin(&self, is_listed: bool) {
         let Some(embedded) = &self.embedded else {
             return self.announce(if is_listed { EventKind::Listed } else { EventKind::Added });
         };
         if !is_listed {
-            // The watch opens before the object comes, and time does not pass meanwhile.
+            // The watch opens before the object is created, without passing of time.
             for _ in 0..TURNS {
                 tokio::task::yield_now().await;
             }
@@ -127,7 +127,7 @@ impl Server {
         Box::pin(embedded.create()).await;
     }
 
-    /// Passes on what the embedded server tells, for ever.
+    /// Passes on the events of the embedded server endlessly.
     pub async fn follow(&self) {
         match &self.embedded {
             Some(embedded) => Box::pin(embedded.follow(|event_kind, raw| self.send(Event { event_kind, raw }))).await,
@@ -135,7 +135,7 @@ impl Server {
         }
     }
 
-    /// Sends the present state as an event.
+    /// Sends the current state as an event.
     pub fn announce(&self, event_kind: EventKind) {
         let raw = Arc::from(self.object().to_string());
         self.send(Event { event_kind, raw });
@@ -146,7 +146,7 @@ impl Server {
         self.sent.notify_one();
     }
 
-    /// Delivers events, each after the latency, for ever.
+    /// Delivers events endlessly, each after the latency.
     pub async fn deliver(&self, mailbox: &Mailbox) {
         loop {
             mailbox.put(self.next_event().await);
@@ -169,17 +169,17 @@ impl Server {
         }
     }
 
-    /// Forgets the events on their way, as the end of a connection does.
+    /// Drops the undelivered events, as the end of a connection does.
     pub fn disconnect(&self) {
         self.events.lock().clear();
     }
 
-    /// Lets the next request meet trouble, or none.
+    /// Sets the failure of the next request, or none.
     pub fn trouble(&self, trouble: Option<Trouble>) {
         *self.trouble.lock() = trouble;
     }
 
-    /// Waits until trouble kills the operator.
+    /// Waits until a failure kills the operator.
     pub async fn crashed(&self) {
         self.crashed.notified().await;
     }
@@ -189,7 +189,7 @@ impl Server {
         std::future::pending().await
     }
 
-    /// Changes the object as somebody else would.
+    /// Changes the object as another client.
     pub async fn merge(&self, payload: &Value) {
         if let Some(embedded) = &self.embedded {
             return Box::pin(embedded.merge(payload)).await;
@@ -202,7 +202,7 @@ impl Server {
         }
     }
 
-    /// Deletes the object, or marks it if it is held back.
+    /// Deletes the object, or marks it if it is blocked.
     pub async fn delete(&self) {
         if let Some(embedded) = &self.embedded {
             return Box::pin(embedded.delete()).await;
@@ -222,7 +222,7 @@ impl Server {
         }
     }
 
-    /// Stores a new state, if it is another one, and tells of it.
+    /// Stores a new state, if it has changed, and sends its event.
     fn replace(&self, before: &Value, mut after: Value) -> Value {
         self.pruned.iter().for_each(|path| prune(&mut after, path));
         for stanza in ["annotations", "labels", "finalizers"] {
@@ -286,7 +286,7 @@ impl Requests for Server {
             "payload": payload,
         });
         if let Some(embedded) = &self.embedded {
-            // It counts when it was sent: on its way to the server, others get their turn.
+            // The time of sending is recorded: on the way to the server, other tasks run.
             let place = self.timeline.add(Entry { shown, before, ..Entry::default() });
             let answer = Box::pin(embedded.patch(path, content_type, payload, wanted)).await;
             self.timeline.answered(place, json!(answer.as_ref().map_or_else(Error::status, |_| Some(200))));
@@ -308,7 +308,7 @@ impl Requests for Server {
         if trouble == Some(Trouble::CrashAfter) {
             self.crash().await;
         }
-        // A request takes its time, be it none by the clock: others get their turn.
+        // A request takes scheduler turns, even without time: other tasks run.
         tokio::task::yield_now().await;
         answer
     }

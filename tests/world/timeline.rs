@@ -1,4 +1,4 @@
-//! What has happened, in order, and what was told.
+//! The events in order, and the log lines.
 
 use jiff::Timestamp;
 use kopfd::handling::Message;
@@ -6,21 +6,21 @@ use kopfd::kit::Clock;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-/// The moment at which all worlds begin.
+/// The start time of all worlds.
 pub const BEGINNING: &str = "2020-01-01T00:00:00Z";
 
 /// More than any story needs.
 const MOST_ENTRIES: usize = 10_000;
 
-/// One entry: what the vectors show, and what they do not.
+/// One entry: the part shown in vectors, and further data.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
     pub shown: Value,
-    /// The object before a patch, for message whether operations do the same; as it is when a handler is called; or as an event shows it.
+    /// The object before a patch, to compare the effect of operations; for a call, the object of the handler; for an event, its object.
     pub before: Value,
     /// The version of the object in the answer to a request.
     pub version: Option<u64>,
-    /// Whether the called handler does not ask to be called again.
+    /// Whether the called handler does not request another call.
     pub is_final: bool,
     /// When the called handler was selected first.
     pub started: Option<Timestamp>,
@@ -36,16 +36,16 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Returns an empty timeline, with a clock that shows this moment.
+    /// Returns an empty timeline, with a clock that starts at this time.
     pub fn starting_at(moment: &str) -> Self {
         let beginning = moment.parse().expect("the vectors' moments are well-formed");
         Self { clock: Clock::starting_at(beginning), beginning, entries: Mutex::default(), logs: Mutex::default() }
     }
 
-    /// Adds an entry at the present moment, and returns its place.
+    /// Adds an entry at the current time, and returns its index.
     ///
     /// # Panics
-    /// If there are more than any story needs: virtual time does not end what runs in circles.
+    /// If there are more than any story needs: virtual time does not end a livelock.
     pub fn add(&self, mut entry: Entry) -> usize {
         let mut entries = self.entries.lock();
         assert!(entries.len() < MOST_ENTRIES, "the operator runs in circles");
@@ -59,7 +59,7 @@ impl Timeline {
         self.entries.lock()[place].shown["response"] = response;
     }
 
-    /// Adds what was told, but for lines with whole bodies in them.
+    /// Adds a log line, except lines with whole bodies.
     pub fn tell(&self, message: &Message) {
         let line = message.text.lines().next().unwrap_or_default();
         if !line.contains(" is in progress: ") && !line.contains(" diff: ") {

@@ -1,4 +1,4 @@
-//! Requests as webhooks see them.
+//! The attributes of requests for webhooks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,56 +9,56 @@ use crate::auth::access::{self, User};
 use crate::http::api_error::Failure;
 use crate::kinds::kind::Kind;
 
-/// What a request does with the object.
+/// The operation of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// It makes it.
+    /// It creates an object.
     Create,
-    /// It changes it, or a part of it.
+    /// It changes an object or a subresource.
     Update,
-    /// It deletes it.
+    /// It deletes an object.
     Delete,
-    /// It connects to it.
+    /// It connects to an object.
     Connect,
 }
 
-/// A request as webhooks see it.
+/// A request for webhooks.
 #[derive(Debug, Clone, Copy)]
 pub struct Attributes<'a> {
     /// The kind in the version of the request.
     pub kind: &'a Kind,
-    /// The kind of what is written, if it is not that of the resource: of a `Scale`, for one.
+    /// The kind of the written object, if it is not that of the resource, such as `Scale`.
     pub shown: Option<&'a Kind>,
-    /// The other versions whose rules count too, as only the version in the object tells them apart.
+    /// The other versions whose rules apply, since they differ only in the `apiVersion` of the object.
     pub versions: &'a [String],
-    /// The subresource; empty for none.
+    /// The subresource, or empty.
     pub subresource: &'a str,
-    /// The object's name; empty if it gets one later.
+    /// The object's name; empty if it will be generated.
     pub name: &'a str,
-    /// The namespace; empty for none.
+    /// The namespace, or empty.
     pub namespace: &'a str,
     /// The labels of the namespace.
     pub namespace_labels: Option<&'a Map<String, Value>>,
-    /// What the request does.
+    /// The operation.
     pub operation: Operation,
-    /// Who asks, as `userInfo` has it.
+    /// The user, in the form of `userInfo`.
     pub user: &'a Value,
-    /// The object after the request; none for a deletion.
+    /// The object after the request; `None` for a deletion.
     pub object: Option<&'a Value>,
-    /// The object before the request; none for a creation.
+    /// The object before the request; `None` for a creation.
     pub old: Option<&'a Value>,
-    /// Whether nothing will be stored.
+    /// Whether it is a dry run.
     pub dry_run: bool,
     /// The options of the request with their `kind` and `apiVersion`.
     pub options: &'a Value,
-    /// What tells who may do what, for conditions.
+    /// The authorizer for match conditions.
     pub judge: &'a Judge,
 }
 
-/// Whether a user may do something.
+/// Decides whether a user is allowed to do something.
 type Verdict = dyn Fn(&User, &access::Attributes) -> bool + Send + Sync;
 
-/// Tells who may do what.
+/// The authorizer.
 #[derive(Clone)]
 pub struct Judge(pub Arc<Verdict>);
 
@@ -68,11 +68,11 @@ impl fmt::Debug for Judge {
     }
 }
 
-/// Why a webhook did not let the request pass.
+/// Why a webhook did not allow the request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Trouble {
-    /// It said no, or asked for what cannot be done: the request fails.
+    /// It denied the request, or its patch cannot be applied: the request fails.
     Refused(Failure),
-    /// It could not be asked, or its answer is none: its failure policy decides.
+    /// It could not be called, or its answer is invalid: its failure policy decides.
     Failed(String),
 }

@@ -1,4 +1,4 @@
-//! The variable `authorizer` of conditions: who may do what, by the rules of the server.
+//! The variable `authorizer` of match conditions, by the stored roles and bindings.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::attributes::Attributes;
 use crate::auth::access::{self, User};
 use crate::cel::{Authorizer, Check, Decide, Value};
 
-/// Returns the authorizer for the user of a request, and the check for what the request is about.
+/// Returns the authorizer for the user of a request, and the check for its resource.
 pub fn variables(attributes: &Attributes<'_>) -> (Value, Value) {
     let authorizer = Authorizer { decide: decide(attributes), account: None };
     let kind = attributes.kind;

@@ -1,4 +1,4 @@
-//! The calls of webhooks over HTTPS.
+//! Calls webhooks over HTTPS.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -21,23 +21,23 @@ use super::webhook::{Client, Webhook};
 use crate::faults::{Action, WebhookFailure};
 use kopfd_base::http::Trust;
 
-/// The most bytes of an answer: that of a request to the server.
+/// The maximum size of an answer: the same as of a request to the server.
 const MAX_ANSWER: usize = 3 * 1024 * 1024;
 
-/// As whom admission webhooks are called.
+/// The user agent of calls to admission webhooks.
 const AGENT: &str = "kube-apiserver-admission";
 
-/// Where systems keep the authorities that they trust.
+/// Locations of the trusted authorities of the system.
 const SYSTEM_AUTHORITIES: &[&str] =
     &["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"];
 
-/// Who calls webhooks.
+/// A caller of webhooks.
 pub trait Calls: Send + Sync {
-    /// Sends the question and returns the answer, or what went wrong in the words of the API server.
+    /// Sends the review and returns the answer, or an error as the API server words it.
     fn call(&self, webhook: &Webhook, question: Value) -> impl Future<Output = Result<Value, String>> + Send;
 }
 
-/// What answers webhooks in the same process: by the address that is to be called, with the question. None if it is not for it.
+/// Answers webhooks in the same process, by the URL and the review. `None` if it does not handle the URL.
 pub type Hook = Arc<dyn Fn(&str, &Value) -> Option<BoxFuture<'static, Result<Value, String>>> + Send + Sync>;
 
 /// Calls webhooks over HTTPS, or in the same process.
@@ -45,7 +45,7 @@ pub type Hook = Arc<dyn Fn(&str, &Value) -> Option<BoxFuture<'static, Result<Val
 pub struct Caller {
     /// The local addresses of services: `namespace/name` or `namespace/name:port` to a URL without a path.
     pub services: BTreeMap<String, String>,
-    /// What is asked before anybody is called over the network.
+    /// The hook that is tried before a call over the network.
     pub hook: Option<Hook>,
 }
 
@@ -62,12 +62,12 @@ impl Calls for Caller {
     }
 }
 
-/// Calls webhooks, unless a fault lets that fail.
+/// Calls webhooks, unless a fault makes them fail.
 #[derive(Debug, Clone, Copy)]
 pub struct Faulty<'a> {
-    /// Who calls otherwise.
+    /// The caller without faults.
     pub caller: &'a Caller,
-    /// What goes wrong with the request.
+    /// The fault of the request.
     pub fault: Option<&'a Action>,
 }
 
@@ -90,21 +90,21 @@ impl Calls for Faulty<'_> {
     }
 }
 
-/// What is called, and how.
+/// The target of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'a> {
-    /// Where it is.
+    /// Its address.
     pub client: &'a Client,
-    /// The authorities that its certificate may come from, as PEM; empty for those of the system.
+    /// The accepted authorities of its certificate, as PEM; empty for those of the system.
     pub authorities: &'a [u8],
-    /// As whom it is called.
+    /// The user agent.
     pub agent: &'a str,
-    /// How long an answer may take.
+    /// The time limit.
     pub timeout: Duration,
 }
 
 impl Caller {
-    /// Sends a question and returns the answer, or what went wrong in the words of the API server.
+    /// Sends a request and returns the answer, or an error as the API server words it.
     pub async fn post(&self, target: &Target<'_>, question: Value) -> Result<Value, String> {
         let shown = with_timeout(&shown_url(target.client), target.timeout);
         let failed = |text: &str| format!("Post {shown:?}: {text}");
@@ -122,7 +122,7 @@ impl Caller {
         }
     }
 
-    /// Returns where to call: services are not reachable without a cluster, so each needs a local address.
+    /// Returns the URL: services are not reachable outside of a cluster, so each needs a local address.
     fn url(&self, client: &Client) -> Result<String, String> {
         match client {
             Client::Url(url) => Ok(url.clone()),

@@ -1,4 +1,4 @@
-//! Calls over real connections, to a server with a certificate of its own.
+//! Calls over real connections, to a server with its own certificate.
 
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ async fn a_webhook_of_kopf_is_called_whose_certificate_is_its_own_authority() {
         let answer = call(&Caller::default(), client, &server, "200 OK", Some("{}")).await;
         assert_eq!(answer, Ok(json!({})), "{host}");
     }
-    // The certificate does not have this name, which the service is called by.
+    // The certificate lacks the name of the service.
     let server = Server::with(certificate, key, certificate).await;
     let services = BTreeMap::from([("default/hook".to_owned(), format!("https://127.0.0.1:{}", server.port()))]);
     let client = json!({"service": {"namespace": "default", "name": "hook", "path": "/x"}, "caBundle": server.bundle});

@@ -1,4 +1,4 @@
-//! The conditions of webhooks, as expressions over the request.
+//! The match conditions of webhooks, as expressions over the request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -13,11 +13,11 @@ use super::webhook::Webhook;
 use crate::cel::{Environment, Mistake, Object, Program, Type, Value};
 use crate::http::api_error::Failure;
 
-/// What one evaluation may cost.
+/// Cost limit of one evaluation.
 const CALL_LIMIT: u64 = 1_000_000;
-/// What all conditions of a webhook may cost for one request.
+/// Cost limit of all conditions of a webhook for one request.
 const BUDGET: u64 = 2_500_000;
-/// Enough for the conditions of many webhooks; when more come, all are compiled anew.
+/// Limit of cached conditions, enough for many webhooks; beyond it, the cache is cleared.
 const MOST_COMPILED: usize = 512;
 
 type Compiled = Result<Arc<Program>, Mistake>;
@@ -36,7 +36,7 @@ static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
     ])
 });
 
-/// Tells whether all conditions hold. One that is false is enough not to call the webhook, whatever becomes of the others.
+/// Tells whether all conditions are true. If one is false, the webhook is not called, even if others fail.
 ///
 /// # Errors
 ///
@@ -65,7 +65,7 @@ pub fn hold(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<bool, Fail
 /// Compiles a condition.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The error of the expression.
 pub(crate) fn compile(expression: &str) -> Compiled {
     let mut compiled = COMPILED.lock();
     if let Some(known) = compiled.get(expression) {
@@ -108,7 +108,7 @@ fn variables(webhook: &Webhook, attributes: &Attributes<'_>) -> Vec<(&'static st
     vec![
         ("object", Value::of_json(&object)),
         ("oldObject", Value::of_json(&old)),
-        // Webhooks do not see the namespace, only its labels decide whether they are asked.
+        // Webhooks do not get the namespace; only its labels decide whether they are called.
         ("namespaceObject", Value::Null),
         ("request", Value::of_json(&request)),
         ("authorizer", authorizer),

@@ -1,18 +1,18 @@
-//! Which webhooks are for a request: by rules and selectors.
+//! Matches webhooks to requests, by rules and selectors.
 
 use serde_json::{Map, Value};
 
 use super::attributes::{Attributes, Operation};
 use super::webhook::Webhook;
 
-/// Tells whether the webhook's rules and selectors are for the request.
+/// Tells whether the webhook's rules and selectors match the request.
 pub fn is_for(webhook: &Webhook, attributes: &Attributes<'_>) -> bool {
     // Otherwise a broken webhook could never be removed.
     let is_admission = attributes.kind.group == "admissionregistration.k8s.io";
     !is_admission && version(webhook, attributes).is_some() && selectors_match(webhook, attributes)
 }
 
-/// Returns the version that the webhook wants to see the object in; none if no rule is for the request.
+/// Returns the version in which the webhook gets the object; `None` if no rule matches.
 pub fn version<'a>(webhook: &Webhook, attributes: &Attributes<'a>) -> Option<&'a str> {
     let rules = webhook.declared["rules"].as_array()?;
     let is_exact = webhook.declared["matchPolicy"] == "Exact";
@@ -62,7 +62,7 @@ fn selectors_match(webhook: &Webhook, attributes: &Attributes<'_>) -> bool {
     namespace_matches && (has_object || selects(by_object, &Map::new()) && attributes.object.or(attributes.old).is_none())
 }
 
-/// Tells whether a label selector, as objects have it, selects these labels. What is left out selects everything.
+/// Tells whether a `LabelSelector` selects these labels. An empty one selects everything.
 fn selects(selector: &Value, labels: &Map<String, Value>) -> bool {
     let exact = selector["matchLabels"].as_object().is_none_or(|wanted| wanted.iter().all(|(key, value)| labels.get(key) == Some(value)));
     let expressions = selector["matchExpressions"].as_array();
@@ -83,7 +83,7 @@ fn selects(selector: &Value, labels: &Map<String, Value>) -> bool {
 }
 
 impl Operation {
-    /// Returns the word of rules and reviews.
+    /// Returns the name in rules and reviews.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "CREATE",

@@ -1,4 +1,4 @@
-//! The question to a webhook, and what its answer means.
+//! The review for a webhook, and its answer.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,16 +10,16 @@ use super::webhook::Webhook;
 use crate::http::api_error::Failure;
 use crate::patch::json_patch;
 
-/// What a webhook that lets a request pass says.
+/// The answer of a webhook that allows a request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Answer {
-    /// The object with the webhook's patch; none without a patch.
+    /// The patched object; `None` without a patch.
     pub object: Option<Value>,
     /// The warnings for the client.
     pub warnings: Vec<String>,
 }
 
-/// Returns the question.
+/// Returns the review.
 pub fn review(webhook: &Webhook, attributes: &Attributes<'_>, uid: &str) -> Value {
     let kind = attributes.kind;
     let version = version(webhook, attributes).unwrap_or(&kind.version);
@@ -58,12 +58,12 @@ fn api_version(webhook: &Webhook) -> String {
     format!("admission.k8s.io/{}", webhook.review_version)
 }
 
-/// Returns an object of the resource in another version; what is of another kind has no other.
+/// Returns an object of the resource in another version; objects of other kinds are not converted.
 fn in_version(object: &Value, attributes: &Attributes<'_>, version: &str) -> Value {
     if attributes.shown.is_some() { object.clone() } else { converted(object, &attributes.kind.group, version) }
 }
 
-/// Versions of a kind without a conversion webhook differ in what stands in the object.
+/// Versions of a kind without a conversion webhook differ only in the `apiVersion`.
 fn converted(object: &Value, group: &str, version: &str) -> Value {
     let mut object = object.clone();
     if let Some(stated) = object.get_mut("apiVersion") {
@@ -72,7 +72,7 @@ fn converted(object: &Value, group: &str, version: &str) -> Value {
     object
 }
 
-/// Reads the answer to a question with this id. Only mutating webhooks may patch.
+/// Reads the answer to a review with this id. Only mutating webhooks may patch.
 pub fn read(webhook: &Webhook, attributes: &Attributes<'_>, uid: &str, answer: &Value, may_patch: bool) -> Result<Answer, Trouble> {
     let invalid = |text: String| Trouble::Failed(format!("received invalid webhook response: {text}"));
     let wanted = api_version(webhook);
@@ -122,7 +122,7 @@ fn patched(webhook: &Webhook, attributes: &Attributes<'_>, patch: &[u8]) -> Resu
     Ok(if version == kind.version { patched } else { in_version(&patched, attributes, &kind.version) })
 }
 
-/// A denial has the webhook's own code and reason, if that is an error at all.
+/// A denial has the webhook's code and reason, if the code is an error.
 fn denied(webhook: &Webhook, status: &Value) -> Failure {
     let text = |name: &str| status[name].as_str().unwrap_or_default();
     let why = [text("message"), text("reason")].into_iter().find(|text| !text.is_empty());

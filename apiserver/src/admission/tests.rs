@@ -1,4 +1,4 @@
-//! The statements about webhooks; those about calls go over a real connection.
+//! Tests of webhooks. Tests of calls use a real connection.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,12 +10,12 @@ use serde_json::json;
 use super::*;
 use crate::kinds::kind::Kind;
 
-/// Nothing waits where answers are scripted.
+/// Scripted answers never wait.
 fn now<T>(future: impl Future<Output = T>) -> T {
     future.now_or_never().unwrap()
 }
 
-/// Answers by the webhook's name, and remembers the questions.
+/// Answers by the webhook's name, and records the reviews.
 struct Scripted<F>(F, Mutex<Vec<Value>>);
 
 impl<F: Fn(&str, &Value) -> Result<Value, String> + Send + Sync> Calls for Scripted<F> {

@@ -1,4 +1,4 @@
-//! Webhooks as their configurations declare them.
+//! Webhooks of configurations.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use serde_json::Value;
 pub struct Webhook {
     /// Its full name.
     pub name: String,
-    /// Where it is.
+    /// Its address.
     pub client: Client,
-    /// The authorities that its certificate may come from, as PEM; empty for those of the system.
+    /// The accepted authorities of its certificate, as PEM; empty for those of the system.
     pub authorities: Vec<u8>,
-    /// How long an answer may take.
+    /// The time limit.
     pub timeout: Duration,
-    /// Whether requests go on when it cannot be asked.
+    /// Whether requests are allowed when it cannot be called.
     pub ignores_failures: bool,
-    /// Whether a dry run may not be sent to it.
+    /// Whether it has side effects, so that dry runs cannot be sent to it.
     pub has_side_effects: bool,
-    /// Whether it wants to see what later webhooks changed.
+    /// Whether it is called again after changes by later webhooks.
     pub reinvoke: bool,
     /// The version of the reviews.
     pub review_version: &'static str,
@@ -29,12 +29,12 @@ pub struct Webhook {
     pub declared: Value,
 }
 
-/// Where a webhook is.
+/// The address of a webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Client {
-    /// At an address.
+    /// A URL.
     Url(String),
-    /// Behind a service of the cluster.
+    /// A service of the cluster.
     Service {
         /// The service's namespace.
         namespace: String,
@@ -48,14 +48,14 @@ pub enum Client {
 }
 
 impl Webhook {
-    /// Returns the webhooks of the configurations, by the names of these.
+    /// Returns the webhooks of the configurations, in the order of the configurations' names.
     pub fn all(configurations: &[&Value]) -> Vec<Self> {
         let mut sorted = configurations.to_vec();
         sorted.sort_by_key(|configuration| configuration["metadata"]["name"].as_str().unwrap_or_default().to_owned());
         sorted.iter().filter_map(|configuration| configuration["webhooks"].as_array()).flatten().map(Self::read).collect()
     }
 
-    /// Reads one webhook of a configuration. What is left out has the defaults of the API.
+    /// Reads one webhook of a configuration. Missing fields have the defaults of the API.
     pub fn read(declared: &Value) -> Self {
         let text = |name: &str| declared[name].as_str().unwrap_or_default();
         let client = &declared["clientConfig"];

@@ -1,4 +1,4 @@
-//! Definitions of custom resources as they are written: whether they get the names that they want, and what is served for them.
+//! Definitions of custom resources: accepts their names and serves their kinds when they are written.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::storage::work_item::WorkItem;
 const OWN_NAME: &str = "kube-apiserver";
 
 impl Api {
-    /// Judges the names of a definition, and serves what it defines, if that is different from before.
+    /// Decides about the names of a definition, and serves its kinds, if they have changed.
     pub(super) fn learn(&self, state: &mut State, served: &Served, old: Option<&Value>, new: Option<&Arc<Stored>>, key: &Key) {
         let Some(new) = new else {
             Arc::make_mut(&mut state.registry).forget(&key.1);
             self.0.kinds.send_modify(|count| *count += 1);
-            // Its names are free for others that have wanted them.
+            // Other definitions may get its names now.
             for (key, other) in state.store.list(&served.resource, None) {
                 if !definition::has_its_names(&other.value) {
                     self.judge(state, served, Some(&other.value), &other, &key);

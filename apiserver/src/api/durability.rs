@@ -1,4 +1,4 @@
-//! The journal of a server: what is written there, and what becomes of the store when a write succeeds or fails.
+//! Connects the journal of a server with its store: commits successful writes, and undoes failed ones.
 
 use std::sync::{Arc, Weak};
 
@@ -11,17 +11,17 @@ use crate::storage::resource::{Key, Resource};
 use crate::storage::store::Stored;
 
 impl Api {
-    /// Makes the writes of the journal known to the store: readers see what is durable, and what cannot be written is undone.
+    /// Reports the results of journal writes to the store: readers see only durable writes, and failed ones are undone.
     pub fn follow_journal(&self) {
         if let Some(journal) = &self.0.journal {
             journal.tell(Box::new(Journaled(Arc::downgrade(&self.0))));
         }
     }
 
-    /// Waits until all that was written so far would survive the end of the process.
+    /// Waits until all writes so far are durable.
     ///
     /// # Errors
-    /// If it cannot be written to the file: then it was undone.
+    /// If they cannot be written to the file: then they were undone.
     pub async fn persisted(&self) -> Result<(), Failure> {
         let Some(journal) = &self.0.journal else { return Ok(()) };
         let revision = self.with(|state| state.store.revision());
@@ -38,7 +38,7 @@ impl Api {
     }
 }
 
-/// How the writes to the journal end for the store.
+/// Passes the results of journal writes to the store.
 struct Journaled(Weak<Inner>);
 
 impl journal::Writer for Journaled {
@@ -52,7 +52,7 @@ impl journal::Writer for Journaled {
         let Some(inner) = self.0.upgrade() else { return u64::MAX };
         let now = inner.clock.now();
         let mut state = inner.state.lock();
-        // Writes go into the journal under this lock, so that there are no others.
+        // Writes enter the journal under this lock, so there are no others.
         records.extend(rest());
         let mut has_definitions = false;
         for record in records.iter().rev() {

@@ -1,4 +1,4 @@
-//! How promptly the server does what real ones do a little later. At once, by default: but a server that is too prompt hides mistakes.
+//! Delays of actions that real servers do asynchronously. Without delays, by default; but a server without them hides bugs of operators.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use jiff::Timestamp;
 
 use crate::storage::work_item::WorkItem;
 
-/// How long things take.
+/// The delays.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// How long events are kept after they were written; none for ever.
+    /// How long events are kept after their last write; `None` means always.
     pub events: Option<Duration>,
-    /// Until garbage is collected.
+    /// Delay of garbage collection.
     pub collection: Duration,
-    /// Until a namespace that is going is emptied.
+    /// Delay before a deleted namespace is emptied.
     pub namespaces: Duration,
-    /// How long the kinds of a new definition are not there at all.
+    /// How long the kinds of a new definition are not served.
     pub unserved: Duration,
-    /// How long their storage is not ready then.
+    /// How long their storage is not ready afterwards.
     pub unready: Duration,
 }
 
-/// How far a definition has come that is new.
+/// The progress of a new definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// Its kinds are not served yet.
@@ -36,7 +36,7 @@ impl Latency {
     /// How long real servers keep events.
     pub const EVENTS: Duration = Duration::from_hours(1);
 
-    /// Returns the latency that was seen on real servers.
+    /// Returns the latency measured on real servers.
     pub fn realistic() -> Self {
         Self {
             events: Some(Self::EVENTS),
@@ -47,7 +47,7 @@ impl Latency {
         }
     }
 
-    /// Returns how long a item waits.
+    /// Returns the delay of a work item.
     pub fn delay(&self, item: &WorkItem, is_namespace_leaving: bool) -> Duration {
         match item {
             WorkItem::Owned(..) | WorkItem::Owner(_) | WorkItem::Kind { .. } => self.collection,
@@ -56,7 +56,7 @@ impl Latency {
         }
     }
 
-    /// Returns how far a definition has come.
+    /// Returns the progress of a definition.
     pub fn progress(&self, came_at: Option<Timestamp>, now: Timestamp) -> Progress {
         let age = came_at.and_then(|came_at| Duration::try_from(now.duration_since(came_at)).ok());
         match age {

@@ -1,4 +1,4 @@
-//! Objects that are put back as they were.
+//! Restores objects unchanged.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::kinds::registry::Registry;
 use crate::storage::resource::key_of;
 use crate::storage::store::Store;
 
-/// Puts back the objects of an earlier process, and serves the definitions among them.
+/// Restores the objects of an earlier process, and serves the definitions among them.
 pub(super) fn restore(store: &mut Store, registry: &mut Registry, objects: Vec<Value>, revision: u64, now: Timestamp) {
     let is_definition = |value: &Value| value["kind"] == "CustomResourceDefinition";
     for definition in objects.iter().filter(|value| is_definition(value)) {

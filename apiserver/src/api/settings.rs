@@ -1,26 +1,26 @@
-//! How a server behaves.
+//! Settings of a server.
 
 use super::latency::Latency;
 use crate::admission::Caller;
 use crate::auth::access::Authentication;
 use crate::storage::store::Limits;
 
-/// How the server behaves.
+/// The settings.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How users are told apart.
+    /// How users are authenticated.
     pub authentication: Authentication,
-    /// How much history is kept.
+    /// The limits of the history.
     pub limits: Limits,
-    /// The seed of unique ids and generated names; none for random ids.
+    /// The seed of unique ids and generated names; `None` for random ids.
     pub seed: Option<u64>,
-    /// How many requests are kept on record that came from clients; none by default.
+    /// Number of recorded requests of clients; zero by default.
     pub requests: usize,
     /// Whether administrators may control the server under `/_dev`.
     pub has_control: bool,
-    /// How webhooks are called.
+    /// The caller of webhooks.
     pub webhooks: Caller,
-    /// How long controllers and new definitions take.
+    /// The delays of controllers and new definitions.
     pub latency: Latency,
 }
 

@@ -1,4 +1,4 @@
-//! The work queue of the controllers: what is to be done at once, later, and when events expire.
+//! The work queue of the controllers: immediate work, delayed work, and expiring events.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,7 +16,7 @@ impl Api {
         self.with(|state| state.store.enqueue(item));
     }
 
-    /// Queues work for the controllers, to be done after a delay.
+    /// Queues work for the controllers, with a delay.
     pub fn enqueue_after(&self, item: WorkItem, delay: Duration) {
         let mut later = self.0.later.lock();
         if !later.iter().any(|(_, other)| *other == item) {
@@ -37,7 +37,7 @@ impl Api {
         self.0.later.lock().extract_if(.., |(at, _)| *at <= now).map(|(_, item)| InProgress::new(self, item)).collect()
     }
 
-    /// Tells whether work is queued that can be done now.
+    /// Tells whether immediate work is queued.
     pub fn has_work(&self) -> bool {
         self.with(|state| state.store.has_work())
     }
@@ -45,7 +45,7 @@ impl Api {
     /// Tells whether no work is queued, delayed, or in progress.
     pub fn is_settled(&self) -> bool {
         let is_busy = || self.0.busy.load(Ordering::Relaxed) > 0;
-        // Work in progress may queue more, so this is asked at the end, too.
+        // Work in progress may queue more, so this is checked at the end, too.
         !is_busy() && !self.has_work() && self.0.later.lock().is_empty() && !is_busy()
     }
 
@@ -55,7 +55,7 @@ impl Api {
         work.into_iter().chain(self.next_expiry()).min()
     }
 
-    /// Notes that an event was written, which expires after a while.
+    /// Schedules the expiry of a written event.
     pub fn expire_later(&self, key: &Key) {
         let Some(kept) = self.latency().events else { return };
         if let Some(stored) = self.read(&events(), key) {
@@ -64,7 +64,7 @@ impl Api {
         }
     }
 
-    /// Takes the events that have expired, with the revisions at which they were noted.
+    /// Takes the expired events, with their revisions.
     pub fn take_expired(&self) -> Vec<(Key, u64)> {
         let now = self.now();
         let mut expired = Vec::new();
@@ -84,7 +84,7 @@ impl Api {
 /// Work in progress; dropping it clears the busy count.
 pub struct InProgress {
     api: Api,
-    /// What is to be done.
+    /// The work item.
     pub item: WorkItem,
 }
 

@@ -1,4 +1,4 @@
-//! Who asks, and whether they may.
+//! Authentication and authorization.
 
 use std::collections::BTreeMap;
 
@@ -23,20 +23,20 @@ pub struct User {
     pub uid: String,
     /// The groups.
     pub groups: Vec<String>,
-    /// What else is known.
+    /// Extra attributes.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 /// How users are authenticated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Authentication {
-    /// Not at all: every request is the administrator's.
+    /// Not at all: every request has the rights of the administrator.
     Disabled,
     /// By bearer tokens.
     Tokens(BTreeMap<String, User>),
 }
 
-/// The attributes of a request that is to be authorized.
+/// The attributes of a request for authorization.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// The verb, such as `get`.
@@ -49,17 +49,17 @@ pub struct Attributes {
     pub namespace: String,
     /// The name.
     pub name: String,
-    /// The path, if it is about no resource.
+    /// The path of a non-resource request.
     pub path: Option<String>,
 }
 
 impl Attributes {
-    /// Returns what a request wants.
+    /// Returns the attributes of a request.
     pub fn of_request(request: &Question) -> Self {
         Self::of(&request.method, &request.path, &request.text, &request.query)
     }
 
-    /// Returns what a method on a path wants.
+    /// Returns the attributes of a method and a path.
     fn of(method: &Method, path: &Path, text: &str, query: &Query) -> Self {
         let Path::Objects(place) = path else {
             return Self { verb: method.as_str().to_lowercase(), path: Some(text.to_owned()), ..Self::default() };
@@ -68,7 +68,7 @@ impl Attributes {
         let is_namespace = place.group.is_empty() && place.plural == "namespaces";
         let namespace = if is_namespace { place.name.clone() } else { place.namespace.clone() };
         let verb = verb(method, place, query);
-        // Who may see one object may list and watch it by its name.
+        // A user who may read one object may list and watch it by its name.
         let selects = matches!(verb, "list" | "watch") && !place.is_watch;
         let selected = || query.text("fieldSelector").filter(|_| selects).and_then(selected_name);
         Self {
@@ -82,7 +82,7 @@ impl Attributes {
     }
 }
 
-/// The token is not known.
+/// The token is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unknown;
 
@@ -97,13 +97,13 @@ impl User {
         Self { name: name.to_owned(), groups: groups.iter().map(|group| (*group).to_owned()).collect(), ..Self::default() }
     }
 
-    /// Returns the user that a service account is.
+    /// Returns the user of a service account.
     pub fn service_account(namespace: &str, name: &str) -> Self {
         let all = format!("system:serviceaccounts:{namespace}");
         Self::new(&format!("system:serviceaccount:{namespace}:{name}"), &["system:serviceaccounts", &all, "system:authenticated"])
     }
 
-    /// Returns the user as reviews tell it.
+    /// Returns the user in the form of reviews.
     pub fn to_json(&self) -> Value {
         let mut user = json!({"username": self.name, "groups": self.groups});
         if !self.uid.is_empty() {
@@ -117,10 +117,10 @@ impl User {
 }
 
 impl Authentication {
-    /// Returns who asks.
+    /// Returns the user of a request.
     ///
     /// # Errors
-    /// If there is a token that is not known.
+    /// If the token is unknown.
     pub fn user(&self, headers: &HeaderMap, issued: &BTreeMap<String, User>) -> Result<User, Unknown> {
         let Self::Tokens(tokens) = self else { return Ok(User::administrator()) };
         let Some(token) = bearer(headers) else {
@@ -142,7 +142,7 @@ pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     Some(token.trim())
 }
 
-/// Decides whether a user may do something, by the stored roles and bindings.
+/// Decides whether a request is allowed, by the stored roles and bindings.
 pub fn is_allowed(store: &Store, user: &User, wanted: &Attributes) -> bool {
     if user.groups.iter().any(|group| group == MASTERS) {
         return true;

@@ -1,4 +1,4 @@
-//! Impersonation: requests in another user's name, by their headers, for users with the right to.
+//! Impersonation: requests as another user, by headers, for users with the right to impersonate.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::auth::access::{Attributes, User, is_allowed};
 use crate::http::request::decode;
 use crate::storage::store::Store;
 
-/// What the names of headers begin with that give more to be known of the user.
+/// Prefix of headers with extra user attributes.
 const EXTRA: &str = "impersonate-extra-";
 
 /// Why an impersonation is refused.
@@ -20,10 +20,10 @@ pub enum Refusal {
     Right(Box<User>, Box<Attributes>),
 }
 
-/// Returns for whom a request is to be answered: who asks, or who the headers of impersonation name.
+/// Returns the effective user of a request: the authenticated one, or the one in the impersonation headers.
 ///
 /// # Errors
-/// If they name no user, or a right to impersonate is missing.
+/// If the headers name no user, or the right to impersonate is missing.
 pub fn impersonated(store: &Store, user: User, headers: &HeaderMap) -> Result<User, Refusal> {
     let wanted = Wanted::read(headers);
     let Some(name) = wanted.name else {
@@ -67,7 +67,7 @@ fn right(group: &str, resource: &str, namespace: &str, name: &str) -> Attributes
     }
 }
 
-/// Who the headers name.
+/// The user in the headers.
 struct Wanted {
     name: Option<String>,
     groups: Vec<String>,

@@ -1,4 +1,4 @@
-//! Expressions as trees whose nodes are numbered, so that what is known about a node stands in a list.
+//! Expressions as trees with numbered nodes, so that properties of nodes can be kept in lists.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ pub(super) struct Expr {
     pub(super) id: usize,
     /// The character of the source at which errors of the node are reported.
     pub(super) offset: usize,
-    /// What it is.
+    /// Its kind.
     pub(super) kind: Kind,
 }
 
-/// What a node is.
+/// The kinds of nodes.
 #[derive(Debug, Clone)]
 pub(super) enum Kind {
     Literal(Value),
@@ -24,12 +24,12 @@ pub(super) enum Kind {
     Call(Call),
     List(Vec<Element>),
     Map(Vec<Entry>),
-    /// A message of protocol buffers, of which Kubernetes offers none: its type.
+    /// A protocol buffer message, which Kubernetes does not support: its type.
     Message(String),
     Fold(Box<Fold>),
 }
 
-/// A member of an object, or the question whether there is one.
+/// A member of an object, or a test of its presence.
 #[derive(Debug, Clone)]
 pub(super) struct Select {
     pub(super) operand: Box<Expr>,
@@ -73,7 +73,7 @@ pub(super) struct Fold {
     pub(super) result: Expr,
 }
 
-/// Names of operators that more than one module has to know.
+/// Names of operators that several modules use.
 pub(super) mod operator {
     pub(crate) const AND: &str = "_&&_";
     pub(crate) const OR: &str = "_||_";
@@ -84,11 +84,11 @@ pub(super) mod operator {
     pub(crate) const MAP_INSERT: &str = "cel.@mapInsert";
 }
 
-/// The name under which macros gather their result.
+/// The variable in which macros accumulate their result.
 pub(super) const RESULT: &str = "@result";
 
 impl Expr {
-    /// Returns `a.b.c` for such a chain of plain members.
+    /// Returns `a.b.c` for a chain of plain members.
     pub(super) fn qualified_name(&self) -> Option<String> {
         match &self.kind {
             Kind::Ident(name) => Some(name.to_string()),
@@ -109,7 +109,7 @@ impl Expr {
         }
     }
 
-    /// Tells whether the node or one below it fulfils a condition.
+    /// Tells whether the node or a descendant fulfils a condition.
     pub(super) fn any(&self, condition: &mut dyn FnMut(&Expr) -> bool) -> bool {
         condition(self) || self.children().into_iter().any(|child| child.any(condition))
     }

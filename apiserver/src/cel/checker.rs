@@ -1,4 +1,4 @@
-//! The type checker: it resolves names, finds the signatures of calls, and tells what does not fit. The rules are those of cel-go.
+//! The type checker: resolves names, finds the signatures of calls, and reports type errors. The rules are those of cel-go.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use super::overload::{self, LIBRARY, Overload};
 use super::types::{Issue, Object, Substitutions, Type, more_general};
 use super::value::Value;
 
-/// What is known of the nodes of an expression, by their numbers.
+/// The types and signatures of an expression's nodes, by their numbers.
 #[derive(Debug)]
 pub(super) struct Checked {
     /// The types.
     pub(super) types: Vec<Type>,
-    /// The signatures that a call may have.
+    /// The matching signatures of calls.
     pub(super) overloads: HashMap<usize, Vec<&'static Overload>>,
 }
 
-/// Checks an expression. Names of functions with dots are put together in the tree.
+/// Checks an expression. Function names with dots are joined in the tree.
 ///
 /// # Errors
-/// All that does not fit.
+/// All type errors.
 pub(super) fn check(expression: &mut Expr, nodes: usize, variables: &[(&'static str, Type)]) -> Result<Checked, Vec<Issue>> {
     let mut checker = Checker {
         variables,
@@ -94,7 +94,7 @@ impl Checker<'_> {
         local.or_else(variable).cloned().or_else(|| named_type(name))
     }
 
-    /// Names of variables and types may have dots: such a chain becomes one name.
+    /// Names of variables and types may have dots: such a chain is joined to one name.
     fn qualified_variable(&self, expression: &mut Expr) -> Option<Type> {
         let Kind::Select(_) = &expression.kind else { return None };
         let name = expression.qualified_name()?;
@@ -109,7 +109,7 @@ impl Checker<'_> {
         if select.is_test { Type::Bool } else { self.substitutions.resolve(&found, false) }
     }
 
-    /// Returns the type of a member. A name that is a word of the language is replaced by the one by which the member is declared.
+    /// Returns the type of a member. A reserved word is replaced by the escaped name of its declaration.
     fn field(&mut self, offset: usize, operand: &mut Expr, field: &mut Arc<str>, is_optional: bool) -> Type {
         let operand = self.check(operand);
         let operand = self.substitutions.resolve(&operand, false);
@@ -182,7 +182,7 @@ impl Checker<'_> {
         self.resolve(id, offset, call, overloads, &types)
     }
 
-    /// The operands of logical operators are looked at one by one, so that each mistake has its place.
+    /// The operands of logical operators are checked individually, so that each error has its position.
     fn logical(&mut self, call: &Call, types: &[Type]) -> Type {
         let mut result = Type::Bool;
         for (argument, found) in call.arguments.iter().zip(types) {
@@ -260,7 +260,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What does not fit together is `dyn` here; [`super::literals`] refuses it where it matters.
+    /// Different types become `dyn` here; [`super::literals`] refuses them where necessary.
     fn join(&mut self, earlier: Option<Type>, found: Type) -> Type {
         match earlier {
             None => found,
@@ -321,7 +321,7 @@ fn literal_type(value: &Value) -> Type {
     }
 }
 
-/// Returns the type of the name of a type.
+/// Returns the type with a name.
 fn named_type(name: &str) -> Option<Type> {
     let named = match name {
         "bool" => Type::Bool,

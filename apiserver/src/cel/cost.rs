@@ -1,4 +1,4 @@
-//! What expressions cost, in the units of Kubernetes: what an evaluation has cost, and what one can cost at most.
+//! Costs of expressions, in the units of Kubernetes: actual costs of evaluations, and estimated maximum costs.
 
 mod calls;
 mod estimator;
@@ -11,35 +11,35 @@ use super::value::Value;
 pub(super) const LIST: u64 = 10;
 /// The cost of a map literal.
 pub(super) const MAP: u64 = 30;
-/// The cost of going through a text, for each character.
+/// The cost of traversing a text, for each character.
 const TEXT: f64 = 0.1;
 /// The cost of a regular expression, for each character of it and each unit of the text.
 const PATTERN: f64 = 0.25;
-/// The cost of asking who may do what.
+/// The cost of an authorization check.
 const AUTHORIZATION: u64 = 350_000;
-/// What a selector costs for each character, when its requirements are made: half a requirement, and a list and an object for each.
+/// The cost of parsing a selector, for each character: half a requirement, and a list and an object for each.
 const REQUIREMENT: f64 = 0.5;
 const REQUIREMENT_PARTS: f64 = 50.0;
 
-/// At least and at most: of a size, or of a cost.
+/// The minimum and maximum of a size or a cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Estimate {
-    /// At least.
+    /// The minimum.
     pub(crate) min: u64,
-    /// At most.
+    /// The maximum.
     pub(crate) max: u64,
 }
 
 /// A size.
 pub(crate) type Size = Estimate;
 
-/// Tells how large values can be.
+/// The possible sizes of values.
 pub(crate) trait Sizes {
-    /// Returns the size of the value at a path, which begins with a variable; `@items`, `@values` and `@keys` stand for all of them.
+    /// Returns the size of the value at a path, which begins with a variable; `@items`, `@values` and `@keys` are wildcards.
     fn size(&self, path: &[&str]) -> Option<Size>;
 }
 
-/// Nothing is known of any size.
+/// All sizes are unknown.
 impl Sizes for () {
     fn size(&self, _: &[&str]) -> Option<Size> {
         None
@@ -76,7 +76,7 @@ fn by(number: u64, factor: f64) -> u64 {
     (number as f64 * factor).ceil() as u64
 }
 
-/// Returns what a call costs, as far as its arguments tell.
+/// Returns the part of a call's cost that depends on its arguments.
 pub(super) fn before_call(function: &str, arguments: &[Value]) -> u64 {
     let size = |index: usize| arguments.get(index).map_or(0, Value::size);
     let is_text = |index: usize| matches!(arguments.get(index), Some(Value::String(_) | Value::Bytes(_)));
@@ -110,13 +110,13 @@ pub(super) fn before_call(function: &str, arguments: &[Value]) -> u64 {
         "@sortByAssociatedKeys" => compared(arguments.get(1)),
         "sets.contains" | "sets.intersects" => 1 + size(0).saturating_mul(size(1)),
         "sets.equivalent" => 1 + size(0).saturating_mul(size(1)).saturating_mul(2),
-        // They are paid for when the result is known.
+        // Their cost depends on the result.
         "join" | "slice" | "lists.range" | "reverse" => 0,
         _ => 1,
     }
 }
 
-/// Returns what a call costs besides, as far as its result tells.
+/// Returns the part of a call's cost that depends on its result.
 pub(super) fn after_call(function: &str, result: &Value) -> u64 {
     match function {
         "join" => by(result.size(), 2.0 * TEXT),
@@ -125,7 +125,7 @@ pub(super) fn after_call(function: &str, result: &Value) -> u64 {
     }
 }
 
-/// The second argument has to be read first, if it is a text.
+/// The second argument must be parsed first, if it is a text.
 fn parsed(arguments: &[Value]) -> u64 {
     match arguments.get(1) {
         Some(Value::String(text)) => by(text.chars().count() as u64, TEXT),

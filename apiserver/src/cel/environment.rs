@@ -1,4 +1,4 @@
-//! Which variables expressions have, and programs: expressions that are compiled for them.
+//! Environments with the variables of expressions, and programs: expressions compiled for them.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ pub(crate) struct Environment {
     variables: Vec<(&'static str, Type)>,
 }
 
-/// An expression that is compiled.
+/// A compiled expression.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
     expression: Expr,
@@ -24,22 +24,22 @@ pub(crate) struct Program {
     cost: Estimate,
 }
 
-/// Why an expression is not compiled.
+/// Why an expression cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Mistake {
-    /// It is wrong.
+    /// It is invalid.
     #[error("{0}")]
     Wrong(String),
     /// A part of it is constant, and fails.
     #[error("program instantiation failed: {0}")]
     Constant(Error),
-    /// It may be right, but is more than this server knows.
+    /// It may be valid, but uses features that this server does not support.
     #[error("{0}")]
     Unsupported(String),
 }
 
 impl Mistake {
-    /// Returns the mistake with a text before it.
+    /// Returns the error with a prefix.
     pub(crate) fn after(self, lead: &str) -> Self {
         match self {
             Self::Wrong(text) => Self::Wrong(format!("{lead}{text}")),
@@ -48,9 +48,9 @@ impl Mistake {
     }
 }
 
-/// How many mistakes of an expression are told.
+/// Limit of reported errors of an expression.
 const MOST_ISSUES: usize = 100;
-/// Longer lines are not shown with mistakes.
+/// Longer lines are not shown with errors.
 const LONGEST_SNIPPET: usize = 16_384;
 
 impl Environment {
@@ -62,7 +62,7 @@ impl Environment {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// What is wrong with it, with the places.
+    /// All errors, with their positions.
     pub(crate) fn compile(&self, text: &str, sizes: &dyn Sizes) -> Result<Program, Mistake> {
         let told = |issues: Vec<Issue>| Mistake::Wrong(tell(text, issues));
         let (mut expression, nodes) = parse::parse(text).map_err(told)?;
@@ -88,7 +88,7 @@ impl Program {
         &self.result
     }
 
-    /// Returns what an evaluation costs at most.
+    /// Returns the maximum cost of an evaluation.
     pub(crate) fn most_cost(&self) -> u64 {
         self.cost.max
     }
@@ -98,13 +98,13 @@ impl Program {
         self.expression.any(&mut |expression| matches!(&expression.kind, Kind::Ident(name) if **name == *variable))
     }
 
-    /// Returns the value, and what it has cost.
+    /// Returns the value, and its cost.
     pub(crate) fn evaluate(&self, variables: &[(&'static str, Value)], limit: u64) -> (Result<Value, Error>, u64) {
         evaluate(&self.expression, variables, limit)
     }
 }
 
-/// Returns mistakes as cel-go shows them: sorted, each with its line and a mark.
+/// Formats errors like cel-go: sorted, each with its line and a marker.
 fn tell(source: &str, mut issues: Vec<Issue>) -> String {
     issues.sort_by_key(|issue| issue.offset);
     let shown: Vec<String> = issues.iter().take(MOST_ISSUES).map(|issue| tell_one(source, issue)).collect();

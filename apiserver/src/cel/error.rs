@@ -1,14 +1,14 @@
-//! Why expressions have no value.
+//! Errors of evaluations.
 
 use std::sync::Arc;
 
-/// Why an expression has no value.
+/// The error of an evaluation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    /// A function failed, or what was asked for is not there.
+    /// A function failed, or a requested value does not exist.
     #[error("{0}")]
     Failed(Arc<str>),
-    /// It costs more than one expression may.
+    /// The cost limit of one expression is exceeded.
     #[error("operation cancelled: actual cost limit exceeded")]
     TooExpensive,
 }
@@ -20,7 +20,7 @@ impl Error {
     }
 }
 
-/// The error of a call with values that it is not for, which only happens where types are not known before.
+/// Returns the error of a call with unsupported types, which is only possible with dynamic types.
 pub(super) fn no_such_overload() -> Error {
     Error::new("no such overload")
 }

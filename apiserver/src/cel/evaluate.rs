@@ -1,4 +1,4 @@
-//! Evaluates checked expressions, and counts what that costs.
+//! Evaluates checked expressions, and counts the cost.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use super::functions;
 use super::value::checked::usable;
 use super::value::{Key, Map, Value};
 
-/// An evaluation that is going on.
+/// A running evaluation.
 pub(super) struct Evaluation<'a> {
     /// The variables.
     variables: &'a [(&'static str, Value)],
-    /// The names that loops bind, the innermost last.
+    /// The loop variables, the innermost last.
     locals: Vec<(Arc<str>, Value)>,
-    /// What it has cost so far.
+    /// The cost so far.
     cost: u64,
-    /// What it may cost.
+    /// The cost limit.
     limit: u64,
 }
 
-/// Evaluates an expression. Returns the value, and what it has cost.
+/// Evaluates an expression. Returns the value, and its cost.
 pub(super) fn evaluate(expression: &Expr, variables: &[(&'static str, Value)], limit: u64) -> (Outcome, u64) {
     let mut evaluation = Evaluation { variables, locals: Vec::new(), cost: 0, limit };
     let outcome = evaluation.evaluate(expression);
@@ -55,7 +55,7 @@ impl Evaluation<'_> {
         let value = local.or_else(|| self.variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value));
         match value {
             Some(value) => usable(value.clone()),
-            // What is no variable, the type checker has found to be a type.
+            // According to the type checker, a name that is not a variable is a type.
             None => Ok(Value::Type(name.into())),
         }
     }
@@ -117,7 +117,7 @@ impl Evaluation<'_> {
         Ok(value)
     }
 
-    /// Takes what a loop has gathered so far out of its variable, so that it can grow in place.
+    /// Takes the accumulated value of a loop out of its variable, so that it can grow in place.
     fn first_argument(&mut self, call: &Call, argument: &Expr) -> Outcome {
         if (*call.function == *ADD || *call.function == *MAP_INSERT)
             && matches!(&argument.kind, Kind::Ident(name) if **name == *RESULT)
@@ -130,7 +130,7 @@ impl Evaluation<'_> {
         self.evaluate(argument)
     }
 
-    /// An operand that decides makes an error of the other one irrelevant.
+    /// If one operand decides the result, an error of the other one is ignored.
     fn logical(&mut self, one: &Expr, other: &Expr, deciding: bool) -> Outcome {
         let first = self.evaluate(one);
         if matches!(first, Ok(Value::Bool(value)) if value == deciding) || matches!(first, Err(Error::TooExpensive)) {
@@ -225,7 +225,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// Returns what a loop goes through: the items, the keys, or pairs of both.
+/// Returns the steps of a loop: the items, the keys, or pairs of both.
 fn steps(range: &Value, in_pairs: bool) -> Result<Vec<(Value, Value)>, Error> {
     let index = |index: usize| Value::Int(i64::try_from(index).unwrap_or(i64::MAX));
     match range {

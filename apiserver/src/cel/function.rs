@@ -1,11 +1,11 @@
-//! What a function of expressions is.
+//! The type of functions in expressions.
 
 use super::error::Error;
 use super::value::Value;
 
-/// What a function returns.
+/// The result of a function.
 pub(super) type Outcome = Result<Value, Error>;
-/// A function: the value on which it is called is the first argument.
+/// A function: its receiver is the first argument.
 pub(super) type Function = fn(&[Value]) -> Outcome;
 
 /// Returns a size or a position as a value.

@@ -1,4 +1,4 @@
-//! What functions and operators do: found by name, they look at the types of their arguments themselves.
+//! The implementations of functions and operators, by name; they distinguish the types of their arguments themselves.
 
 pub(crate) mod authorizer;
 mod convert;
@@ -20,7 +20,7 @@ pub(super) use operators::accumulate;
 
 use super::function::Function;
 
-/// Returns the function of a name.
+/// Returns the function with a name.
 pub(super) fn of_name(name: &str) -> Option<Function> {
     operators::of_name(name)
         .or_else(|| convert::of_name(name))

@@ -1,4 +1,4 @@
-//! What can be said about literals once their types are known: durations, moments and patterns are valid, lists and maps hold values of one type.
+//! Checks literals after the type check: durations, moments and patterns are valid, lists and maps have values of one type.
 
 use super::ast::{Call, Element, Entry, Expr, Kind};
 use super::error::Error;
@@ -7,7 +7,7 @@ use super::types::{Issue, Type};
 use super::value::Value;
 use crate::go::regex;
 
-/// Returns what is wrong with the literals in an expression.
+/// Returns the errors of the literals in an expression.
 pub(super) fn check(expression: &Expr, types: &[Type]) -> Vec<Issue> {
     let mut issues = Vec::new();
     walk(expression, types, false, &mut issues);
@@ -30,7 +30,7 @@ fn walk(expression: &Expr, types: &[Type], is_in_format: bool, issues: &mut Vec<
     }
 }
 
-/// Returns the error of a conversion of a literal, which is found before anything is evaluated.
+/// Returns the error of a literal's conversion, found before the evaluation.
 pub(super) fn conversion_error(expression: &Expr) -> Option<Error> {
     const CONVERSIONS: [&str; 6] = ["bool", "bytes", "double", "int", "string", "uint"];
     let mut found = None;
@@ -61,7 +61,7 @@ fn argument_mistake(call: &Call) -> Option<Issue> {
     is_wrong.then(|| Issue { offset: argument.offset, text: format!("invalid {} argument", call.function) })
 }
 
-/// A format that is a literal is looked at together with its arguments.
+/// Checks a literal format together with its arguments.
 fn format_call_mistake(expression: &Expr, call: &Call, types: &[Type]) -> Option<Issue> {
     let ("format", Some(target), [Expr { kind: Kind::List(elements), .. }]) = (&*call.function, &call.target, call.arguments.as_slice())
     else {

@@ -1,4 +1,4 @@
-//! The macros that Kubernetes has besides those of the crate: two-variable comprehensions, and `sortBy`.
+//! The macros of Kubernetes that the crate lacks: two-variable comprehensions, and `sortBy`.
 
 use ::cel::common::ast::{CallExpr, ComprehensionExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr};
 use ::cel::parser::{Macro, MacroExprHelper, ParseError};
@@ -9,7 +9,7 @@ use super::ast::operator::{ADD, AND, CONDITIONAL, MAP_INSERT, NOT_STRICTLY_FALSE
 type Arguments<'a> = &'a mut Vec<IdedExpr>;
 type Expansion = Result<Option<IdedExpr>, ParseError>;
 
-/// The name to which `sortBy` binds its list.
+/// The variable to which `sortBy` binds its list.
 const SORTED: &str = "@__sortBy_input__";
 
 /// Returns the macros.
@@ -34,7 +34,7 @@ pub(super) fn all() -> Vec<Macro> {
     all
 }
 
-/// What makes a loop out of the two variables and the range.
+/// The parts of a loop besides its two variables and its range.
 struct Parts {
     start: IdedExpr,
     condition: IdedExpr,
@@ -84,7 +84,7 @@ fn loop_over(
     if variable == other {
         return Err(helper.new_error(second.id, format!("duplicate variable name: {variable}")));
     }
-    // The name of the first variable is what `transformMap` inserts by.
+    // `transformMap` inserts by the first variable.
     args.insert(0, helper.next_expr(Expr::Ident(variable.clone())));
     let parts = parts(helper, args);
     let range = target.take().unwrap_or_default();
@@ -118,7 +118,7 @@ fn insert(helper: &mut MacroExprHelper<'_>, args: Arguments<'_>, inserted: Vec<I
     gather(helper, args, start, step)
 }
 
-/// Gathers what passes the filter, if there is one beside the variable.
+/// Accumulates the values that pass the optional filter.
 fn gather(helper: &mut MacroExprHelper<'_>, args: Arguments<'_>, start: IdedExpr, step: IdedExpr) -> Parts {
     let result = result(helper);
     let step = if args.len() > 1 {
@@ -195,7 +195,7 @@ fn number(helper: &mut MacroExprHelper<'_>, value: i64) -> IdedExpr {
     helper.next_expr(Expr::Literal(LiteralValue::Int(value.into())))
 }
 
-/// The arity of the macro holds that there is an argument.
+/// The arity of the macro guarantees an argument.
 fn last(args: Arguments<'_>) -> IdedExpr {
     args.pop().unwrap_or_default()
 }

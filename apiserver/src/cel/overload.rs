@@ -8,13 +8,13 @@ use super::types::Type;
 /// A signature.
 #[derive(Debug)]
 pub(super) struct Overload {
-    /// Whether it is called on a value: its type is the first argument.
+    /// Whether it is a method: the type of the receiver is the first argument.
     pub(super) is_member: bool,
     /// The types of the arguments.
     pub(super) arguments: Vec<Type>,
     /// The type of the result.
     pub(super) result: Type,
-    /// How many parameters there are.
+    /// The number of type parameters.
     parameters: usize,
 }
 
@@ -42,7 +42,7 @@ static TABLE: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new(|| 
     table
 });
 
-/// Returns the signatures of a function, if there is one of the name.
+/// Returns the signatures of a function, if it exists.
 pub(super) fn of(function: &str) -> Option<&'static [Overload]> {
     TABLE.get(function).map(Vec::as_slice)
 }
@@ -59,7 +59,7 @@ pub(super) fn name(line: &'static str) -> Option<&'static str> {
 }
 
 impl Overload {
-    /// Returns the types of the arguments and of the result, with fresh types in place of the parameters.
+    /// Returns the types of the arguments and of the result, with fresh types for the type parameters.
     pub(super) fn instantiate(&self, fresh: impl FnMut() -> Type) -> (Vec<Type>, Type) {
         let types: Vec<Type> = std::iter::repeat_with(fresh).take(self.parameters).collect();
         let parameter = |number: u8| types[usize::from(number)].clone();
@@ -81,7 +81,7 @@ fn signature(line: &'static str) -> Option<(&'static str, Overload)> {
     Some((name, Overload { is_member, arguments: types, result: read_type(result)?, parameters }))
 }
 
-/// Returns where the parenthesis stands that the last character closes.
+/// Returns the position of the parenthesis that the last character closes.
 fn matching_parenthesis(call: &str) -> Option<usize> {
     let mut depth = 0;
     for (at, c) in call.char_indices().rev() {

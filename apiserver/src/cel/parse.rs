@@ -1,4 +1,4 @@
-//! Parses expressions with the crate `cel`, and turns its trees into ours. No other module knows the crate, except the macros.
+//! Parses expressions with the crate `cel`, and converts its trees to ours. Only this module and the macros use the crate.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
@@ -22,9 +22,9 @@ static PARSER: LazyLock<Env> = LazyLock::new(|| {
 /// Parses an expression. Returns its tree and the number of its nodes.
 ///
 /// # Errors
-/// Where the text is no expression.
+/// The syntax errors.
 pub(super) fn parse(text: &str) -> Result<(Expr, usize), Vec<Issue>> {
-    // The parser panics on some malformed texts, where it should report them.
+    // The parser panics on some malformed texts instead of reporting them.
     let parser = PARSER.parser();
     let parsed = catch_unwind(AssertUnwindSafe(|| parser.parse_with_source_info(text)));
     match parsed {

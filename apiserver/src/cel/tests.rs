@@ -1,4 +1,4 @@
-//! Expressions with what they come to.
+//! Tests of expressions and their values.
 
 mod checked;
 mod evaluated;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{Authorizer, Environment, Mistake, Object, Program, Type, Value};
 
-/// An environment with a `self` of some members.
+/// Returns an environment with a `self` of some members.
 fn environment() -> Environment {
     let object = |name: &str, fields: Vec<(&str, Type)>| {
         let fields = fields.into_iter().map(|(name, kind)| (name.to_owned(), kind)).collect();

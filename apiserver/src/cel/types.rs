@@ -1,4 +1,4 @@
-//! Types of expressions, and which fit where.
+//! Types of expressions, and their compatibility.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -8,9 +8,9 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::enum_variant_names, reason = "types of types are called so")]
 pub(crate) enum Type {
-    /// Only known when the expression is evaluated.
+    /// Dynamic: known only at the evaluation.
     Dyn,
-    /// Of an expression that is wrong already: it fits everywhere, so that each mistake is reported once.
+    /// The type of an invalid expression: compatible with all types, so that each error is reported once.
     Error,
     Null,
     Bool,
@@ -32,14 +32,14 @@ pub(crate) enum Type {
     Object(Arc<Object>),
     /// A parameter in the signature of a function.
     Parameter(u8),
-    /// A type that is not known yet, by its number among the [`Substitutions`].
+    /// A type that is not known yet, by its number in the [`Substitutions`].
     Variable(usize),
 }
 
-/// A type of objects. Two of the same name are the same.
+/// A type of objects. Types with the same name are equal.
 #[derive(Debug, Clone)]
 pub(crate) struct Object {
-    /// The name, as messages show it.
+    /// The name in messages.
     pub(crate) name: String,
     /// The members.
     pub(crate) fields: BTreeMap<String, Type>,
@@ -51,12 +51,12 @@ impl PartialEq for Object {
     }
 }
 
-/// Something wrong at a place of the source.
+/// An error at a position of the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Issue {
     /// The number of the character.
     pub(super) offset: usize,
-    /// What is wrong.
+    /// The message.
     pub(super) text: String,
 }
 
@@ -76,7 +76,7 @@ impl Type {
         Self::Optional(Arc::new(value))
     }
 
-    /// Tells whether anything fits.
+    /// Tells whether the type is compatible with all types.
     pub(super) fn is_open(&self) -> bool {
         matches!(self, Self::Dyn | Self::Error)
     }
@@ -113,7 +113,7 @@ impl Type {
         }
     }
 
-    /// Tells whether a value of one type may stand for the other, once all is known: parameters do not count.
+    /// Tells whether types are equivalent at run time: type parameters do not count.
     pub(super) fn is_equivalent(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::List(_), Self::List(_)) | (Self::Map(_), Self::Map(_)) | (Self::Optional(_), Self::Optional(_)) => {
@@ -152,20 +152,20 @@ impl Display for Type {
     }
 }
 
-/// What is known of the types that were not known at first. The rules are those of the type checker of cel-go.
+/// The inferred types of type variables. The rules are those of the type checker of cel-go.
 #[derive(Debug, Default)]
 pub(super) struct Substitutions {
     known: Vec<Option<Type>>,
 }
 
 impl Substitutions {
-    /// Returns a type about which nothing is known.
+    /// Returns a new type variable.
     pub(super) fn fresh(&mut self) -> Type {
         self.known.push(None);
         Type::Variable(self.known.len() - 1)
     }
 
-    /// Tells whether each type fits the other of its pair. What is learned by that is kept only if all do.
+    /// Tells whether the types of all pairs are compatible. Inferred types are kept only if all are.
     pub(super) fn fit_all<'a>(&mut self, pairs: impl IntoIterator<Item = (&'a Type, &'a Type)>) -> bool {
         let before = self.known.clone();
         let fits = pairs.into_iter().all(|(one, other)| self.unify(one, other));
@@ -175,12 +175,12 @@ impl Substitutions {
         fits
     }
 
-    /// Tells whether a type fits another.
+    /// Tells whether a type is compatible with another.
     pub(super) fn fit(&mut self, one: &Type, other: &Type) -> bool {
         self.fit_all([(one, other)])
     }
 
-    /// Returns a type with all that is known. What stays unknown becomes `dyn` if that is wanted.
+    /// Returns a type with all inferred types. Unknown ones become `dyn` if requested.
     pub(super) fn resolve(&self, one: &Type, unknown_is_dyn: bool) -> Type {
         match one {
             Type::Variable(number) => match &self.known[*number] {
@@ -217,7 +217,7 @@ impl Substitutions {
         }
     }
 
-    /// Notes down that a variable is of a type, or of the more general one of this and what is known.
+    /// Infers the type of a variable, or the more general one of this and its known type.
     fn learn(&mut self, variable: usize, one: &Type) -> bool {
         let Some(known) = self.known[variable].clone() else {
             let is_free = !self.occurs(variable, one);
@@ -248,7 +248,7 @@ impl Substitutions {
     }
 }
 
-/// Returns the more general of two types that fit each other.
+/// Returns the more general of two compatible types.
 pub(super) fn more_general(one: &Type, other: &Type) -> Type {
     if is_as_general(one, other) { one.clone() } else { other.clone() }
 }

@@ -48,7 +48,7 @@ pub(crate) enum Value {
     Authorizer(Arc<Authorizer>),
     Check(Arc<Check>),
     Decision(Decision),
-    /// A value that cannot be used, and why: using it fails.
+    /// An error as a value: using it fails.
     Failed(Arc<str>),
 }
 
@@ -57,11 +57,11 @@ pub(crate) enum Value {
 pub(crate) struct List {
     /// The items.
     pub(crate) items: Vec<Value>,
-    /// How items are told apart.
+    /// How items are identified.
     pub(crate) kind: Items,
 }
 
-/// How the items of a list are told apart, which decides what it equals and what adding to it means.
+/// How the items of a list are identified, which decides about equality and addition.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum Items {
     /// By their positions.
@@ -78,7 +78,7 @@ pub(crate) enum Items {
 pub(crate) struct Map {
     /// The entries.
     pub(crate) entries: BTreeMap<Key, Value>,
-    /// Members that expressions cannot see, but which count when objects are compared.
+    /// Members without a schema, which expressions cannot access, but which count in comparisons.
     pub(crate) hidden: BTreeMap<String, Json>,
 }
 
@@ -108,7 +108,7 @@ impl Value {
         Self::Map(Arc::new(Map { entries, hidden: BTreeMap::new() }))
     }
 
-    /// Returns a value that is there or not.
+    /// Returns an optional value.
     pub(crate) fn optional(value: Option<Value>) -> Self {
         Self::Optional(value.map(Arc::new))
     }
@@ -154,7 +154,7 @@ impl Value {
         }
     }
 
-    /// Tells whether the value is that of nothing: zero, empty, false, or absent.
+    /// Tells whether it is the zero value of its type: zero, empty, false, or absent.
     pub(super) fn is_zero(&self) -> bool {
         match self {
             Self::Null => true,
@@ -172,7 +172,7 @@ impl Value {
         }
     }
 
-    /// Returns how large the value counts where that decides about costs.
+    /// Returns the size of the value for costs.
     pub(super) fn size(&self) -> u64 {
         match self {
             Self::String(text) => text.chars().count() as u64,
@@ -198,7 +198,7 @@ impl Value {
         }
     }
 
-    /// Tells whether two values are equal. Numbers are compared by what they mean.
+    /// Tells whether two values are equal. Numbers of different types are compared by value.
     pub(crate) fn equals(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Int(_) | Self::Uint(_) | Self::Double(_), Self::Int(_) | Self::Uint(_) | Self::Double(_)) => {
@@ -226,7 +226,7 @@ impl Value {
         }
     }
 
-    /// Returns the order of two values that have one.
+    /// Returns the order of two comparable values.
     pub(super) fn compare(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Bool(one), Self::Bool(other)) => Some(one.cmp(other)),
@@ -247,13 +247,13 @@ impl Value {
     }
 }
 
-/// Compares a number that may have a fraction with a whole one, which is rounded for that, as in cel-go.
+/// Compares a float with an integer, which is rounded for that, as in cel-go.
 fn compare_mixed(one: f64, other: i128) -> Option<Ordering> {
     one.partial_cmp(&(other as f64))
 }
 
 impl List {
-    /// Tells whether the list holds a value.
+    /// Tells whether the list contains a value.
     pub(super) fn contains(&self, value: &Value) -> bool {
         self.items.iter().any(|item| item.equals(value))
     }
@@ -271,7 +271,7 @@ impl List {
         }
     }
 
-    /// Returns the list with the items of another: those that are told apart by a value or by keys are there once.
+    /// Appends the items of another list: items of sets and keyed lists stay unique.
     pub(super) fn add(&mut self, other: &Self) {
         for item in &other.items {
             let own = match &self.kind {
@@ -296,7 +296,7 @@ fn has_same_keys(one: &Value, other: &Value, keys: &[Arc<str>]) -> bool {
 }
 
 impl Map {
-    /// Returns the value of a key. Numbers are found by what they mean.
+    /// Returns the value of a key. Numbers of different types are compared by value.
     pub(super) fn get(&self, key: &Value) -> Option<&Value> {
         let other = match key {
             Value::Int(number) => u64::try_from(*number).ok().map(Key::Uint),
@@ -306,7 +306,7 @@ impl Map {
         Key::of(key).and_then(|key| self.entries.get(&key)).or_else(|| self.entries.get(&other?))
     }
 
-    /// Returns the member of a name.
+    /// Returns the member with a name.
     pub(super) fn member(&self, name: &Arc<str>) -> Option<&Value> {
         self.entries.get(&Key::String(Arc::clone(name)))
     }
@@ -323,7 +323,7 @@ impl Map {
 }
 
 impl Key {
-    /// Returns the key that a value is. Whole numbers with a fraction of zero are whole.
+    /// Returns the key of a value. Floats without a fraction are integers.
     pub(super) fn of(value: &Value) -> Option<Self> {
         match value {
             Value::Bool(value) => Some(Self::Bool(*value)),
@@ -335,7 +335,7 @@ impl Key {
         }
     }
 
-    /// Returns the value that the key is.
+    /// Returns the value of the key.
     pub(super) fn value(&self) -> Value {
         match self {
             Self::Bool(value) => Value::Bool(*value),
@@ -346,7 +346,7 @@ impl Key {
     }
 }
 
-/// As errors show values.
+/// The form in error messages.
 impl Display for Value {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

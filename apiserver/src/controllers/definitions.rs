@@ -1,4 +1,4 @@
-//! The controller of definitions that are deleted: their objects go first.
+//! The controller of deleted definitions: deletes their objects first.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::rules::time;
 use crate::storage::resource::Resource;
 use crate::storage::work_item::{CLEANUP, WorkItem, has_finalizer};
 
-/// Deletes the objects of a definition that is going, and lets it go when there are none.
+/// Deletes the objects of a definition that is being deleted, and releases it when there are none.
 pub(super) async fn reconcile_definition(api: &Api, name: &str) {
     let again = WorkItem::Definition(name.to_owned());
     let definitions = Resource { group: "apiextensions.k8s.io".to_owned(), plural: "customresourcedefinitions".to_owned() };

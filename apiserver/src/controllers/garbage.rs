@@ -1,4 +1,4 @@
-//! The garbage collector: what owners leave behind, and what waits for them.
+//! The garbage collector: deletes dependents of deleted owners, and completes foreground deletions.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::storage::resource::{Key, Resource, uid_of};
 use crate::storage::store::Stored;
 use crate::storage::work_item::{FOREGROUND, ORPHAN, WorkItem, has_finalizer};
 
-/// Who tells of owners that are none.
+/// The reporter of events about invalid owners.
 const NAME: &str = "garbage-collector-controller";
 
-/// What an owner reference points to.
+/// The state of a referenced owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
-    /// There is such an object.
+    /// It exists.
     There,
-    /// There is one, which waits for its dependents.
+    /// It is being deleted and waits for its dependents.
     Waiting,
-    /// There is none.
+    /// It does not exist.
     Absent,
-    /// The kind is unknown, or it makes no sense as an owner: there may be one.
+    /// Its kind is unknown or cannot be an owner: it may exist.
     Unknown,
 }
 
@@ -47,7 +47,7 @@ fn owner_of(api: &Api, reference: &Value, namespace: &str) -> Owner {
     }
 }
 
-/// Tells whether an object is going, and waits for its dependents.
+/// Tells whether an object is being deleted and waits for its dependents.
 fn is_waiting(value: &Value) -> bool {
     value["metadata"]["deletionTimestamp"].is_string() && has_finalizer(value, FOREGROUND)
 }
@@ -56,7 +56,7 @@ fn references(value: &Value) -> Vec<Value> {
     value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default()
 }
 
-/// Deletes an object whose owners are all gone or going, or takes away the references to those that are.
+/// Deletes an object if all its owners are gone or waiting, or removes the references to those owners.
 pub(super) async fn collect(api: &Api, resource: &Resource, key: &Key) {
     let again = WorkItem::Owned(resource.clone(), key.clone());
     let Some(stored) = api.read(resource, key) else { return };
@@ -73,7 +73,7 @@ pub(super) async fn collect(api: &Api, resource: &Resource, key: &Key) {
         return;
     }
     if has(Owner::There) {
-        // An owner that waits would wait for ever for what another one keeps.
+        // A waiting owner would wait forever for a dependent that another owner keeps.
         let kept = references.into_iter().zip(&states).filter(|(_, state)| **state == Owner::There);
         let kept: Vec<Value> = kept.map(|(reference, _)| reference).collect();
         return set_owners(api, resource, &stored, &kept, &again).await;
@@ -90,18 +90,18 @@ pub(super) async fn collect(api: &Api, resource: &Resource, key: &Key) {
     delete(api, resource, stored, Some(propagation), &again).await;
 }
 
-/// Deletes an object for whose end an owner waits, and which has dependents itself, so that all of the chain waits.
+/// Deletes a dependent that an owner waits for, and that has dependents itself, so that the whole chain waits.
 async fn pass_on(api: &Api, resource: &Resource, stored: Arc<Stored>, dependents: &[(Resource, Key)], again: &WorkItem) {
     let is_circle = dependents.iter().any(|(resource, key)| api.read(resource, key).is_some_and(|one| is_waiting(&one.value)));
     let unblocked = unblocked(&stored.value);
     if is_circle && unblocked != references(&stored.value) {
-        // The write is another reason to look.
+        // The write queues the object again.
         return set_owners(api, resource, &stored, &unblocked, again).await;
     }
     delete(api, resource, stored, Some(Propagation::Foreground), again).await;
 }
 
-/// Returns the references to the owners of an object, none of which has to wait for it.
+/// Returns the owner references of an object without `blockOwnerDeletion`.
 fn unblocked(value: &Value) -> Vec<Value> {
     let mut owners = references(value);
     for reference in owners.iter_mut().filter(|reference| reference["blockOwnerDeletion"] == true) {
@@ -110,7 +110,7 @@ fn unblocked(value: &Value) -> Vec<Value> {
     owners
 }
 
-/// Writes an event about an object whose owner is in another namespace, where it cannot be one.
+/// Writes an event about an object whose owner is in another namespace, which is invalid.
 async fn tell_of_other_namespace(api: &Api, dependent: &Value, reference: &Value) {
     let uid = reference["uid"].as_str().unwrap_or_default();
     let Some((_, (place, _), _)) = api.with(|state| state.store.by_uid(uid)) else { return };
@@ -128,7 +128,7 @@ async fn tell_of_other_namespace(api: &Api, dependent: &Value, reference: &Value
         &events,
         json!({
             "apiVersion": "v1", "kind": "Event",
-            // It is told once, however often it is looked at.
+            // It is reported once, however often the object is checked.
             "metadata": {"name": format!("{}.{uid}", metadata["name"].as_str().unwrap_or_default()), "namespace": namespace},
             "involvedObject": {"apiVersion": dependent["apiVersion"], "kind": dependent["kind"], "namespace": namespace,
                 "name": metadata["name"], "uid": metadata["uid"]},
@@ -153,7 +153,7 @@ async fn set_owners(api: &Api, resource: &Resource, stored: &Arc<Stored>, owners
     write(api, &served, stored, new, again).await;
 }
 
-/// Looks again at the objects with an owner of a kind, which is known since a moment.
+/// Checks the objects with an owner of a newly known kind again.
 pub(super) async fn reconcile_kind(api: &Api, group: &str, kind: &str) {
     let is_of_kind = |reference: &Value| {
         let version = reference["apiVersion"].as_str().unwrap_or_default();
@@ -166,7 +166,7 @@ pub(super) async fn reconcile_kind(api: &Api, group: &str, kind: &str) {
     }
 }
 
-/// Looks after the dependents of an object that is gone, or going and waiting.
+/// Processes the dependents of an object that is deleted, or waits for them.
 pub(super) async fn reconcile_owner(api: &Api, uid: &str) {
     let dependents = api.with(|state| state.store.dependents(uid));
     let Some((resource, _, owner)) = api.with(|state| state.store.by_uid(uid)) else {

@@ -1,4 +1,4 @@
-//! The controller of namespaces: service accounts of new ones, and the content of those that are deleted.
+//! The controller of namespaces: creates the service accounts of new ones, and empties deleted ones.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ pub(super) fn namespaces() -> Resource {
     Resource { group: String::new(), plural: "namespaces".to_owned() }
 }
 
-/// What is in a namespace: the objects of each resource.
+/// The objects in a namespace, by resource.
 type Content = Vec<(Resource, Vec<(Key, Arc<Stored>)>)>;
 
-/// Gives a namespace its service account, and empties one that is going.
+/// Creates the service account of a namespace, or empties a namespace that is being deleted.
 pub(super) async fn reconcile_namespace(api: &Api, name: &str) {
     let again = WorkItem::Namespace(name.to_owned());
     let Some(stored) = api.read(&namespaces(), &(String::new(), name.to_owned())) else { return };
@@ -61,13 +61,13 @@ pub(super) async fn reconcile_namespace(api: &Api, name: &str) {
     } else {
         new["status"]["conditions"] = remaining(&stored.value, &left, &time(api.now()));
     }
-    // What would change nothing is not written: each write is looked at again.
+    // A write without changes is skipped: each write queues the namespace again.
     if new != *stored.value {
         write(api, &served, &stored, new, &again).await;
     }
 }
 
-/// The conditions of a namespace that cannot go yet.
+/// Returns the conditions of a namespace that still has objects.
 fn remaining(namespace: &Value, left: &Content, now: &str) -> Value {
     let full = |resource: &Resource| {
         if resource.group.is_empty() { format!("{}.", resource.plural) } else { format!("{}.{}", resource.plural, resource.group) }

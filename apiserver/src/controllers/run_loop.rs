@@ -1,4 +1,4 @@
-//! The loop of the controllers: it takes work from the queue, and does it at once or after the configured latency.
+//! The loop of the controllers: takes work from the queue, and runs it at once or after the configured latency.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use kopfd_base::kit::Stop;
 /// How long the controllers sleep when no work is queued or delayed.
 const IDLE: Duration = Duration::from_hours(1);
 
-/// Runs all queued controller work now, ignoring delays: garbage collection, namespaces, definitions. If there are webhooks, which may have
-/// to be waited for, all of it is left to [`run`].
+/// Runs all queued controller work now, ignoring delays: garbage collection, namespaces, definitions. If there are webhooks, which may
+/// have to be awaited, all work is left to [`run`].
 pub fn settle(api: &Api) {
     while !admission_chain::is_guarded(api) {
         let Some(work) = api.dequeue() else { return };
         if controllers::reconcile(api, &work.item).now_or_never().is_none() {
-            // A webhook was added meanwhile.
+            // A webhook was added in the meantime.
             return api.enqueue(work.item.clone());
         }
     }
@@ -65,14 +65,14 @@ fn delay(api: &Api, item: &WorkItem) -> Duration {
     api.latency().delay(item, matches!(item, WorkItem::Namespace(name) if is_terminating(name)))
 }
 
-/// Removes the events that have expired, except those that were written again.
+/// Removes expired events, except those written again.
 fn remove_expired_events(api: &Api) {
     let expired = api.take_expired();
     let registry = api.registry();
     let Some(served) = registry.stored(&events()) else { return };
     for (key, revision) in expired {
         if let Some(stored) = api.read(&served.resource, &key).filter(|stored| stored.revision == revision) {
-            // An event that is written at this moment stays.
+            // An event that is being written stays.
             drop(api.commit(served, Some(&stored), Decision::Remove((*stored.value).clone())));
         }
     }

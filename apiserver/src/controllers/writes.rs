@@ -1,4 +1,4 @@
-//! Writes of the controllers: with admission, as a user of their own, and tried again when another write came first.
+//! Writes of the controllers: with admission, as their own user, and retried after conflicts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::verbs::{deleting, writing};
 
 /// The field manager and the user of the controllers.
 const NAME: &str = "kube-controller-manager";
-/// After what delay a write is tried again that a webhook has prevented.
+/// Delay before a write denied by a webhook is retried.
 const AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) async fn create(api: &Api, served: &Arc<Served>, value: Value) {
@@ -26,16 +26,16 @@ pub(super) async fn create(api: &Api, served: &Arc<Served>, value: Value) {
     let writer = Writer { served, subresource: "", options: &options, manager: NAME, now: api.now(), is_patch: false };
     let user = user();
     let gate = Gate::new(api, served, "", By { user: &user, options: &options, fault: None });
-    // What is there already is as good; what cannot be created now is looked at again with the next write.
+    // An existing object is fine; a failed creation is retried with the next write.
     drop(writing::create_received(api, &writer, &gate, value).await);
 }
 
-/// As whom the controllers write.
+/// Returns the user of the controllers.
 fn user() -> User {
     User::new(&format!("system:{NAME}"), &["system:masters", "system:authenticated"])
 }
 
-/// Writes a changed form of an object, unless it was written meanwhile; then another item is queued.
+/// Writes a changed object; if another write came first, queues another item.
 pub(super) async fn write(api: &Api, served: &Arc<Served>, stored: &Arc<Stored>, new: Value, again: &WorkItem) {
     let options = Options::default();
     let writer = Writer { served, subresource: "finalize", options: &options, manager: NAME, now: api.now(), is_patch: true };
@@ -66,12 +66,12 @@ pub(super) async fn delete(api: &Api, resource: &Resource, stored: Arc<Stored>, 
     match deleting::delete_one(api, &served, stored, &deletion, by).await {
         Ok(_) => {}
         Err(failure) if matches!(failure.code, 404 | 409) => api.enqueue(again.clone()),
-        // A webhook objects, or cannot be called.
+        // A webhook denies it, or cannot be called.
         Err(_) => api.enqueue_after(again.clone(), AGAIN),
     }
 }
 
-/// Takes a finalizer away.
+/// Removes a finalizer.
 pub(super) async fn release(api: &Api, resource: &Resource, stored: &Arc<Stored>, finalizer: &str, again: &WorkItem) {
     let Some(served) = api.registry().stored(resource).cloned() else { return };
     let mut new = (*stored.value).clone();

@@ -1,4 +1,4 @@
-//! The small part of OpenAPI v3 that kubectl needs: which kinds take patches and check fields, and what `explain` tells.
+//! The part of OpenAPI v3 that kubectl needs: which kinds support patches and field validation, and the texts of `explain`.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -13,13 +13,13 @@ use crate::kinds::{builtin, definition};
 
 mod parts;
 
-/// The media type in which kubectl asks for the second version of OpenAPI.
+/// The media type in which kubectl requests OpenAPI v2.
 pub const VERSION_TWO_MEDIA: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-/// The media type of the answer, which has another form.
+/// The media type of the answer, which differs.
 pub const VERSION_TWO_ANSWER: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-/// A document of that version, in protobuf, that describes nothing: the version, and the title and version of what it is about.
+/// An empty document of OpenAPI v2, in protobuf: only the version, and the title and version of the API.
 ///
-/// kubectl asks for it before it sends the items of a `List`, and does not check itself what is not in there: the server does.
+/// kubectl requests it before it sends the items of a `List`, and does not validate kinds that are missing in it: the server does.
 pub const VERSION_TWO: &[u8] = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.0";
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -42,7 +42,7 @@ const META_FIELDS: [(&str, &str, &str); 13] = [
     ("resourceVersion", "string", "An opaque value that tells the version of this object."),
 ];
 
-/// The digests of the documents of built-in groups, which are always the same.
+/// The digests of the documents of built-in groups, which are constant.
 static BUILT_IN: LazyLock<HashMap<String, String>> = LazyLock::new(|| {
     let kinds = builtin::kinds();
     let digest = |kind: &Kind| (path_of(&kind.group, &kind.version), hash(&document(&kind.group, &kind.version, &kinds)));
@@ -50,13 +50,13 @@ static BUILT_IN: LazyLock<HashMap<String, String>> = LazyLock::new(|| {
     groups.into_values().map(digest).collect()
 });
 
-/// Tells whether a request asks for the second version of OpenAPI in its only form.
+/// Tells whether a request is for OpenAPI v2 in its only form.
 pub fn is_version_two(path: &str, headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     path == "/openapi/v2" && accepted.flat_map(|value| value.split(',')).any(|media| media.trim() == VERSION_TWO_MEDIA)
 }
 
-/// Returns the document that lists all others: `/openapi/v3`. Addresses change when the documents do.
+/// Returns the document that lists all others: `/openapi/v3`. URLs change with the contents of documents.
 pub fn index(kinds: &[Kind]) -> Value {
     let mut paths = Map::new();
     for kind in kinds {
@@ -70,7 +70,7 @@ pub fn index(kinds: &[Kind]) -> Value {
     json!({"paths": paths})
 }
 
-/// Returns the document of a group and version, out of all kinds.
+/// Returns the document of a group and version.
 pub fn document(group: &str, version: &str, kinds: &[Kind]) -> Value {
     let mut paths = Map::new();
     let mut schemas = Map::new();
@@ -158,7 +158,7 @@ fn identity(kind: &Kind, name: &str) -> Value {
     json!({"group": kind.group, "version": kind.version, "kind": name})
 }
 
-/// Returns the name of a schema: the domain backwards, the version, and the kind.
+/// Returns the name of a schema: the reversed domain, the version, and the kind.
 fn component(group: &str, version: &str, kind: &str, is_custom: bool) -> String {
     if is_custom {
         let domain: Vec<&str> = group.split('.').rev().collect();
@@ -247,7 +247,7 @@ mod tests {
         assert!(is_version_two("/openapi/v2", &accepting(VERSION_TWO_MEDIA)));
         assert!(!is_version_two("/openapi/v2", &accepting("application/json")));
         assert!(!is_version_two("/openapi/v3", &accepting(VERSION_TWO_MEDIA)));
-        // Field 2 is as long as the rest of the message.
+        // The length of field 2 is that of the rest of the message.
         assert_eq!(usize::from(VERSION_TWO[6]), VERSION_TWO.len() - 7);
     }
 

@@ -1,15 +1,15 @@
-//! What can go wrong, in the words of rules, and which requests it can happen to.
+//! The actions of fault rules, and the requests that they apply to.
 
 use serde::{Deserialize, Serialize};
 
 use super::request::Request;
 
-/// What goes wrong. Numbers of milliseconds have `ms` in their names.
+/// The fault. Numbers of milliseconds have `ms` in their names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 #[expect(missing_docs, reason = "the fields are the words of the rules; the variants say what they do")]
 pub enum Action {
-    /// This answer, and nothing is done.
+    /// The request gets this answer and is not carried out.
     Status {
         code: u16,
         #[serde(default)]
@@ -23,7 +23,7 @@ pub enum Action {
     },
     /// The request is carried out, and the answer is an error.
     StatusAfter { code: u16 },
-    /// The answer takes its time.
+    /// The answer is delayed.
     Delay {
         ms: u64,
         #[serde(default)]
@@ -45,7 +45,7 @@ pub enum Action {
         #[serde(default)]
         how: Drop,
     },
-    /// A watch is told that its history is gone.
+    /// A watch gets 410 Gone.
     WatchExpire {
         #[serde(default)]
         how: Expiry,
@@ -67,9 +67,9 @@ pub enum Action {
     WatchDelay { ms: u64 },
     /// A watch gets no bookmarks.
     WatchNoBookmarks {},
-    /// The answer trickles.
+    /// The answer is sent slowly.
     SlowBody { bytes_per_sec: u64 },
-    /// Reads answer as of some revisions, or some time, ago.
+    /// Reads return a state that is some revisions, or some time, old.
     StaleRead {
         #[serde(default)]
         revisions: Option<u64>,
@@ -81,7 +81,7 @@ pub enum Action {
         #[serde(default)]
         times: Option<u64>,
     },
-    /// Each user has so many requests a second, and some more at once.
+    /// Limits the requests per second of each user, with a burst.
     Throttle {
         qps: f64,
         #[serde(default)]
@@ -89,7 +89,7 @@ pub enum Action {
         #[serde(default)]
         retry_after: Option<u64>,
     },
-    /// All tokens expire some time after the rule was made.
+    /// All tokens expire some time after the rule was added.
     Unauthorized {
         #[serde(default)]
         after_ms: u64,
@@ -107,13 +107,13 @@ pub enum Action {
 }
 
 impl Action {
-    /// Answers with a failure of this status code, and carries nothing out.
+    /// Answers with a failure with this status code, without carrying the request out.
     pub fn status(code: u16) -> Self {
         Self::Status { code, reason: String::new(), message: String::new(), retry_after: None, body: AnswerBody::Status }
     }
 }
 
-/// What an injected answer has for a body.
+/// The body of an injected answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum AnswerBody {
@@ -122,13 +122,13 @@ pub enum AnswerBody {
     Status,
     /// Plain text.
     Text,
-    /// A page, as proxies send them.
+    /// An HTML page, as proxies send it.
     Html,
     /// Nothing.
     Empty,
 }
 
-/// When something happens to a request.
+/// When the fault happens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
@@ -145,7 +145,7 @@ pub enum Phase {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Drop {
-    /// As at its time-out.
+    /// Normally, as at its timeout.
     #[default]
     Clean,
     /// By a reset of the connection.
@@ -154,7 +154,7 @@ pub enum Drop {
     MidLine,
 }
 
-/// How a watch is told that its history is gone.
+/// How a watch gets 410 Gone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Expiry {
@@ -179,7 +179,7 @@ pub enum WebhookFailure {
 }
 
 impl Action {
-    /// Tells whether the action means something to a request. A rule passes over the others without counting them.
+    /// Tells whether the action applies to a request. A rule ignores other requests without counting them.
     pub fn is_for(&self, request: &Request<'_>) -> bool {
         match self {
             Self::WatchDrop { .. }

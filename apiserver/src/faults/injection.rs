@@ -1,6 +1,6 @@
 //! The faults of a server, its record of requests, and its downtime.
 //!
-//! Which faults there are is decided in [`crate::faults`]; what they do to a request happens in [`crate::server`].
+//! [`crate::faults`] decides about faults; [`crate::server`] applies them to requests.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use tokio::time::Instant;
 use crate::faults::Faults;
 use crate::faults::requests::Requests;
 
-/// The connection has broken: there is no answer, or no more of it.
+/// The connection has broken: the answer is missing or incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("connection reset by peer")]
 pub struct Broken;
 
-/// What a server knows of requests and their faults.
+/// The faults and recorded requests of a server.
 #[derive(Debug)]
 pub struct Injection {
     faults: Mutex<Faults>,
     requests: Mutex<Requests>,
     down_until: Mutex<Option<Instant>>,
-    /// Ticks with every restart, for open connections.
+    /// Changes with every restart, for open connections.
     restarts: watch::Sender<u64>,
 }
 
 impl Injection {
-    /// Returns the state of a server without faults, whose randomness depends on the seed, and which keeps so many requests on record.
+    /// Returns the state of a server without faults, with a seed of randomness and a limit of recorded requests.
     pub fn new(seed: u64, requests: usize) -> Self {
         Self {
             faults: Mutex::new(Faults::seeded(seed)),
@@ -47,17 +47,17 @@ impl Injection {
         self.requests.lock()
     }
 
-    /// Tells whether nothing can go wrong, and nothing is recorded.
+    /// Tells whether there are no rules, and nothing is recorded.
     pub fn is_idle(&self) -> bool {
         self.faults().is_empty() && !self.requests().is_kept()
     }
 
-    /// Returns what ticks when all connections are to be broken.
+    /// Returns a channel that changes when all connections must be broken.
     pub fn restarts(&self) -> watch::Receiver<u64> {
         self.restarts.subscribe()
     }
 
-    /// Breaks all connections, and takes no new ones for a while.
+    /// Breaks all connections, and refuses new ones for a while.
     pub fn go_down(&self, time: Duration) {
         *self.down_until.lock() = Some(Instant::now() + time);
         self.restarts.send_modify(|count| *count += 1);

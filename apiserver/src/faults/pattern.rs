@@ -1,4 +1,4 @@
-//! The texts of rules: one or several, with `*` for any text.
+//! The patterns of rules: one or several, with `*` for any text.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -13,7 +13,7 @@ impl OneOrMany {
         self.0.is_empty()
     }
 
-    /// Tells whether one of them stands for the text.
+    /// Tells whether one of them matches the text.
     pub fn has(&self, text: &str) -> bool {
         self.0.iter().any(|pattern| matches(pattern, text))
     }
@@ -39,7 +39,7 @@ impl<'de> Deserialize<'de> for OneOrMany {
     }
 }
 
-/// Tells whether the pattern stands for the text.
+/// Tells whether the pattern matches the text.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(start) else { return false };

@@ -1,8 +1,8 @@
-//! Requests as rules of faults see them.
+//! The attributes of requests for fault rules.
 
 use jiff::Timestamp;
 
-/// What rules can know of a request.
+/// The attributes of a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Request<'a> {
     /// The verb of the API.
@@ -17,13 +17,13 @@ pub struct Request<'a> {
     pub namespace: &'a str,
     /// The object's name; empty for collections.
     pub name: &'a str,
-    /// The client's program.
+    /// The user agent.
     pub user_agent: &'a str,
     /// The user.
     pub user: &'a str,
     /// The bearer token; empty for none.
     pub token: &'a str,
-    /// When the definition of the resource came; none for what is built in.
+    /// When the definition of the resource was created or changed; `None` for built-in kinds.
     pub defined_at: Option<Timestamp>,
     /// The time of the request.
     pub at: Timestamp,

@@ -1,4 +1,4 @@
-//! The record of requests: who has asked for what, and what came of it. It keeps the newest ones, for tests and for people.
+//! The record of the latest requests with their answers, for tests and for people.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,9 +9,9 @@ use serde::Serialize;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Asked {
-    /// Its number, in the order in which requests came.
+    /// Its number, in the order of arrival.
     pub number: u64,
-    /// When it came.
+    /// When it arrived.
     pub at: Timestamp,
     /// The HTTP method.
     pub method: String,
@@ -21,7 +21,7 @@ pub struct Asked {
     pub verb: String,
     /// The API group; empty for the core group.
     pub group: String,
-    /// The plural name; empty for what is about no resource.
+    /// The plural name; empty for non-resource requests.
     pub resource: String,
     /// The subresource; empty for none.
     pub subresource: String,
@@ -31,51 +31,51 @@ pub struct Asked {
     pub name: String,
     /// The user; empty if unauthenticated.
     pub user: String,
-    /// The client's program.
+    /// The user agent.
     pub user_agent: String,
-    /// The rule that made it go wrong.
+    /// The rule that fired.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<u64>,
-    /// The status of the answer; none as long as there is none, and if there never was one.
+    /// The status of the answer; `None` before the answer, and if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// The milliseconds until the answer began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<i64>,
-    /// The events that a watch was told of.
+    /// The number of events sent to a watch.
     pub events: u64,
 }
 
 /// The record.
 #[derive(Debug, Default)]
 pub struct Requests {
-    /// How many requests are kept that have ended; with none, nothing is recorded.
+    /// Limit of recorded requests that have ended; zero disables the record.
     limit: usize,
     last: u64,
-    /// Those under way: not answered yet, and open watches.
+    /// Requests in flight: not answered yet, and open watches.
     open: BTreeMap<u64, Asked>,
     ended: VecDeque<Asked>,
 }
 
 impl Requests {
-    /// Returns an empty record that keeps so many requests.
+    /// Returns an empty record with a limit.
     pub fn keeping(limit: usize) -> Self {
         Self { limit, ..Self::default() }
     }
 
-    /// Tells whether anything is recorded.
+    /// Tells whether requests are recorded.
     pub fn is_kept(&self) -> bool {
         self.limit > 0
     }
 
-    /// Notes that a request came, and returns its number.
+    /// Records a request, and returns its number.
     pub fn begin(&mut self, asked: Asked) -> u64 {
         self.last += 1;
         self.open.insert(self.last, Asked { number: self.last, ..asked });
         self.last
     }
 
-    /// Notes that a request was answered; it goes on if it is a watch.
+    /// Records the answer to a request; a watch continues.
     pub fn note_answer(&mut self, number: u64, status: u16, now: Timestamp) {
         if let Some(asked) = self.open.get_mut(&number) {
             asked.status = Some(status);
@@ -83,14 +83,14 @@ impl Requests {
         }
     }
 
-    /// Notes that a watch was told of events.
+    /// Records events of a watch.
     pub fn note_events(&mut self, number: u64, count: u64) {
         if let Some(asked) = self.open.get_mut(&number) {
             asked.events += count;
         }
     }
 
-    /// Notes that a request is over.
+    /// Records the end of a request.
     pub fn end(&mut self, number: u64) {
         let Some(asked) = self.open.remove(&number) else { return };
         if self.ended.len() >= self.limit {
@@ -99,14 +99,14 @@ impl Requests {
         self.ended.push_back(asked);
     }
 
-    /// Returns the requests in the order in which they came.
+    /// Returns the requests in the order of arrival.
     pub fn all(&self) -> Vec<Asked> {
         let mut all: Vec<Asked> = self.ended.iter().chain(self.open.values()).cloned().collect();
         all.sort_by_key(|asked| asked.number);
         all
     }
 
-    /// Tells whether no request is under way.
+    /// Tells whether no request is in flight.
     pub fn is_idle(&self) -> bool {
         self.open.is_empty()
     }
@@ -116,7 +116,7 @@ impl Requests {
         self.open.values().filter(|asked| asked.verb == "watch" && asked.status.is_some())
     }
 
-    /// Forgets the requests that are over.
+    /// Forgets the ended requests.
     pub fn forget(&mut self) {
         self.ended.clear();
     }

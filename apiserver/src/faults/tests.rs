@@ -1,4 +1,4 @@
-//! The statements about rules.
+//! Tests of rules.
 
 use serde_json::json;
 

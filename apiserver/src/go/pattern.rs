@@ -1,4 +1,4 @@
-//! Regular expressions, in the syntax and with the meaning that they have in Go.
+//! Regular expressions, with the syntax and semantics of Go.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -8,7 +8,7 @@ use regex::Regex;
 /// Compiles a pattern of Go.
 ///
 /// # Errors
-/// If it is none.
+/// If it is invalid.
 pub fn regex(pattern: &str) -> Result<Regex, regex::Error> {
     match foreign(pattern) {
         Some(why) => Err(regex::Error::Syntax(why)),
@@ -16,10 +16,10 @@ pub fn regex(pattern: &str) -> Result<Regex, regex::Error> {
     }
 }
 
-/// Go repeats nothing more often than this.
+/// Go's limit of repetitions.
 const MOST_REPETITIONS: u32 = 1_000;
 
-/// Returns what Go does not take, though we would: flags that it does not know, and repetitions that are too many.
+/// Returns syntax that only our library accepts: unknown flags, and too many repetitions.
 fn foreign(pattern: &str) -> Option<String> {
     let mut rest = pattern.chars().peekable();
     let mut is_in_brackets = false;
@@ -28,7 +28,7 @@ fn foreign(pattern: &str) -> Option<String> {
             '\\' => drop(rest.next()),
             '[' if !is_in_brackets => {
                 is_in_brackets = true;
-                // A bracket at the beginning stands for itself.
+                // A bracket at the beginning is a literal.
                 rest.next_if_eq(&'^');
                 rest.next_if_eq(&']');
             }
@@ -53,8 +53,8 @@ fn foreign(pattern: &str) -> Option<String> {
     None
 }
 
-/// Returns a pattern of Go in our syntax: classes such as `\d` are ASCII only, a brace that counts nothing stands for itself,
-/// and inside of brackets there are no operators.
+/// Converts a pattern of Go to our syntax: classes such as `\d` are ASCII only, a brace without a count is a literal, and inside of
+/// brackets there are no operators.
 fn translated(pattern: &str) -> String {
     let mut translated = String::with_capacity(pattern.len());
     let mut rest = pattern.chars().peekable();

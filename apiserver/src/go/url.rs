@@ -1,17 +1,17 @@
-//! URLs, read as Go does: more leniently than browsers, and without changing them.
+//! URLs, parsed as by Go: more leniently than by browsers, and without changing them.
 
 /// A URL in its parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Url {
     /// In lower case; empty for none.
     pub scheme: String,
-    /// What follows the scheme, if that is no path.
+    /// The part after the scheme, if it is not a path.
     pub opaque: String,
     /// The user with the password, if there is one.
     pub user: String,
     /// The host with its port.
     pub host: String,
-    /// As it was written.
+    /// Unchanged.
     pub path: String,
     /// Without its question mark.
     pub query: String,
@@ -20,10 +20,10 @@ pub struct Url {
 }
 
 impl Url {
-    /// Reads a URL with a scheme, or an absolute path.
+    /// Parses a URL with a scheme, or an absolute path.
     ///
     /// # Errors
-    /// What Go says of a text that is none.
+    /// Go's message for an invalid URL.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| format!("parse {text:?}: {why}");
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
@@ -68,7 +68,7 @@ impl Url {
     }
 }
 
-/// Returns the scheme, which may be missing, and the rest. None if there is nothing before the colon.
+/// Returns the scheme, which may be missing, and the rest. `None` if there is nothing before the colon.
 fn scheme(text: &str) -> Option<(String, &str)> {
     for (at, c) in text.char_indices() {
         match c {

@@ -1,4 +1,4 @@
-//! Failures as the API server tells them: `Status` objects with a code, a reason, and causes.
+//! Failures in the form of the API server: `Status` objects with a code, a reason, and causes.
 
 use std::borrow::Cow;
 
@@ -13,32 +13,32 @@ pub struct Failure {
     pub reason: Cow<'static, str>,
     /// The text for people.
     pub message: String,
-    /// What the failure is about.
+    /// The details.
     pub details: Details,
-    /// What was to be warned of before it failed.
+    /// The warnings before the failure.
     pub warnings: Vec<String>,
 }
 
-/// What a failure is about.
+/// The details of a failure.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Details {
     /// The object's name.
     pub name: String,
     /// The API group.
     pub group: String,
-    /// The resource, or the kind where only that is known.
+    /// The resource, or the kind if only that is known.
     pub kind: String,
     /// The object's unique id.
     pub uid: String,
-    /// What exactly is wrong.
+    /// The field errors.
     pub causes: Vec<Cause>,
     /// The seconds after which the client may try again.
     pub retry_after: Option<u64>,
-    /// Whether the details are told even if there are none.
+    /// Whether empty details are included.
     pub are_told: bool,
 }
 
-/// One thing that is wrong with an object.
+/// One field error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
     /// The reason in Kubernetes' words, such as `FieldValueInvalid`; empty for none.
@@ -62,38 +62,38 @@ impl Failure {
         Self { code, reason: reason.into(), message: message.into(), details: Details::default(), warnings: Vec::new() }
     }
 
-    /// Returns the failure with its details told though there are none.
+    /// Returns the failure with empty details included.
     pub fn with_details(mut self) -> Self {
         self.details.are_told = true;
         self
     }
 
-    /// Returns a failure whose details are told though there are none, as some are.
+    /// Returns a failure with empty details included, as some failures have.
     pub fn plain(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { details: Details { are_told: true, ..Details::default() }, ..Self::new(code, reason, message) }
     }
 
-    /// Returns the failure of a path where nothing is.
+    /// Returns the failure for an unknown path.
     pub fn no_resource() -> Self {
         Self::plain(404, "NotFound", "the server could not find the requested resource")
     }
 
-    /// Returns the failure of a method that is not for this path.
+    /// Returns the failure for a method that the path does not support.
     pub fn no_method() -> Self {
         Self::plain(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     }
 
-    /// Returns the failure of a request that makes no sense.
+    /// Returns the failure for an invalid request.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// Returns the failure of an object that is of another namespace than its request.
+    /// Returns the failure for an object with another namespace than its request.
     pub fn other_namespace() -> Self {
         Self::bad_request("the namespace of the provided object does not match the namespace sent on the request")
     }
 
-    /// Returns the failure of an object with mistakes. The kind is that of the object, not the resource.
+    /// Returns the failure for an invalid object. The kind is that of the object, not the resource.
     pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
         let texts: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
         let text = if let [one] = texts.as_slice() { one.clone() } else { format!("[{}]", texts.join(", ")) };
@@ -102,14 +102,14 @@ impl Failure {
         Self { details, ..Self::new(422, "Invalid", format!("{full} {name:?} is invalid: {text}")) }
     }
 
-    /// Returns the failure of an object that is not there.
+    /// Returns the failure for an object that does not exist.
     pub fn not_found(group: &str, resource: &str, name: &str) -> Self {
         let full = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
         let details = Details { name: name.to_owned(), group: group.to_owned(), kind: resource.to_owned(), ..Details::default() };
         Self { details, ..Self::new(404, "NotFound", format!("{full} {name:?} not found")) }
     }
 
-    /// Returns the failure of a write that met another one.
+    /// Returns the failure for a conflicting write.
     pub fn conflict(group: &str, resource: &str, name: &str, message: &str) -> Self {
         let full = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
         let details = Details { name: name.to_owned(), group: group.to_owned(), kind: resource.to_owned(), ..Details::default() };
@@ -117,7 +117,7 @@ impl Failure {
         Self { details, ..Self::new(409, "Conflict", text) }
     }
 
-    /// Returns the failure of something that went wrong inside of the server.
+    /// Returns the failure for an internal error.
     pub fn internal(text: impl Into<String>) -> Self {
         let text = text.into();
         let mut failure = Self::new(500, "InternalError", format!("Internal error occurred: {text}"));
@@ -125,7 +125,7 @@ impl Failure {
         failure
     }
 
-    /// Returns the failure of a storage that is not ready.
+    /// Returns the failure for a storage that is not ready.
     pub fn storage_not_ready() -> Self {
         Self::new(429, "TooManyRequests", "storage is (re)initializing").retry_after(1)
     }
@@ -136,7 +136,7 @@ impl Failure {
         self
     }
 
-    /// Returns the failure after these warnings.
+    /// Returns the failure with warnings before it.
     pub fn after(mut self, warnings: &[String]) -> Self {
         self.warnings.splice(..0, warnings.iter().cloned());
         self

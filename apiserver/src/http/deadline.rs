@@ -1,4 +1,4 @@
-//! How long requests may take: as long as they say, but no longer than a minute. Watches take as long as they like.
+//! Time limits of requests: as requested, but at most a minute. Watches have none.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use serde_json::json;
 use crate::http::api_error::Failure;
 use crate::http::request::{Path, Question, verb};
 
-/// How long a request may take at most.
+/// The maximum.
 const MOST: Duration = Duration::from_mins(1);
 
-/// The time that a request has.
+/// The time limit of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline(Option<Duration>);
 
 impl Deadline {
-    /// Returns the time of a request.
+    /// Returns the time limit of a request.
     ///
     /// # Errors
-    /// If it asks for one that is none.
+    /// If its `timeout` is invalid.
     pub fn of(question: &Question) -> Result<Self, Failure> {
         if let Path::Objects(place) = &question.path
             && verb(&question.method, place, &question.query) == "watch"
@@ -31,11 +31,11 @@ impl Deadline {
         let asked = duration(text).ok_or_else(|| {
             Failure::bad_request(format!("invalid timeout specified in the request URL - time: invalid duration {text:?}"))
         })?;
-        // Nothing, and less than nothing, ask for no time of their own.
+        // Zero and negative values mean the default.
         Ok(Self(Some(Duration::try_from_secs_f64(asked).ok().filter(|asked| !asked.is_zero()).unwrap_or(MOST).min(MOST))))
     }
 
-    /// Waits for an answer as long as there is time. What has not come to an end then is given up, and nothing when there was none.
+    /// Waits for an answer up to the time limit. Returns `None` if it is exceeded, and drops the unfinished work.
     pub async fn wait<T>(self, answer: impl Future<Output = T>) -> Option<T> {
         match self.0 {
             Some(time) => tokio::time::timeout(time, answer).await.ok(),
@@ -44,7 +44,7 @@ impl Deadline {
     }
 }
 
-/// Returns the answer to a request whose time has passed. It says neither what it is nor that it is JSON, as that of a real server.
+/// Returns the answer after a timeout. Like that of a real server it has neither a kind nor a content type.
 pub fn passed() -> Response<Body> {
     let text = "Timeout: request did not complete within the allotted timeout";
     let status = json!({"metadata": {}, "status": "Failure", "message": text, "reason": "Timeout", "details": {}, "code": 504});
@@ -55,7 +55,7 @@ pub fn passed() -> Response<Body> {
     response
 }
 
-/// Returns the seconds of a duration as Go reads it, such as `1m30s`, `.5s` or `0`.
+/// Returns the seconds of a duration in Go's syntax, such as `1m30s`, `.5s` or `0`.
 fn duration(text: &str) -> Option<f64> {
     let (sign, mut rest) = match text.as_bytes().first()? {
         b'-' => (-1.0, &text[1..]),

@@ -1,4 +1,5 @@
-//! What clients know a server by: its certificates, and the token of its administrator. Kept beside the objects, it outlives restarts.
+//! The identity of a server for clients: its certificates, and the token of its administrator. Stored with the objects, it survives
+//! restarts.
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -11,16 +12,16 @@ use crate::storage::ids::Ids;
 use crate::storage::private_files;
 use kopfd_base::http::{Authority, Certificate, CertificateError, ServerTls, Validity};
 
-/// The file in the directory of the data.
+/// The file in the data directory.
 const FILE: &str = "identity.json";
 
-/// The certificates of a server, and a token that it knows.
+/// The certificates of a server, and its token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// The address that the certificate is for, besides the usual names.
+    /// The address in the certificate, besides the usual names.
     address: IpAddr,
-    /// The certificate of the authority, which clients are given.
+    /// The certificate of the authority, for clients.
     authority: String,
     certificate: String,
     key: String,
@@ -28,25 +29,25 @@ pub struct Identity {
     pub token: String,
 }
 
-/// Why there is no identity.
+/// Errors of identities.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The certificates cannot be made or used.
+    /// The certificates cannot be created or used.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// The file cannot be read or written.
     #[error("cannot keep the certificates in {0}")]
     File(String, #[source] std::io::Error),
-    /// The file holds something else.
+    /// The file cannot be parsed.
     #[error("{0} is damaged")]
     Damaged(String, #[source] serde_json::Error),
 }
 
 impl Identity {
-    /// Makes a new one.
+    /// Creates an identity.
     ///
     /// # Errors
-    /// If certificates cannot be made.
+    /// If certificates cannot be created.
     pub fn new(address: IpAddr) -> Result<Self, Error> {
         let authority = Authority::make("kopfd apiserver", Validity::unlimited())?;
         let names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost", "127.0.0.1", "::1"];
@@ -55,10 +56,10 @@ impl Identity {
         Ok(Self { address, authority: authority.pem(), certificate: chain, key, token: Ids::random().uid() })
     }
 
-    /// Returns the one that is kept in a directory, or makes one and keeps it there, readable by its owner only.
+    /// Returns the identity stored in a directory, or creates and stores one, readable by its owner only.
     ///
     /// # Errors
-    /// If it cannot be read, made, or kept.
+    /// If it cannot be read, created, or stored.
     pub fn kept(directory: &Path, address: IpAddr) -> Result<Self, Error> {
         let path = directory.join(FILE);
         let shown = path.display().to_string();
@@ -77,7 +78,7 @@ impl Identity {
         Ok(made)
     }
 
-    /// Half a file is never there: it is written beside, and moved into place.
+    /// Writes the file atomically: to a temporary file that is then renamed.
     fn keep(&self, directory: &Path, path: &Path) -> std::io::Result<()> {
         private_files::make_directory(directory)?;
         let temporary = path.with_extension(format!("{}.new", std::process::id()));

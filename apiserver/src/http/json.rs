@@ -1,17 +1,17 @@
-//! JSON as it comes from clients: the last of two fields with the same name wins, and the doubling is told.
+//! JSON from clients: the last of two fields with the same name wins, and duplicates are reported.
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Values that are nested deeper are refused, because everything that walks over values recurses.
+/// Limit of nesting, because all functions over values recurse.
 const MAX_DEPTH: usize = 100;
 
-/// A body that was read.
+/// A parsed body.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Body {
-    /// What it says.
+    /// The value.
     pub value: Value,
-    /// What is to be said of how it is written: fields that stand twice.
+    /// Warnings about duplicate fields.
     pub remarks: Vec<String>,
 }
 
@@ -21,7 +21,7 @@ impl From<Value> for Body {
     }
 }
 
-/// Returns what a value is, in the words of Go's decoder.
+/// Returns the type of a value, as Go's decoder names it.
 pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -33,23 +33,23 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// Reads a text.
+/// Parses a text.
 ///
 /// # Errors
-/// If it is no JSON, or nested too deeply.
+/// If it is not JSON, or nested too deeply.
 pub fn parse(text: &[u8]) -> Result<Body, serde_json::Error> {
     read(text, false)
 }
 
-/// Reads a text whose numbers stay as they are written: `3.0` is not `3`.
+/// Parses a text, and keeps the form of numbers: `3.0` is not `3`.
 ///
 /// # Errors
-/// If it is no JSON, or nested too deeply.
+/// If it is not JSON, or nested too deeply.
 pub fn parse_strictly(text: &[u8]) -> Result<Body, serde_json::Error> {
     read(text, true)
 }
 
-/// Returns a value with its numbers as if they had been read by [`parse`].
+/// Converts the numbers of a value to the form of [`parse`].
 pub fn with_whole_numbers(value: Value) -> Value {
     match value {
         Value::Number(number) => number.as_f64().filter(|_| number.is_f64()).map_or(Value::Number(number), whole),
@@ -68,7 +68,7 @@ fn read(text: &[u8], is_as_written: bool) -> Result<Body, serde_json::Error> {
     Ok(Body { value, remarks })
 }
 
-/// A number that is whole is an integer however it was written.
+/// Converts an integral number to an integer, whatever its form.
 fn whole(value: f64) -> Value {
     let number = if value.fract() == 0.0 && value.abs() < 9e18 { Some(Number::from(value as i64)) } else { Number::from_f64(value) };
     number.map_or(Value::Null, Value::Number)
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        // Integers have 64 bits and a sign; larger ones become floating point.
+        // Integers are signed with 64 bits; larger ones become floating point.
         let number = i64::try_from(value).map(Number::from).ok().or_else(|| Number::from_f64(value as f64));
         Ok(number.map_or(Value::Null, Value::Number))
     }

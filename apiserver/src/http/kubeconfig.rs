@@ -1,4 +1,4 @@
-//! The kubeconfig file of a server: written for its owner only, and kept from other servers while this one runs.
+//! The kubeconfig file of a server: readable by its owner only, and not overwritten by other servers while this one runs.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
@@ -21,25 +21,25 @@ pub enum Error {
     /// Clients of another server use it.
     #[error("{0} belongs to another kopfd that is still running")]
     InUse(String),
-    /// The file is there, and no server of ours has written it.
+    /// The file exists and was not written by kopfd.
     #[error("{0} is no kubeconfig of kopfd's, so it is not overwritten")]
     Foreign(String),
 }
 
-/// What becomes of a file that is there and was not written by a server.
+/// What happens to an existing file that was not written by kopfd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overwrite {
-    /// It stays, and the kubeconfig is not written.
+    /// It is kept, and the kubeconfig is not written.
     Own,
     /// It is replaced.
     Anything,
 }
 
-/// A kubeconfig that was written. No other server replaces it before this is dropped.
+/// A written kubeconfig. No other server replaces it until this is dropped.
 #[derive(Debug)]
 pub struct Kubeconfig {
     path: PathBuf,
-    /// Has the lock.
+    /// Holds the lock.
     file: File,
 }
 
@@ -47,7 +47,7 @@ impl Kubeconfig {
     /// Writes a kubeconfig, readable by its owner only.
     ///
     /// # Errors
-    /// If the file cannot be written, is that of a server that is still running, or is something else that may not be overwritten.
+    /// If the file cannot be written, belongs to a running server, or may not be overwritten.
     pub fn write(path: &Path, text: &str, overwrite: Overwrite) -> Result<Self, Error> {
         let shown = || path.display().to_string();
         if is_in_use(path) {
@@ -57,17 +57,17 @@ impl Kubeconfig {
         if overwrite == Overwrite::Own && is_foreign(path).map_err(fail)? {
             return Err(Error::Foreign(shown()));
         }
-        // A file with another mode is replaced, never filled.
+        // A file with other permissions is replaced, never rewritten.
         let temporary = path.with_extension(format!("{}.new", std::process::id()));
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).map_err(fail)?;
         file.write_all(text.as_bytes()).map_err(fail)?;
-        // The lock goes with the file to its place, and ends with the process, however that ends.
+        // The lock stays with the renamed file, and ends with the process in any case.
         file.lock().map_err(fail)?;
         std::fs::rename(&temporary, path).map_err(fail)?;
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// Removes the file, if it is still the one that was written.
+    /// Removes the file, unless it was replaced.
     ///
     /// # Errors
     /// If it cannot be removed.
@@ -82,12 +82,12 @@ impl Kubeconfig {
     }
 }
 
-/// Tells whether a living process has written a kubeconfig.
+/// Tells whether a running process has written a kubeconfig.
 fn is_in_use(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-/// Tells whether a file is there with something else in it than the kubeconfig of a server of ours.
+/// Tells whether a file exists that is not a kubeconfig of kopfd.
 fn is_foreign(path: &Path) -> io::Result<bool> {
     match std::fs::read(path) {
         Ok(text) => Ok(!text.is_empty() && !std::str::from_utf8(&text).is_ok_and(is_ours)),
@@ -96,7 +96,7 @@ fn is_foreign(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Tells whether a text is a kubeconfig with our names and no others.
+/// Tells whether a text is a kubeconfig with only our names.
 fn is_ours(text: &str) -> bool {
     let Ok(documents) = yaml::parse(text) else { return false };
     let [config] = &documents[..] else { return false };
@@ -128,7 +128,7 @@ mod tests {
         }
         let forced = Kubeconfig::write(&path, OURS, Overwrite::Anything).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), OURS);
-        // Not even force takes it from a server that is running.
+        // Not even `--force` overwrites the kubeconfig of a running server.
         assert!(matches!(Kubeconfig::write(&path, OURS, Overwrite::Anything), Err(Error::InUse(_))));
         forced.remove().unwrap();
         assert!(!path.exists());

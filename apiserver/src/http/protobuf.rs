@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 use crate::http::api_error::Failure;
 use crate::kinds::messages::{self, Field, Form, Message, Zero};
 
-/// What a protobuf body starts with.
+/// The prefix of protobuf bodies.
 pub const MAGIC: &[u8] = b"k8s\0";
 
-/// Decodes a body into the object that JSON would have been, with its `apiVersion` and `kind`.
+/// Decodes a body into the equivalent JSON object, with its `apiVersion` and `kind`.
 ///
 /// # Errors
 ///
-/// 400 for what is no such message, 415 for kinds whose messages are not known.
+/// 400 for invalid messages, 415 for kinds with unknown messages.
 pub fn decode(body: &[u8]) -> Result<Value, Failure> {
     let mut unknown = Reader(body.strip_prefix(MAGIC).ok_or_else(|| broken("it does not start with the magic number of Kubernetes"))?);
     let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
@@ -73,14 +73,14 @@ impl Message {
                 field.decode(wire, &mut object)?;
             }
         }
-        // A named list of strings is the list in JSON.
+        // A named list of strings is a list in JSON.
         if self.name.ends_with(".ExtraValue") {
             return Ok(object.remove("items").unwrap_or_else(|| json!([])));
         }
         Ok(Value::Object(object))
     }
 
-    /// The zero time is a field that is not there.
+    /// The zero time is an absent field.
     fn time(&self, bytes: &[u8]) -> Result<Value, Failure> {
         let (mut seconds, mut nanos) = (0, 0);
         let mut reader = Reader(bytes);
@@ -202,10 +202,10 @@ fn string(bytes: &[u8]) -> Result<String, Failure> {
     String::from_utf8(bytes.to_vec()).map_err(|_| broken("a string is not UTF-8"))
 }
 
-/// What is left of a message.
+/// The unread part of a message.
 struct Reader<'a>(&'a [u8]);
 
-/// The value of a field as it was sent. Fixed-size numbers are not used by the known messages.
+/// The wire form of a field's value. Fixed-size numbers are not used by the known messages.
 enum Wire<'a> {
     Number(u64),
     Bytes(&'a [u8]),
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(pod["containers"][0]["resources"], json!({"limits": {"cpu": "100m"}}));
         assert_eq!(pod["containers"][0]["livenessProbe"], json!({"httpGet": {"path": "/x", "port": "http"}}));
         assert_eq!(pod["volumes"], json!([{"name": "v", "secret": {"secretName": "s"}}]));
-        // A pointer to zero is something, a zero may be nothing.
+        // A pointer to zero is present; a plain zero may be omitted.
         assert_eq!((&decoded["spec"]["replicas"], decoded["spec"].get("paused")), (&json!(0), None));
         assert_eq!(decoded["spec"]["strategy"]["rollingUpdate"], json!({"maxUnavailable": 0}));
         assert_eq!(decoded["spec"].get("minReadySeconds"), None);

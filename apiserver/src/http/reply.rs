@@ -1,4 +1,4 @@
-//! Answers before they are written: what they say, and in which words.
+//! Answers before they are encoded.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -14,13 +14,13 @@ use kopfd_base::yaml;
 pub struct Reply {
     /// The HTTP status.
     pub code: u16,
-    /// What it says.
+    /// The content.
     pub content: Content,
-    /// What the client is warned of.
+    /// The warnings for the client.
     pub warnings: Vec<String>,
 }
 
-/// What an answer says.
+/// The content of an answer.
 pub enum Content {
     /// An object, a list, a status.
     Object(Value),
@@ -31,7 +31,7 @@ pub enum Content {
 }
 
 impl Reply {
-    /// Returns the answer that all is well, with an object.
+    /// Returns a successful answer with an object.
     pub fn object(value: Value) -> Self {
         Self { code: 200, content: Content::Object(value), warnings: Vec::new() }
     }
@@ -41,7 +41,7 @@ impl Reply {
         Self { code, content: Content::Text(text.to_owned()), warnings: Vec::new() }
     }
 
-    /// Returns the answer for paths where nothing is.
+    /// Returns the answer for unknown paths.
     pub fn no_page() -> Self {
         Self::text(404, "404 page not found\n")
     }
@@ -56,7 +56,7 @@ impl Reply {
         Self { warnings, ..self }
     }
 
-    /// Returns the answer that something was deleted.
+    /// Returns the answer for a deletion.
     pub fn success(group: &str, plural: &str, name: &str, uid: &str) -> Self {
         let mut details = json!({"name": name, "kind": plural, "uid": uid});
         if !group.is_empty() {
@@ -65,12 +65,12 @@ impl Reply {
         Self::object(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}))
     }
 
-    /// Returns the answer that something was done that leaves nothing to be shown.
+    /// Returns the answer for a successful operation without an object.
     pub fn created() -> Self {
         Self::object(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})).with_code(201)
     }
 
-    /// Writes the answer.
+    /// Encodes the answer.
     pub fn into_response(self, accept: Accept) -> Response<Body> {
         let (media, body) = match self.content {
             Content::Object(value) if accept.is_yaml => ("application/yaml", Body::from(yaml::dump(&value).unwrap_or_default())),
@@ -109,14 +109,14 @@ impl From<Failure> for Reply {
     }
 }
 
-/// Writes a message that is there already, in a media type of its own.
+/// Returns an already encoded message with its own media type.
 pub fn message(content: &'static [u8], media: &'static str) -> Response<Body> {
     let mut response = Response::new(Body::from(content));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
     response
 }
 
-/// Writes a failure.
+/// Encodes a failure.
 pub fn refuse(failure: Failure) -> Response<Body> {
     let retry_after = failure.details.retry_after;
     let accept = Accept { form: crate::http::request::Form::Plain, is_yaml: false, is_beta: false };

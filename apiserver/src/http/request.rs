@@ -1,4 +1,4 @@
-//! Requests as they are written: paths, queries, media types.
+//! Parses requests: paths, queries, media types.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, header};
@@ -8,14 +8,14 @@ use crate::http::api_error::{Cause, Failure};
 /// Bodies larger than this are refused.
 pub const MAX_BODY: usize = 3 << 20;
 
-/// A request as it was sent, with its address read.
+/// A request with its parsed URL.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Question {
     /// The HTTP method.
     pub method: Method,
-    /// What the path means.
+    /// The parsed path.
     pub path: Path,
-    /// The path as it was written.
+    /// The original path.
     pub text: String,
     /// The path with its query.
     pub uri: String,
@@ -28,7 +28,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// Reads the address of a request.
+    /// Parses the URL of a request.
     pub fn read(request: Request<Bytes>) -> Self {
         let (head, body) = request.into_parts();
         let text = head.uri.path().to_owned();
@@ -38,7 +38,7 @@ impl Question {
     }
 }
 
-/// What a path means.
+/// The meaning of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Path {
     /// The versions of the core group.
@@ -51,7 +51,7 @@ pub enum Path {
     Resources(String, String),
     /// The objects of a resource, or one of them.
     Objects(Place),
-    /// Anything else, by its text.
+    /// Any other path.
     Other(String),
 }
 
@@ -61,7 +61,7 @@ impl Default for Path {
     }
 }
 
-/// What a path says of objects.
+/// The path of a resource or an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
     /// The API group; empty for the core group.
@@ -76,12 +76,12 @@ pub struct Place {
     pub name: Option<String>,
     /// The subresource.
     pub subresource: Option<String>,
-    /// Whether the path asks for a watch by its old prefix.
+    /// Whether the path requests a watch with the old prefix.
     pub is_watch: bool,
 }
 
 impl Path {
-    /// Reads a path.
+    /// Parses a path.
     pub fn parse(path: &str) -> Self {
         let other = || Self::Other(path.to_owned());
         let trimmed = path.strip_suffix('/').unwrap_or(path);
@@ -108,7 +108,7 @@ impl Place {
         };
         let place = Self { group: group.to_owned(), version: version.to_owned(), is_watch, ..Self::default() };
         let text = |part: &str| Some(part.to_owned());
-        // Namespaces are objects too: what follows the name is their subresource, or a resource inside.
+        // Namespaces are also objects: the segment after the name is their subresource, or a resource inside.
         let is_namespace =
             group.is_empty() && matches!(parts, ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize"]);
         let (namespace, parts) = match parts {
@@ -127,7 +127,7 @@ impl Place {
     }
 }
 
-/// Decodes what is written with percent signs.
+/// Decodes percent encoding.
 pub fn decode(text: &str) -> Option<String> {
     String::from_utf8(bytes(text)?).ok()
 }
@@ -151,24 +151,24 @@ fn bytes(text: &str) -> Option<Vec<u8>> {
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads a query. What cannot be decoded is left out.
+    /// Parses a query. Undecodable parameters are ignored.
     pub fn parse(query: &str) -> Self {
         let plain = |text: &str| bytes(&text.replace('+', " ")).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         Self(pairs.filter_map(|(key, value)| Some((plain(key)?, plain(value)?))).collect())
     }
 
-    /// Returns a parameter, if it is there.
+    /// Returns a parameter, if it is present.
     pub fn given(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Returns a parameter, if it is there and not empty.
+    /// Returns a parameter, if it is present and not empty.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.given(key).filter(|value| !value.is_empty())
     }
 
-    /// Tells whether a switch is on: present, and neither `false` nor `0`.
+    /// Tells whether a boolean parameter is true: present, and neither `false` nor `0`.
     pub fn is_on(&self, key: &str) -> bool {
         self.given(key).is_some_and(|value| !value.eq_ignore_ascii_case("false") && value != "0")
     }
@@ -176,7 +176,7 @@ impl Query {
     /// Returns a number.
     ///
     /// # Errors
-    /// If the parameter is none.
+    /// If the parameter is not a number.
     pub fn number(&self, key: &str) -> Result<Option<i64>, Failure> {
         let parse =
             |text: &str| text.parse().map_err(|_| Failure::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")));
@@ -187,27 +187,27 @@ impl Query {
 /// The options of a write, from the query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Whether nothing is to be stored.
+    /// Whether it is a dry run.
     pub is_dry_run: bool,
-    /// Who writes, in managed fields.
+    /// The field manager.
     pub field_manager: Option<String>,
-    /// What to do about unknown fields.
+    /// The treatment of unknown fields.
     pub validation: FieldValidation,
     /// Whether an apply takes fields from other managers.
     pub is_forced: bool,
-    /// What else the options of a deletion say, for webhooks.
+    /// Further options of a deletion, for webhooks.
     pub deletion: serde_json::Map<String, serde_json::Value>,
 }
 
-/// What to do about unknown and duplicate fields.
+/// The treatment of unknown and duplicate fields.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// Say nothing.
+    /// Ignore them.
     Ignore,
-    /// Say so in the headers.
+    /// Return warnings.
     #[default]
     Warn,
-    /// Refuse.
+    /// Refuse the request.
     Strict,
 }
 
@@ -215,7 +215,7 @@ impl Options {
     /// Reads the options of a write.
     ///
     /// # Errors
-    /// If there are words that mean nothing. The kind of options is told in the failure.
+    /// If values are invalid. The failure names the kind of options.
     pub fn read(query: &Query, options: &str) -> Result<Self, Failure> {
         let mut causes = Vec::new();
         let field_manager = query.text("fieldManager").map(str::to_owned);
@@ -253,7 +253,7 @@ impl Options {
     }
 }
 
-/// The form that the answer is asked for in.
+/// The requested form of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// The object itself.
@@ -266,7 +266,7 @@ pub enum Form {
     MetadataList,
 }
 
-/// How the answer is to be written.
+/// The requested encoding of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accept {
     /// The form.
@@ -278,7 +278,7 @@ pub struct Accept {
 }
 
 impl Accept {
-    /// Returns the first thing that the client accepts and we can do.
+    /// Returns the first supported media type that the client accepts.
     ///
     /// # Errors
     /// If there is none.
@@ -314,7 +314,7 @@ impl Accept {
             Some("Table") if is_meta => Form::Table,
             Some("PartialObjectMetadata") if is_meta => Form::Metadata,
             Some("PartialObjectMetadataList") if is_meta => Form::MetadataList,
-            // Aggregated discovery, for one: the plain form follows in the list.
+            // Such as aggregated discovery: the plain form follows in the list.
             Some(_) => return None,
         };
         Some(Self { form, is_yaml, is_beta: version == "v1beta1" && form != Form::Plain })
@@ -327,7 +327,7 @@ pub fn media_type(headers: &HeaderMap) -> Option<String> {
     Some(value.split(';').next().unwrap_or(value).trim().to_ascii_lowercase())
 }
 
-/// Returns the verb that a request means, as rules of access name it.
+/// Returns the verb of a request for authorization rules.
 pub fn verb(method: &Method, place: &Place, query: &Query) -> &'static str {
     match (method.as_str(), place.name.is_some()) {
         ("POST", _) => "create",
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(place("/api/v1/namespaces/x/pods/").namespace.as_deref(), Some("x"));
         assert_eq!(place("/apis/ex.dev/v1/namespaces/x/things/a/scale").subresource.as_deref(), Some("scale"));
         assert!(place("/api/v1/watch/namespaces/x/pods").is_watch);
-        // A slash is a slash, however it is written.
+        // An encoded slash is also a slash.
         assert_eq!(place("/apis/ex.dev/v1/namespaces/x/things/a%2Fb").subresource.as_deref(), Some("b"));
     }
 

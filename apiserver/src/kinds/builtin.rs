@@ -1,4 +1,4 @@
-//! The built-in kinds: what the server offers without any definition, their defaults, and the light checks that they get.
+//! The built-in kinds: the kinds served without definitions, their defaults, and their validation.
 
 mod assigned;
 pub mod autoscaling;
@@ -33,7 +33,7 @@ pub fn subresources(kind: &Kind) -> &'static [Subresource] {
     entry(kind).map_or(&[], |entry| &entry.subresources)
 }
 
-/// Returns what names of objects must look like.
+/// Returns the rule for names of objects.
 pub fn name_rule(kind: &Kind) -> NameRule {
     match entry(kind).map(|entry| entry.names.as_str()) {
         Some("label") => NameRule::Label,
@@ -42,22 +42,22 @@ pub fn name_rule(kind: &Kind) -> NameRule {
     }
 }
 
-/// Returns what users of a built-in kind are told, if it is old.
+/// Returns the warning for users of a deprecated built-in kind.
 pub fn deprecation(kind: &Kind) -> Option<String> {
     let is_old = kind.group.is_empty() && kind.kind == "Endpoints";
     is_old.then(|| "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
 }
 
-/// Checks a name as it stands in a path.
+/// Checks a name in a path.
 ///
 /// # Errors
-/// A bad request for names that cannot stand in a path.
+/// A bad request for names that are invalid in paths.
 pub fn check_name(name: &str) -> Result<(), Failure> {
     metadata::path_mistake(name, false).map_or(Ok(()), |why| Err(Failure::bad_request(format!("name {name:?} {why}"))))
 }
 
-/// Reads an object of a built-in kind as it was sent, without its metadata, which is read apart. What it has no fields for is dropped.
-/// Returns the paths of that.
+/// Reads a sent object of a built-in kind, without its metadata, which is read separately. Unknown fields are dropped. Returns their
+/// paths.
 ///
 /// # Errors
 /// A bad request for values of wrong types.
@@ -65,7 +65,7 @@ pub fn read(kind: &Kind, object: &mut Value) -> Result<Vec<String>, Failure> {
     typed::read(kind, object).map_err(|why| refusal(kind, &why))
 }
 
-/// Returns what all objects of a built-in kind tell, whatever was written.
+/// Returns the fields that all objects of a built-in kind have, with their zero values.
 pub fn zero(kind: &Kind) -> Value {
     if kind.kind == "CustomResourceDefinition" {
         let names = json!({"plural": "", "kind": ""});
@@ -76,12 +76,13 @@ pub fn zero(kind: &Kind) -> Value {
     message.map_or_else(|| json!({"metadata": {}}), messages::Message::zero)
 }
 
-/// Makes an object of a built-in kind fit for the store: fills in its defaults and checks it. Returns warnings.
+/// Prepares an object of a built-in kind for the store: fills in its defaults and checks it. Returns warnings.
 ///
-/// The object has its final metadata, with the unique id. It is written as a whole, or through a subresource. With an old object, what the server once set is kept, and what may not change is compared.
+/// The object has its final metadata, with the unique id. It is written as a whole, or through a subresource. With an old object, values
+/// assigned by the server are kept, and immutable fields are compared.
 ///
 /// # Errors
-/// A bad request for values of wrong types, an invalid object for all its other mistakes together.
+/// A bad request for values of wrong types, an invalid object for all its other errors together.
 pub fn prepare(kind: &Kind, subresource: &str, object: &mut Value, old: Option<&Value>) -> Result<Vec<String>, Failure> {
     if let Some(why) = metadata::type_mistake(&object["metadata"]) {
         return Err(refusal(kind, &why));
@@ -96,7 +97,7 @@ pub fn prepare(kind: &Kind, subresource: &str, object: &mut Value, old: Option<&
     causes.extend(finalizer_causes);
     warnings.extend(checks::warnings(kind, object, old));
     match old {
-        // What an event of the new group tells was looked at when it came.
+        // Events of the new group were checked in their own version.
         Some(_) if kind.group == "events.k8s.io" => {}
         _ => checks::check(kind, subresource, object, old, &mut causes),
     }
@@ -111,19 +112,19 @@ pub fn prepare(kind: &Kind, subresource: &str, object: &mut Value, old: Option<&
         Ok(warnings)
     } else {
         let name = meta.get("name").and_then(Value::as_str).unwrap_or_default();
-        // Events go by their core names, whichever group they are written in.
+        // Events have their core name, in both groups.
         let group = if kind.kind == "Event" { "" } else { &kind.group };
         Err(Failure::invalid(group, &kind.kind, name, causes))
     }
 }
 
-/// Returns an object of which only that part is changed that a subresource is about, if it is about less than the specification or status.
+/// Returns the old object with only the part that a subresource may change, if that is less than the specification or status.
 pub fn written_part(kind: &Kind, subresource: &str, old: &Value, new: &Value) -> Option<Value> {
     let is_pod = kind.group.is_empty() && kind.kind == "Pod";
     if is_pod { checks::pods::written_part(subresource, old, new) } else { None }
 }
 
-/// Returns the refusal of what Go's decoder would not take.
+/// Returns the refusal of a body that Go's decoder would refuse.
 fn refusal(kind: &Kind, why: &str) -> Failure {
     let (kind, version) = (&kind.kind, &kind.version);
     Failure::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
@@ -157,7 +158,7 @@ fn to_kind(entry: &BuiltinKind) -> Kind {
     }
 }
 
-/// The first version of a kind in the table is the one that is stored.
+/// The first version of a kind in the table is the storage version.
 fn storage_version(kind: &BuiltinKind) -> &str {
     let first = builtin_kinds::all().iter().find(|entry| entry.group == kind.group && entry.plural == kind.plural);
     first.map_or(&kind.version, |first| &first.version)

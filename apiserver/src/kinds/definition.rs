@@ -1,6 +1,6 @@
-//! CustomResourceDefinitions: which are accepted, which names they get, and what they make the server offer.
+//! CustomResourceDefinitions: their validation, their accepted names, and the kinds that they define.
 //!
-//! Whether objects are there and when a definition may go is the store's business.
+//! Independent of the existing objects and the deletion of definitions.
 
 mod check;
 mod names;
@@ -23,29 +23,29 @@ pub use names::{conditions, set_condition};
 /// The group of the definitions themselves.
 pub const GROUP: &str = "apiextensions.k8s.io";
 
-/// The finalizer that holds a definition until its objects are gone.
+/// The finalizer that blocks the deletion of a definition until its objects are gone.
 pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// What can be done with custom resources.
+/// The verbs of custom resources.
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
-/// A definition that is good.
+/// A valid definition.
 #[derive(Debug)]
 pub struct Accepted {
-    /// The definition as it is stored.
+    /// The definition to store.
     pub definition: Value,
-    /// What is to be said of it.
+    /// Its warnings.
     pub warnings: Vec<String>,
-    /// Which rules of its schemas are not enforced: texts for people.
+    /// Messages about rules of its schemas that are not enforced.
     pub unenforced: Vec<String>,
 }
 
-/// Returns a definition as it is stored: with its defaults and stored versions.
+/// Returns a definition to store, with its defaults and stored versions.
 ///
-/// The status is that of the new definition, so that writers of the status have to put it there before; a new one gets its first status.
+/// The status is that of the new definition: writes of the status must set it before; a new definition gets its first status.
 ///
 /// # Errors
-/// If the definition has mistakes: all of them at once.
+/// All errors of the definition at once.
 pub fn accept(new: &Value, old: Option<&Value>) -> Result<Accepted, Failure> {
     if !new.is_object() {
         return Err(Failure::bad_request("a definition is an object"));
@@ -67,7 +67,7 @@ pub fn accept(new: &Value, old: Option<&Value>) -> Result<Accepted, Failure> {
     }
 }
 
-/// Returns the formats in the schemas of a definition that are ignored.
+/// Returns the unknown formats in the schemas of a definition, which are ignored.
 fn unknown_formats(definition: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     versions(definition).for_each(|version| collect_formats(&version["schema"]["openAPIV3Schema"], &mut found));
@@ -90,9 +90,9 @@ fn collect_formats(schema: &Value, found: &mut BTreeSet<String>) {
     schema["properties"].as_object().into_iter().flatten().for_each(|(_, property)| collect_formats(property, found));
 }
 
-/// Returns what the definition makes the server offer: a kind for each served version, the preferred version first.
+/// Returns a kind for each served version of a definition, the preferred version first.
 ///
-/// Whether the names are accepted is told by the status, see [`is_established`].
+/// The status tells whether the names are accepted, see [`is_established`].
 pub fn kinds(definition: &Value) -> Vec<Kind> {
     let shared = Arc::new(definition.clone());
     let storage_version = storage_version(definition).to_owned();
@@ -101,18 +101,18 @@ pub fn kinds(definition: &Value) -> Vec<Kind> {
     served.into_iter().map(|version| kind(&shared, &storage_version, version)).collect()
 }
 
-/// Tells whether a definition has all the names that it wants.
+/// Tells whether all names of a definition are accepted.
 pub fn has_its_names(definition: &Value) -> bool {
     is_true(definition, "NamesAccepted")
 }
 
-/// Returns the schema of a version; none if the definition was never accepted or has no such version.
+/// Returns the schema of a version; `None` if the definition was never accepted or lacks the version.
 pub fn schema(definition: &Value, version: &str) -> Option<Schema> {
     let found = versions(definition).find(|one| one["name"] == version)?;
     Schema::parse_stored(&found["schema"]["openAPIV3Schema"]).ok()
 }
 
-/// Returns the warning that users of a version get, if it is deprecated.
+/// Returns the warning for users of a version, if it is deprecated.
 pub fn deprecation(definition: &Value, name: &str) -> Option<String> {
     let found = version(definition, name).filter(|version| version["deprecated"] == true)?;
     if let Some(written) = found["deprecationWarning"].as_str() {
@@ -128,18 +128,18 @@ pub fn deprecation(definition: &Value, name: &str) -> Option<String> {
     Some(format!("{group}/{name} {kind} is deprecated{advice}"))
 }
 
-/// Returns how a definition's versions are converted by a webhook, if they are.
+/// Returns the conversion webhook of a definition, if it has one.
 pub fn conversion_webhook(definition: &Value) -> Option<&Value> {
     let conversion = &definition["spec"]["conversion"];
     (conversion["strategy"] == "Webhook").then(|| &conversion["webhook"])
 }
 
-/// Returns the version that objects are stored in; empty for none.
+/// Returns the storage version, or an empty text.
 pub fn storage_version(definition: &Value) -> &str {
     versions(definition).find(|version| version["storage"] == true).map_or("", |version| text(&version["name"]))
 }
 
-/// Returns what sorts versions as Kubernetes prefers them: stable ones first, then betas, then alphas, and newer ones first.
+/// Returns a key that sorts versions in the order of Kubernetes: stable ones first, then betas, then alphas, and newer ones first.
 pub fn rank(version: &str) -> (u8, std::cmp::Reverse<u64>, std::cmp::Reverse<u64>, String) {
     let parse = || {
         let rest = version.strip_prefix('v')?;
@@ -184,7 +184,7 @@ fn kind(definition: &Arc<Value>, storage_version: &str, version: &Value) -> Kind
 
 fn fill_defaults(definition: &mut Value) {
     let spec = members(&mut definition["spec"]);
-    // What is false is not written.
+    // False is omitted.
     if spec.get("preserveUnknownFields") == Some(&json!(false)) {
         spec.remove("preserveUnknownFields");
     }
@@ -205,7 +205,7 @@ fn fill_defaults(definition: &mut Value) {
     }
 }
 
-/// Adds the storage version to those that objects were ever stored in.
+/// Adds the storage version to the stored versions.
 fn store_version(definition: &mut Value) {
     let stored = json!(storage_version(definition));
     let status = members(&mut definition["status"]);

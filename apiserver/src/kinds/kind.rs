@@ -1,4 +1,4 @@
-//! Kinds as the server offers them: one resource in one version.
+//! Served kinds: one resource in one version.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub struct Kind {
     pub group: String,
     /// The version.
     pub version: String,
-    /// The version that objects are stored in.
+    /// The storage version.
     pub storage_version: String,
     /// The plural name.
     pub plural: String,
@@ -27,34 +27,34 @@ pub struct Kind {
     pub categories: Vec<String>,
     /// The verbs.
     pub verbs: Vec<String>,
-    /// Whether objects live in namespaces.
+    /// Whether objects are namespaced.
     pub namespaced: bool,
     /// Whether there is a `status` subresource.
     pub has_status: bool,
-    /// The `scale` subresource's paths, as its definition has them.
+    /// The paths of the `scale` subresource in the definition.
     pub scale: Option<Scale>,
-    /// The definition of the kind; none for built-in kinds.
+    /// The definition of the kind; `None` for built-in kinds.
     pub definition: Option<Arc<Value>>,
 }
 
 /// The paths of a `scale` subresource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scale {
-    /// Where the wanted number is, such as `.spec.replicas`.
+    /// The path of the desired number, such as `.spec.replicas`.
     pub spec_replicas: String,
-    /// Where the present number is.
+    /// The path of the current number.
     pub status_replicas: String,
-    /// Where the label selector is.
+    /// The path of the label selector.
     pub label_selector: Option<String>,
 }
 
 impl Kind {
-    /// Returns what stands in `apiVersion` of the objects.
+    /// Returns the `apiVersion` of the objects.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// Tells whether the kind comes from a definition.
+    /// Tells whether the kind is defined by a CustomResourceDefinition.
     pub fn is_custom(&self) -> bool {
         self.definition.is_some()
     }

@@ -1,20 +1,20 @@
-//! The messages of the built-in kinds: which fields they have, and of which types these are.
+//! The messages of the built-in kinds: their fields and types.
 //!
-//! They are data, in `messages.txt`: `message: number name type`, with `[]` for repeated fields, `map<…>` for maps with strings as keys, and
-//! `~` for the name of a message whose fields stand in the one around it. The names are those of JSON, the numbers those of protobuf.
+//! They are data, in `messages.txt`: `message: number name type`, with `[]` for repeated fields, `map<…>` for maps with string keys, and
+//! `~` as the name of a message whose fields are inlined in its parent. The names are those of JSON, the numbers those of protobuf.
 //!
-//! The last sign of a type says what becomes of a field that has no value, or zero: `?` is not told with zero, `!` is told as zero without a
-//! value, and `*` as null; any other field is told with the value that it was given.
+//! The last character of a type decides about absent and zero values: `?` omits zero, `!` sets an absent value to zero, `*` sets it to
+//! null; other fields are kept as given.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-/// Stands for the name of a message whose fields stand in the one around it.
+/// The name of an inlined message.
 const INLINE: &str = "~";
 
-/// Messages that are one value, which is null if there is none.
+/// Messages with a single value, which is null if absent.
 const NULLS: [&str; 4] = ["meta.Time", "meta.MicroTime", "meta.FieldsV1", "runtime.RawExtension"];
 
 /// The metadata of objects.
@@ -22,9 +22,9 @@ pub const OBJECT_META: &str = "meta.ObjectMeta";
 
 /// A message: an object, or a part of one.
 pub struct Message {
-    /// Its name, with a word for its group before it.
+    /// Its name, with a prefix for its group.
     pub name: &'static str,
-    /// Its fields, in no order.
+    /// Its fields, in no particular order.
     pub fields: Vec<Field>,
 }
 
@@ -38,20 +38,20 @@ pub struct Field {
     pub of: &'static str,
     /// How many values it has.
     pub form: Form,
-    /// What becomes of it without a value, or with zero.
+    /// Its treatment if absent or zero.
     pub when_zero: Zero,
 }
 
-/// What becomes of a field without a value, or with zero: an empty text, list, or map, the number 0, or false.
+/// The treatment of a field that is absent or zero: an empty text, list, or map, the number 0, or false.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zero {
-    /// It is told as it was given.
+    /// It is kept as given.
     Kept,
-    /// It is not told.
+    /// It is omitted.
     Dropped,
-    /// It is told, as zero.
+    /// It is set to zero.
     Told,
-    /// It is told, as null.
+    /// It is set to null.
     Null,
 }
 
@@ -83,7 +83,7 @@ pub fn of_kind(group: &str, version: &str, kind: &str) -> Option<&'static Messag
         "apps" | "batch" | "autoscaling" | "policy" => group,
         _ => PACKAGES.iter().find(|package| group.strip_suffix(".k8s.io").is_some_and(|name| name.split('.').next() == Some(package)))?,
     };
-    // Only whole objects, and options, come on their own.
+    // Only whole objects, and options, are sent on their own.
     find(&format!("{package}.{kind}")).filter(|message| kind == "DeleteOptions" || message.has_type())
 }
 
@@ -109,14 +109,14 @@ impl Message {
         Some((name, Self { name, fields }))
     }
 
-    /// Returns what its values tell when they were given nothing.
+    /// Returns the value without any given fields.
     pub fn zero(&self) -> Value {
         let mut members = Map::new();
         self.complete(&mut members);
         Value::Object(members)
     }
 
-    /// Adds what is told without being given.
+    /// Adds the fields that are always present.
     pub fn complete(&self, members: &mut Map<String, Value>) {
         for field in &self.fields {
             if field.is_inline() {
@@ -131,13 +131,13 @@ impl Message {
         }
     }
 
-    /// Returns the field with a name in JSON, also of a message whose fields stand in this one.
+    /// Returns the field with a JSON name, including fields of inlined messages.
     pub fn member(&self, name: &str) -> Option<&Field> {
         let own = self.fields.iter().find(|field| field.name == name && !field.is_inline());
         own.or_else(|| self.fields.iter().filter(|field| field.is_inline()).find_map(|field| find(field.of)?.member(name)))
     }
 
-    /// Tells whether its values say what they are, with `apiVersion` and `kind`. Templates have metadata and no type.
+    /// Tells whether its values have `apiVersion` and `kind`. Templates have metadata but no type.
     pub fn has_type(&self) -> bool {
         self.is_object() && !self.name.ends_with("TemplateSpec") && self.name != "core.PersistentVolumeClaimTemplate"
     }
@@ -166,7 +166,7 @@ impl Field {
         Some(Self { number, name, of, form, when_zero })
     }
 
-    /// Returns the value that it is told with if it was given none.
+    /// Returns the value for an absent field.
     pub fn zero(&self) -> Option<Value> {
         match self.when_zero {
             Zero::Kept | Zero::Dropped => None,
@@ -182,7 +182,7 @@ impl Field {
         }
     }
 
-    /// Tells whether the fields of its message stand in the message around it.
+    /// Tells whether its message is inlined.
     pub fn is_inline(&self) -> bool {
         self.name == INLINE
     }

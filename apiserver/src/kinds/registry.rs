@@ -1,4 +1,4 @@
-//! The kinds that the server offers at a moment: those built in, and those defined.
+//! The currently served kinds: built-in and defined ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,33 +11,33 @@ use crate::kinds::{builtin, definition};
 use crate::schema::Schema;
 use crate::storage::resource::Resource;
 
-/// One kind in one version, with all that is needed to serve it.
+/// One kind in one version, with everything needed to serve it.
 #[derive(Debug)]
 pub struct Served {
     /// The kind.
     pub kind: Kind,
-    /// Where its objects are stored.
+    /// The resource of its objects in the store.
     pub resource: Resource,
-    /// The schema of this version; none for built-in kinds.
+    /// The schema of this version; `None` for built-in kinds.
     pub schema: Option<Schema>,
-    /// The schema of the version that is stored, if that is another one.
+    /// The schema of the storage version, if it is another one.
     pub stored_schema: Option<Schema>,
-    /// What clients of a deprecated version are told.
+    /// The warning for clients of a deprecated version.
     pub deprecation: Option<String>,
-    /// Whether the definition is going, so that there are no new objects.
+    /// Whether the definition is being deleted, so that no objects can be created.
     pub is_leaving: bool,
-    /// Objects that were written after this revision obey the schema.
+    /// Objects written after this revision conform to the schema.
     pub since: u64,
-    /// When the definition came in its present form; none for built-in kinds.
+    /// When the definition was last changed; `None` for built-in kinds.
     pub defined_at: Option<Timestamp>,
-    /// When the definition came at first.
+    /// When the definition was created.
     pub came_at: Option<Timestamp>,
 }
 
 impl Served {
     /// Returns a kind without a schema.
     pub fn of(kind: Kind) -> Self {
-        // Events have two faces and one store.
+        // Events of both groups share one store.
         let group = if kind.plural == "events" && kind.group == "events.k8s.io" { "" } else { &kind.group };
         let resource = Resource { group: group.to_owned(), plural: kind.plural.clone() };
         Self {
@@ -70,7 +70,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Returns the kinds that are built in.
+    /// Returns the built-in kinds.
     pub fn new() -> Self {
         let served = |kind: Kind| Served { deprecation: builtin::deprecation(&kind), ..Served::of(kind) };
         let built_in = builtin::kinds().into_iter().map(|kind| Arc::new(served(kind))).collect();
@@ -79,7 +79,7 @@ impl Registry {
         registry
     }
 
-    /// Serves what a definition defines, from the given revision and moment on.
+    /// Serves the kinds of a definition, from the given revision and time on.
     pub fn define(&mut self, definition: &Value, since: u64, now: Timestamp) {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let is_leaving = definition["metadata"]["deletionTimestamp"].is_string();
@@ -98,7 +98,7 @@ impl Registry {
         self.index();
     }
 
-    /// Serves what a definition has defined no longer.
+    /// Stops serving the kinds of a definition.
     pub fn forget(&mut self, definition: &str) {
         self.defined.remove(definition);
         self.index();
@@ -109,13 +109,13 @@ impl Registry {
         self.all.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
     }
 
-    /// Returns a kind by what stands in its objects.
+    /// Returns a kind by the `apiVersion` and `kind` of its objects.
     pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Served>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         self.version(group, version).find(|served| served.kind.kind == kind)
     }
 
-    /// Returns the kind of a stored object; in another version, if its own is not served any more.
+    /// Returns the kind of a stored object; in another version, if its own is no longer served.
     pub fn by_object(&self, value: &Value) -> Option<&Arc<Served>> {
         let (version, kind) = (value["apiVersion"].as_str()?, value["kind"].as_str()?);
         let group = version.split_once('/').map_or("", |(group, _)| group);

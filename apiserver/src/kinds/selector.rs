@@ -87,7 +87,7 @@ impl FieldSelector {
     /// Returns the selector of a text for the objects of a kind.
     ///
     /// # Errors
-    /// If the text makes no sense, or the kind has not such a field to select by.
+    /// If the text is invalid, or the field is not selectable.
     pub fn parse(text: &str, kind: &Kind) -> Result<Self, Failure> {
         let mut requirements = Vec::new();
         for term in split_terms(text) {
@@ -108,7 +108,7 @@ impl FieldSelector {
         self.requirements.is_empty()
     }
 
-    /// Returns the value that a field must have, such as the name that is the only one selected.
+    /// Returns the required value of a field, such as the only selected name.
     pub fn required(&self, path: &str) -> Option<&str> {
         self.requirements.iter().find(|requirement| requirement.is_equal && requirement.path == path).map(|found| found.value.as_str())
     }
@@ -119,7 +119,7 @@ impl FieldSelector {
     }
 }
 
-/// Returns the one name that a selector by fields allows, if it is one that objects can have.
+/// Returns the only name that a field selector allows, if it is a valid one.
 pub fn selected_name(text: &str) -> Option<String> {
     let mut terms = split_terms(text);
     terms.sort_unstable();
@@ -129,7 +129,7 @@ pub fn selected_name(text: &str) -> Option<String> {
     metadata::path_mistake(&name, false).is_none().then_some(name)
 }
 
-/// Returns the fields by which the objects of a kind can be selected, besides the name and the namespace.
+/// Returns the selectable fields of a kind, besides the name and the namespace.
 pub fn selectable(kind: &Kind) -> Vec<String> {
     if let Some(definition) = &kind.definition {
         let fields =
@@ -201,7 +201,7 @@ fn unescape(value: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// Returns the text of a field. What Kubernetes always has a value for, has it here too.
+/// Returns the text of a field, with the defaults that Kubernetes has for absent values.
 fn value_at(object: &Value, path: &str) -> String {
     let path = match path {
         "source" if object["source"].is_object() || object["deprecatedSource"].is_object() => {
@@ -227,7 +227,7 @@ fn value_at(object: &Value, path: &str) -> String {
     }
 }
 
-/// Groups of built-in kinds have no dots, or belong to Kubernetes.
+/// Groups of built-in kinds have no dots, or end with `k8s.io`.
 fn is_custom(object: &Value) -> bool {
     let group = object["apiVersion"].as_str().and_then(|version| version.split_once('/')).map_or("", |(group, _)| group);
     group.contains('.') && !group.ends_with(".k8s.io")

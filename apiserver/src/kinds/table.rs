@@ -1,4 +1,4 @@
-//! Objects as rows of a table, as kubectl shows them, and objects reduced to their metadata.
+//! Objects as rows of a table for kubectl, and objects reduced to their metadata.
 
 mod age;
 mod builtin;
@@ -12,7 +12,7 @@ use age::age;
 
 pub use jsonpath::JsonPath;
 
-/// What comes with each row.
+/// The object in each row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Include {
     /// Nothing.
@@ -47,7 +47,7 @@ enum Cells {
 }
 
 impl Include {
-    /// Returns what a query's `includeObject` asks for; none for an unknown word.
+    /// Returns the value of a query's `includeObject`; `None` if it is invalid.
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
             "" | "Metadata" => Self::Metadata,
@@ -98,7 +98,7 @@ impl Table {
         Self { columns: more.collect(), cells: Cells::Builtin(row) }
     }
 
-    /// Returns a `Table` of objects. The metadata is that of the list; the columns are left out in all but the first event of a watch.
+    /// Returns a `Table` of objects. The metadata is that of the list; only the first event of a watch has the columns.
     pub fn render<'a>(
         &self,
         metadata: Value,
@@ -113,7 +113,7 @@ impl Table {
         json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": columns, "rows": rows})
     }
 
-    /// Returns the `Table` of a bookmark: one row without a name, whose object tells the revision.
+    /// Returns the `Table` of a bookmark: one row without a name, whose object has the revision.
     pub fn bookmark(&self, bookmark: &Value, has_columns: bool) -> Value {
         let columns = if has_columns { self.columns.iter().map(Column::to_json).collect() } else { Value::Null };
         let mut cells = vec![Value::Null; self.columns.len()];
@@ -171,7 +171,7 @@ fn included(object: &Value, include: Include) -> Value {
     }
 }
 
-/// Returns the cell of a column's type. A value that does not fit is shown as nothing.
+/// Returns the cell for a column's type. A value of another type gives null.
 fn custom_cell(kind: &str, value: Option<&Value>, now: Timestamp) -> Value {
     let Some(value) = value else { return Value::Null };
     match kind {

@@ -1,4 +1,4 @@
-//! Objects as clients see them: in the version they ask for, and in the form.
+//! Objects in the version and the form that clients request.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
     ("count", "deprecatedCount"),
 ];
 
-/// Tells whether an object that was stored at a revision is seen as it is.
+/// Tells whether an object stored at a revision is returned unchanged.
 pub fn is_plain(served: &Served, revision: u64) -> bool {
     let kind = &served.kind;
     kind.version == kind.storage_version && kind.group == served.resource.group && (!kind.is_custom() || revision > served.since)
 }
 
-/// Returns a stored object in the version of a kind, with what that version's schema drops and fills in.
+/// Returns a stored object in the version of a kind, pruned and with the defaults of that version's schema.
 pub fn see(served: &Served, stored: &Stored) -> Arc<Value> {
     if is_plain(served, stored.revision) {
         return Arc::clone(&stored.value);
@@ -38,13 +38,13 @@ pub fn see(served: &Served, stored: &Stored) -> Arc<Value> {
     Arc::new(value)
 }
 
-/// Turns an object in stored form into the version of a kind.
+/// Converts a stored object to the version of a kind.
 pub fn convert(served: &Served, value: &mut Value) {
     let Some(object) = value.as_object_mut() else { return };
     object.insert("apiVersion".into(), json!(served.kind.api_version()));
     if served.kind.group == "events.k8s.io" {
         rename(object, EVENT_FIELDS.iter().copied());
-        // What was read once can be read again: this drops what only the core tells without a value.
+        // An object that was read once can be read again: this drops fields that only the core group always has.
         let _ = builtin::read(&served.kind, value);
     }
     if is_old_autoscaler(served) {
@@ -52,7 +52,7 @@ pub fn convert(served: &Served, value: &mut Value) {
     }
     match (&served.schema, own_stored_schema(served)) {
         (Some(schema), None) => drop(schema.conform(value)),
-        // What is stored gets the defaults of the stored version only.
+        // Stored objects get only the defaults of the storage version.
         (Some(schema), Some(stored)) => {
             stored.conform(value);
             schema.prune(value);
@@ -61,7 +61,7 @@ pub fn convert(served: &Served, value: &mut Value) {
     }
 }
 
-/// Turns an object in the version of a kind into stored form.
+/// Converts an object from the version of a kind to its stored form.
 pub fn store(served: &Served, value: &mut Value) {
     let kind = &served.kind;
     if let Some(stored) = own_stored_schema(served) {
@@ -83,7 +83,7 @@ pub fn store(served: &Served, value: &mut Value) {
     }
 }
 
-/// Fills in the defaults of an object as it is written: a status that was never written may have one, too.
+/// Fills in the defaults of an object that is written, including those of a missing status.
 pub fn complete(served: &Served, value: &mut Value) {
     if let Some(schema) = &served.schema {
         schema.fill_defaults(value);
@@ -94,12 +94,12 @@ fn is_old_autoscaler(served: &Served) -> bool {
     served.kind.group == "autoscaling" && served.kind.kind == "HorizontalPodAutoscaler" && served.kind.version == "v1"
 }
 
-/// Returns the schema of the version that is stored. A webhook that converts says itself what becomes of what that version has not.
+/// Returns the schema of the storage version. A conversion webhook decides itself about fields that this version lacks.
 fn own_stored_schema(served: &Served) -> Option<&Schema> {
     served.stored_schema.as_ref().filter(|_| webhook(served).is_none())
 }
 
-/// Returns how the versions of a kind are converted by a webhook, if they are.
+/// Returns the conversion webhook of a kind, if it has one.
 pub fn webhook(served: &Served) -> Option<&Value> {
     served.kind.definition.as_deref().and_then(definition::conversion_webhook)
 }
@@ -112,17 +112,17 @@ fn rename(object: &mut Map<String, Value>, names: impl Iterator<Item = (&'static
     }
 }
 
-/// Returns the metadata of an object alone.
+/// Returns the metadata of an object.
 pub fn metadata_of(value: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]})
 }
 
-/// Returns the kind of what the `scale` subresource shows.
+/// Returns the kind of the `scale` subresource.
 pub fn scales() -> Kind {
     Kind { group: "autoscaling".into(), version: "v1".into(), plural: "scales".into(), kind: "Scale".into(), ..Kind::default() }
 }
 
-/// Returns the `Scale` of an object, if the object has the wanted number.
+/// Returns the `Scale` of an object, if it has a desired number of replicas.
 pub fn scale_of(served: &Served, value: &Value) -> Option<Value> {
     let paths = served.kind.scale.as_ref()?;
     let replicas = at(value, &paths.spec_replicas)?.as_i64()?;
@@ -133,18 +133,18 @@ pub fn scale_of(served: &Served, value: &Value) -> Option<Value> {
         }
     }
     let mut status = json!({"replicas": at(value, &paths.status_replicas).and_then(Value::as_i64).unwrap_or_default()});
-    // Workloads have their selector where a definition could not point to: it is an object.
+    // The selector of built-in workloads is an object, which a definition could not point to.
     let of_workload = || at(value, ".spec.selector").filter(|_| !served.kind.is_custom());
     let selector = paths.label_selector.as_ref().and_then(|path| at(value, path)).or_else(of_workload).map(selector_text);
     if let Some(selector) = selector {
         status["selector"] = json!(selector);
     }
-    // No replicas at all are not told.
+    // Zero replicas are omitted.
     let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
     Some(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}))
 }
 
-/// Returns the text of a selector, which is a text already, a map of labels, or a `LabelSelector`.
+/// Returns the text of a selector: a text, a map of labels, or a `LabelSelector`.
 fn selector_text(selector: &Value) -> String {
     if let Some(text) = selector.as_str() {
         return text.to_owned();
@@ -170,12 +170,12 @@ fn selector_text(selector: &Value) -> String {
     texts.join(",")
 }
 
-/// Returns what is at a path such as `.spec.replicas`.
+/// Returns the value at a path such as `.spec.replicas`.
 pub fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').filter(|part| !part.is_empty()).try_fold(value, |value, part| value.get(part))
 }
 
-/// Sets what is at a path such as `.spec.replicas`.
+/// Sets the value at a path such as `.spec.replicas`.
 pub fn set_at(value: &mut Value, path: &str, to: Value) {
     let mut place = value;
     for part in path.split('.').filter(|part| !part.is_empty()) {

@@ -1,27 +1,27 @@
-//! JSON patches in the dialect of the Kubernetes API server, which is not RFC 6902 in every point.
+//! JSON patches in the dialect of the Kubernetes API server, which differs from RFC 6902.
 //!
-//! It differs where real servers differ: `replace` of a missing member adds it, a `test` for null passes on a missing member, negative
-//! indexes count from the end, whatever stands before the first slash of a path is ignored, and numbers are compared as they are written.
+//! The differences of real servers: `replace` of a missing member adds it, a `test` for null succeeds for a missing member, negative
+//! indexes count from the end, the text before the first slash of a path is ignored, and numbers are compared as written.
 
 use serde_json::Value;
 
 use crate::http::api_error::Failure;
 use crate::http::json;
 
-/// The most operations in one patch; the number of the real server.
+/// Limit of operations in one patch; the same as in the real server.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// The most bytes that all `copy` operations of a patch may add: as much as a whole request. Doubling copies end here.
+/// Limit of bytes that all `copy` operations of a patch may add: the size of a whole request. It stops repeated doubling.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
 
-/// The deepest nesting of a patched object: what JSON parsers of clients read.
+/// Limit of nesting of a patched object, which JSON parsers of clients support.
 const MAX_DEPTH: usize = 127;
 
 /// Applies the operations, all or none.
 ///
 /// # Errors
 ///
-/// 400 for operations that are not a list of operations, 413 for too many or too large ones, 422 for any that does not apply.
+/// 400 if it is not a list of operations, 413 for too many or too large ones, 422 for an operation that cannot be applied.
 pub fn apply(target: &Value, operations: &Value) -> Result<Value, Failure> {
     let operations = decode(operations)?;
     if operations.len() > MAX_OPERATIONS {
@@ -36,7 +36,7 @@ pub fn apply(target: &Value, operations: &Value) -> Result<Value, Failure> {
     Ok(document)
 }
 
-/// One operation as it was sent: missing members are empty.
+/// One operation; missing members are empty.
 #[derive(Default)]
 struct Operation<'a> {
     op: &'a str,
@@ -53,7 +53,7 @@ fn decode(operations: &Value) -> Result<Vec<Operation<'_>>, Failure> {
     }
 }
 
-/// Returns the places of members that operations do not have.
+/// Returns the paths of unknown members of operations.
 pub fn unknown_members(operations: &Value) -> impl Iterator<Item = String> {
     let operations = operations.as_array().into_iter().flatten().enumerate();
     operations.flat_map(|(index, operation)| {
@@ -118,7 +118,7 @@ impl<'a> Operation<'a> {
         self.value.cloned().unwrap_or(Value::Null)
     }
 
-    /// A missing member, a null and no value at all are the same.
+    /// A missing member, a null, and a missing `value` are equal.
     fn test(&self, document: &Value) -> Result<(), Failure> {
         let found = if self.path == Some("") { Some(document) } else { read(document, self.path)? };
         let found = found.filter(|value| !value.is_null());
@@ -127,7 +127,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// The path's parts and the key at its end. Whatever stands before the first slash is ignored.
+/// Returns the path's parts and its last key. The text before the first slash is ignored.
 fn split(path: Option<&str>) -> Result<(Vec<String>, String), Failure> {
     let mut parts: Vec<String> = path.ok_or_else(rejected)?.split('/').skip(1).map(unescape).collect();
     let key = parts.pop().ok_or_else(rejected)?;
@@ -138,7 +138,7 @@ fn unescape(part: &str) -> String {
     part.replace("~1", "/").replace("~0", "~")
 }
 
-/// Returns the position that a key means in a list of this length; for additions the length itself counts as a place.
+/// Returns the position of a key in a list of this length; additions may use the length itself.
 fn index(key: &str, length: usize) -> Result<usize, Failure> {
     let index: i64 = key.parse().map_err(|_| rejected())?;
     let index = if index < 0 { index + length as i64 } else { index };
@@ -153,7 +153,7 @@ fn child<'v>(value: &'v Value, part: &str) -> Option<&'v Value> {
     }
 }
 
-/// Returns the value at the path; none for a missing member of an object that is there.
+/// Returns the value at the path; `None` for a missing member of an existing object.
 fn read<'v>(document: &'v Value, path: Option<&str>) -> Result<Option<&'v Value>, Failure> {
     let (parts, key) = split(path)?;
     let mut value = document;
@@ -232,7 +232,7 @@ fn replace(document: &mut Value, path: Option<&str>, value: Value) -> Result<(),
     Ok(())
 }
 
-/// Copies and moves below themselves could nest an object deeper than anybody can read it, or free it.
+/// Copies and moves into themselves could nest an object too deeply to be parsed or dropped.
 fn check_depth(value: &Value, above: usize) -> Result<(), Failure> {
     fn depth(value: &Value) -> usize {
         match value {

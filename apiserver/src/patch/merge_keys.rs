@@ -1,45 +1,46 @@
-//! What the lists and maps of built-in kinds mean, as data: their merge keys for strategic patches, and how they are owned.
+//! Merge strategies of lists and maps in built-in kinds, as data: their merge keys for strategic patches, and their ownership.
 //!
-//! A shape is a struct of the API, such as a container. Fields that are not in the table are plain: lists are replaced as a whole,
-//! and maps merge.
+//! A shape is a struct of the API, such as a container. Fields that are not in the table are plain: lists are replaced as a whole, and
+//! maps are merged.
 
-/// One field whose value is more than plain data.
+/// One field with a merge strategy.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
-    /// The shape that has the field; the kind for the top of an object.
+    /// The shape with the field; for the top of an object, the kind.
     pub shape: &'static str,
     /// The field's name.
     pub name: &'static str,
     /// The shape of the value, or of the list's items; empty for plain data.
     pub holds: &'static str,
-    /// How a strategic patch treats it: a merge key, [`SET`], [`REPLACE`], or empty for the usual way.
+    /// Its strategy in strategic patches: a merge key, [`SET`], [`REPLACE`], or empty for the default.
     pub merge: &'static str,
-    /// How it is owned: the keys of the list with their defaults, such as `port protocol=TCP`, [`SET`], [`ATOMIC`], or empty for the usual.
+    /// Its ownership: the keys of the list with their defaults, such as `port protocol=TCP`, [`SET`], [`ATOMIC`], or empty for the
+    /// default.
     pub owned: &'static str,
 }
 
-/// A list of strings where the order means nothing.
+/// A list of strings without order.
 pub const SET: &str = "(set)";
-/// A map that patches replace.
+/// A map that patches replace as a whole.
 pub const REPLACE: &str = "(replace)";
-/// A map or a list of one owner.
+/// A map or a list that is owned as a whole.
 pub const ATOMIC: &str = "(atomic)";
 
 const fn field(shape: &'static str, name: &'static str, holds: &'static str, merge: &'static str, owned: &'static str) -> Field {
     Field { shape, name, holds, merge, owned }
 }
 
-/// The shape of a field that only leads to others.
+/// Returns a field whose value only contains other fields.
 const fn way(shape: &'static str, name: &'static str, holds: &'static str) -> Field {
     field(shape, name, holds, "", "")
 }
 
-/// A list of maps with the same key for patches and owners.
+/// Returns a list of maps with the same key for patches and ownership.
 const fn keyed(shape: &'static str, name: &'static str, holds: &'static str, key: &'static str) -> Field {
     field(shape, name, holds, key, key)
 }
 
-/// A map or list that has one owner.
+/// Returns a map or list that is owned as a whole.
 const fn atomic(shape: &'static str, name: &'static str) -> Field {
     field(shape, name, "", "", ATOMIC)
 }
@@ -143,12 +144,12 @@ const FIELDS: &[Field] = &[
     atomic("Webhook", "objectSelector"),
 ];
 
-/// Returns what is special about a field of a shape.
+/// Returns the merge strategy of a field, if it is not plain.
 pub fn find(shape: &str, name: &str) -> Option<&'static Field> {
     FIELDS.iter().find(|field| (field.shape == shape || field.shape == "*" && is_kind(shape)) && field.name == name)
 }
 
-/// Tells whether the shape is a whole object: only these have the fields of all kinds.
+/// Tells whether the shape is a whole object: only objects have the fields of all kinds.
 fn is_kind(shape: &str) -> bool {
     !shape.is_empty() && !FIELDS.iter().any(|field| field.holds == shape)
 }

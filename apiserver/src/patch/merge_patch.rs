@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// Merges the patch into the target: objects merge, null removes, everything else replaces.
 ///
-/// What is new comes without the nulls in it, also those in the objects of a new list; the nulls that are items of a list stay.
+/// Nulls are removed from new values, including objects in new lists; null items of lists are kept.
 pub fn apply(target: &Value, patch: &Value) -> Value {
     let mut merged = target.clone();
     merge(&mut merged, patch);

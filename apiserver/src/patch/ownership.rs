@@ -1,6 +1,6 @@
 //! Field ownership: server-side apply, its conflicts, and the `managedFields` of objects.
 //!
-//! Schemas are not checked here: what is applied is expected to fit its kind.
+//! Schemas are not checked here: applied objects must conform to their kind.
 
 mod compare;
 mod entries;
@@ -19,7 +19,7 @@ use set::Set;
 
 /// Merges the applied object into the live one and moves the ownership of its fields.
 ///
-/// *Guarantees*: applying the same again gives the live object back, bit by bit. Without a live object the result is the applied one.
+/// *Guarantees*: applying the same again returns the live object unchanged. Without a live object the result is the applied one.
 ///
 /// # Errors
 ///
@@ -52,7 +52,7 @@ pub fn apply(live: Option<&Value>, applied: &Value, by: &Manager<'_>) -> Result<
     entries.take_fields(&difference.removed);
     let mut entry = Entry::of(by, fields);
     if difference.is_empty() {
-        // Who changes nothing has written when it did before; never, if it only takes part in what is there.
+        // A manager that changes nothing keeps the time of its last write; it has none if it only becomes a co-owner.
         entry.time = before.map(|before| before.time).unwrap_or_default();
     }
     entries.put(entry);
@@ -60,10 +60,10 @@ pub fn apply(live: Option<&Value>, applied: &Value, by: &Manager<'_>) -> Result<
     Ok(merged)
 }
 
-/// Records who wrote what after a write that is not an apply.
+/// Records the written fields of a manager after a write that is not an apply.
 ///
-/// The old object is none for a creation. A `managedFields` of one empty entry ends all tracking; an object that is not tracked stays so
-/// until it is applied.
+/// `old` is `None` for a creation. A `managedFields` with one empty entry ends all tracking; an untracked object stays so until it is
+/// applied.
 pub fn record(old: Option<&Value>, new: &mut Value, by: &Manager<'_>) {
     let mut entries = match by.subresource {
         Some(_) => Entries::default(),
@@ -95,13 +95,13 @@ pub fn record(old: Option<&Value>, new: &mut Value, by: &Manager<'_>) {
     entries.write(new);
 }
 
-/// Takes the owners out of an object; null if it has none.
+/// Removes and returns the `managedFields` of an object; null if it has none.
 pub fn take(object: &mut Value) -> Value {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     metadata.and_then(|metadata| metadata.remove("managedFields")).unwrap_or_default()
 }
 
-/// Gives an object these owners, as they were taken.
+/// Sets the `managedFields` of an object.
 pub fn give(object: &mut Value, owners: Value) {
     if owners.as_array().is_none_or(Vec::is_empty) {
         take(object);
@@ -110,7 +110,7 @@ pub fn give(object: &mut Value, owners: Value) {
     }
 }
 
-/// What the request may write: without the status on the object itself, nothing but the status through its subresource.
+/// Returns the part that the request may write: the object without the status, or the status through its subresource.
 fn tracked_part(applied: &Value, by: &Manager<'_>) -> Value {
     let Value::Object(members) = applied else { return applied.clone() };
     let status_only = by.subresource == Some("status");

@@ -1,4 +1,4 @@
-//! Strategic merge patches of built-in kinds: merge patches whose lists merge by key, with directives.
+//! Strategic merge patches of built-in kinds: merge patches with lists merged by key, and directives.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ const ELEMENT_ORDER: &str = "$setElementOrder/";
 ///
 /// # Errors
 ///
-/// 400 for directives in a wrong form, 500 for list items without their merge key or with an unknown directive, as real servers do.
+/// 400 for malformed directives, 500 for list items without their merge key or with an unknown directive, as on real servers.
 pub fn apply(target: &Value, patch: &Value, kind: &Kind) -> Result<Value, Failure> {
     let (Value::Object(target), Value::Object(patch)) = (target, patch) else {
         return Err(Failure::bad_request("error decoding patch: a strategic merge patch is an object"));
@@ -53,7 +53,7 @@ fn merge_map(target: &mut Map<String, Value>, patch: &Map<String, Value>, shape:
     for (key, value) in patch.iter().filter(|(key, _)| key.starts_with(DELETE_FROM)) {
         delete_from(target, &key[DELETE_FROM.len()..], value)?;
     }
-    // The order of the elements on the server is that before the patch: it decides where those that the patch does not know stay.
+    // The order of the elements before the patch decides about the positions of elements that are not in the patch.
     let before: HashMap<String, Value> = patch
         .keys()
         .filter_map(|key| key.strip_prefix(ELEMENT_ORDER))
@@ -79,7 +79,7 @@ fn is_directive(key: &str) -> bool {
     key == DIRECTIVE || key == RETAIN_KEYS || key.starts_with(DELETE_FROM) || key.starts_with(ELEMENT_ORDER)
 }
 
-/// Drops what the patch does not name; a field that the patch sets has to be named.
+/// Removes the fields that are not in `$retainKeys`; fields set by the patch must be listed.
 fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), Failure> {
     let Some(list) = patch.get(RETAIN_KEYS) else { return Ok(()) };
     let list = list.as_array().ok_or_else(|| bad_format(RETAIN_KEYS))?;
@@ -92,7 +92,7 @@ fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> R
 }
 
 fn delete_from(target: &mut Map<String, Value>, name: &str, values: &Value) -> Result<(), Failure> {
-    // Where nothing is, nothing is deleted, whatever is said.
+    // Deletions from an absent list have no effect.
     let Some(Value::Array(list)) = target.get_mut(name) else { return Ok(()) };
     let values = values.as_array().ok_or_else(|| bad_format("$deleteFromPrimitiveList"))?;
     let gone: HashSet<String> = values.iter().map(Value::to_string).collect();
@@ -100,7 +100,7 @@ fn delete_from(target: &mut Map<String, Value>, name: &str, values: &Value) -> R
     Ok(())
 }
 
-/// The items of a patch stand in its order, in this order; deletions need not.
+/// Checks that the items of a patch are in the order of `$setElementOrder`; deletions need not be.
 fn check_order(items: Option<&Value>, order: &[Value], merge_key: &str) -> Result<(), Failure> {
     let key = |item: &Value| if item.is_object() { item[merge_key].clone() } else { item.clone() };
     let mut rest = order.iter().map(key);
@@ -184,8 +184,7 @@ fn merge_list(list: &mut Vec<Value>, patch: &[Value], key: &str, shape: &str) ->
     Ok(())
 }
 
-/// Brings the items into the order that the patch names: new ones come before those that it does not name, which keep their place
-/// relative to the others.
+/// Sorts the items in the order of the patch: new ones come before items that are not listed, which keep their relative place.
 fn set_order(list: &mut Vec<Value>, order: &[Value], before: &[Value], key: &str) {
     let identity = |item: &Value| item.get(key).unwrap_or(item).to_string();
     let wanted: HashMap<String, usize> = order.iter().enumerate().map(|(place, item)| (identity(item), place)).collect();

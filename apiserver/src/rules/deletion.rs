@@ -1,4 +1,4 @@
-//! What deletions do to objects.
+//! The effects of deletions.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -9,25 +9,25 @@ use crate::kinds::definition;
 use crate::kinds::registry::Served;
 use crate::storage::work_item::{CLEANUP, FOREGROUND, ORPHAN};
 
-/// The namespaces that are always there.
+/// The namespaces that cannot be deleted.
 pub const PROTECTED_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];
 
-/// How an object is to be deleted.
+/// The parameters of a deletion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Deletion {
-    /// What happens to the dependents.
+    /// The propagation to dependents.
     pub propagation: Option<Propagation>,
-    /// The unique id that the object must have.
+    /// The required unique id of the object.
     pub uid: Option<String>,
-    /// The revision that the object must have.
+    /// The required revision of the object.
     pub resource_version: Option<String>,
-    /// Whether nothing is to be stored.
+    /// Whether it is a dry run.
     pub is_dry_run: bool,
-    /// Whether the object is one of a collection that is deleted.
+    /// Whether the object is deleted as part of a collection.
     pub is_of_many: bool,
-    /// Whether the answer says that the deletion goes on, if it does.
+    /// Whether the answer tells if the deletion is still in progress.
     pub is_told_as_accepted: bool,
-    /// Whether it is a part of another request, which has passed the webhooks.
+    /// Whether it is part of another request that has passed the webhooks.
     pub is_admitted: bool,
 }
 
@@ -38,12 +38,12 @@ pub enum Propagation {
     Background,
     /// They are deleted first.
     Foreground,
-    /// They are left alone.
+    /// They are not deleted.
     Orphan,
 }
 
 impl Propagation {
-    /// Returns the word of options.
+    /// Returns the value in options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Background => "Background",
@@ -52,12 +52,12 @@ impl Propagation {
         }
     }
 
-    /// Returns the propagation of a word of options.
+    /// Returns the propagation with this value in options.
     pub fn of_name(name: &str) -> Option<Self> {
         [Self::Background, Self::Foreground, Self::Orphan].into_iter().find(|one| one.name() == name)
     }
 
-    /// Returns the finalizer that tells the garbage collector of it.
+    /// Returns its finalizer for the garbage collector.
     fn finalizer(self) -> Option<&'static str> {
         match self {
             Self::Foreground => Some(FOREGROUND),
@@ -68,7 +68,7 @@ impl Propagation {
 }
 
 impl Writer<'_> {
-    /// Returns what a deletion comes to.
+    /// Decides about a deletion.
     ///
     /// # Errors
     /// If the object is not the expected one, or may not be deleted.
@@ -116,8 +116,8 @@ impl Writer<'_> {
         Ok(if is_same(old, &new) { Decision::Unchanged } else { Decision::Store(new) })
     }
 
-    /// Returns what is to happen to the dependents, if that is not what the finalizers already say: a policy in the request goes before
-    /// them, and they go before the default of the kind.
+    /// Returns the propagation, if it differs from the existing finalizers: a policy in the request takes precedence over them, and they
+    /// over the default of the kind.
     fn new_propagation(&self, deletion: &Deletion, finalizers: &[Value], is_leaving: bool) -> Option<Propagation> {
         let is_said = || [FOREGROUND, ORPHAN].iter().any(|said| finalizers.iter().any(|one| one == said));
         let default = || (!is_leaving && !is_said()).then(|| default_propagation(self.served));
@@ -149,12 +149,12 @@ impl Writer<'_> {
     }
 }
 
-/// Tells whether an object is stored as leaving before it is removed: the kinds that may get a time of grace are, even if it is none.
+/// Tells whether an object is marked as being deleted before it is removed: so are kinds that may have a grace period, even if it is zero.
 pub fn is_marked_first(served: &Served, object: &Value) -> bool {
     served.kind.kind == "Pod" && served.kind.group.is_empty() && !object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// Marks an object as terminating. The grace period is not waited for: there are no nodes.
+/// Marks an object as terminating, without waiting for the grace period: there are no nodes.
 pub fn mark(object: &mut Value, now: Timestamp) {
     object["metadata"]["deletionTimestamp"] = json!(time(now));
     object["metadata"]["deletionGracePeriodSeconds"] = json!(0);

@@ -1,4 +1,4 @@
-//! What an update may not change: which object it is, on which version it is based, and what others write.
+//! Keeps the parts of an object that an update may not change: its identity, its version, and fields written by others.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::http::api_error::{Cause, Failure};
 use crate::kinds::builtin;
 
 impl Writer<'_> {
-    /// Webhooks may not make another object of it.
+    /// Checks that webhooks have not changed the identity.
     pub(super) fn check_identity(&self, old: &Value, new: &Value) -> Result<(), Failure> {
         check_namespace(&old["metadata"]["namespace"], new)?;
         let (kind, sent) = (&self.served.kind, &new["metadata"]["name"]);
@@ -56,7 +56,7 @@ impl Writer<'_> {
             let cause = Cause::new("FieldValueInvalid", "metadata.uid", format!("Invalid value: {sent}: field is immutable"));
             return Err(Failure::invalid(&kind.group, &kind.kind, name, vec![cause.clone(), cause]));
         }
-        // When an object is going already, only what it is granted is held to be its own.
+        // For an object that is already being deleted, only the granted grace period is kept.
         for (field, is_kept) in
             [("deletionTimestamp", old["metadata"]["deletionTimestamp"].is_string()), ("deletionGracePeriodSeconds", false)]
         {
@@ -82,7 +82,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The object itself is written without its status, and the status without the rest.
+    /// Restores the status in writes of the object, and everything else in writes of the status.
     pub(super) fn keep_what_is_not_written(&self, old: &Value, new: &mut Value) {
         let keep = |new: &mut Value, field: &str| {
             let Some(object) = new.as_object_mut() else { return };

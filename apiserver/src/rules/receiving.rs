@@ -1,4 +1,4 @@
-//! Reading what a client has sent: what it is, which of it is known, and what the schema fills in.
+//! Reads an object from a client: checks its type, drops unknown fields, and fills in defaults.
 
 use serde_json::{Value, json};
 
@@ -12,20 +12,20 @@ use crate::schema::field_error::Place;
 use crate::schema::metadata;
 
 impl Writer<'_> {
-    /// Reads what a client has sent: checks what it is, and drops and fills in what the schema says. Returns the warnings, which begin
-    /// with the remarks on how it was written.
+    /// Reads an object from a client: checks its type, drops unknown fields, and fills in defaults by the schema. Returns the warnings,
+    /// beginning with those of the parser.
     ///
     /// # Errors
-    /// If it is something else, or has mistakes that the client wants to hear of.
+    /// If it is of another type, or has unknown fields and the validation is strict.
     pub fn receive(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
         self.receive_with(value, remarks, Schema::conform)
     }
 
-    /// Reads what an apply has made, as [`Self::receive`] does; but nulls that are not allowed stay, and are mistakes. Fields that
-    /// cannot be owned were refused before; other dropped fields are not reported.
+    /// Reads the result of an apply, like [`Self::receive`]; but forbidden nulls are kept as errors. Fields that cannot be owned were
+    /// refused before; other dropped fields are not reported.
     ///
     /// # Errors
-    /// If it is something else, or has mistakes that the client wants to hear of.
+    /// If it is of another type, or has unknown fields and the validation is strict.
     pub fn receive_applied(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
         self.receive_with(value, remarks, |schema, value| {
             schema.prune(value);
@@ -61,7 +61,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Reads the metadata strictly by type. Returns the paths of what was dropped.
+    /// Reads the metadata strictly by type. Returns the paths of dropped fields.
     fn clean(&self, value: &mut Value) -> Result<Vec<String>, Failure> {
         if let Some(why) = metadata::type_mistake(&value["metadata"]) {
             let (kind, version) = (&self.served.kind.kind, &self.served.kind.version);
@@ -69,7 +69,7 @@ impl Writer<'_> {
         }
         let unknown = metadata::clean(&mut value["metadata"], &Place::Named("metadata"));
         if let Some(members) = value["metadata"].as_object_mut() {
-            // What is empty is as good as absent; empty owners of fields mean something.
+            // Empty fields count as absent, except `managedFields`.
             members.retain(|name, member| name == "managedFields" || !is_empty(member));
         }
         Ok(unknown)
@@ -122,10 +122,10 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Brings an object into form again that webhooks have changed.
+    /// Reads an object again after webhooks have changed it.
     ///
     /// # Errors
-    /// If it is no such object any more.
+    /// If it is no longer an object of the kind.
     pub fn readmit(&self, mut value: Value) -> Result<Value, Failure> {
         self.check_kind(&mut value)?;
         self.clean(&mut value)?;

@@ -1,16 +1,16 @@
-//! What changes of objects count for, by their kinds.
+//! The significance of changes, by kind.
 
 use serde_json::Value;
 
 use crate::kinds::kind::Kind;
 use crate::kinds::registry::Served;
 
-/// Tells whether new objects of a kind come with the status that a client sends; the others begin with that of the server.
+/// Tells whether new objects of a kind keep the status from the client; others begin with that of the server.
 pub fn gives_its_status(kind: &Kind) -> bool {
     !kind.is_custom() && matches!(kind.kind.as_str(), "Node" | "CustomResourceDefinition")
 }
 
-/// Tells whether updates of an object must name its revision.
+/// Tells whether updates of an object need a resource version.
 pub fn needs_version(served: &Served) -> bool {
     const KINDS: &[&str] = &[
         "CustomResourceDefinition",
@@ -23,7 +23,7 @@ pub fn needs_version(served: &Served) -> bool {
     served.kind.is_custom() || KINDS.contains(&served.kind.kind.as_str())
 }
 
-/// Tells whether a built-in kind counts the generations of its objects.
+/// Tells whether objects of a built-in kind have a generation.
 pub fn has_generation(served: &Served) -> bool {
     const KINDS: &[&str] = &[
         "Deployment",
@@ -47,15 +47,15 @@ pub fn has_generation(served: &Served) -> bool {
     KINDS.contains(&served.kind.kind.as_str())
 }
 
-/// Tells whether a change begins another generation of an object.
+/// Tells whether a change increments the generation.
 pub fn generation_grows(served: &Served, subresource: &str, old: &Value, new: &Value) -> bool {
     if subresource == "status" {
         return false;
     }
     if !served.kind.is_custom() {
-        // Deployments hand their annotations on to their replica sets, so these count, too.
+        // Deployments copy their annotations to their replica sets, so annotations count, too.
         let is_noted = served.kind.kind == "Deployment" && old["metadata"]["annotations"] != new["metadata"]["annotations"];
-        // A slice of endpoints has no specification: what it says and its labels count.
+        // An endpoint slice has no specification: its fields and labels count.
         let is_slice = served.kind.kind == "EndpointSlice";
         let is_sliced = is_slice && ["/endpoints", "/ports", "/metadata/labels"].iter().any(|at| old.pointer(at) != new.pointer(at));
         return has_generation(served) && (old["spec"] != new["spec"] || old["webhooks"] != new["webhooks"] || is_noted || is_sliced);
@@ -68,7 +68,7 @@ pub fn generation_grows(served: &Served, subresource: &str, old: &Value, new: &V
     counted(old) != counted(new)
 }
 
-/// Tells whether a value says nothing.
+/// Tells whether a value is empty.
 pub fn is_empty(value: &Value) -> bool {
     match value {
         Value::String(text) => text.is_empty(),
@@ -78,7 +78,7 @@ pub fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Tells whether two objects are the same but for the times of their managers.
+/// Tells whether two objects are equal except for the times in `managedFields`.
 pub fn is_same(old: &Value, new: &Value) -> bool {
     let fields = |value: &Value| -> Vec<String> { value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default() };
     let is_same_metadata = || {
@@ -93,7 +93,7 @@ pub fn is_same(old: &Value, new: &Value) -> bool {
         && fields(old).iter().all(|field| if field == "metadata" { is_same_metadata() } else { old[field] == new[field] })
 }
 
-/// Returns the owners of fields without the times of their writes.
+/// Returns the `managedFields` without their times.
 pub fn without_times(owners: &Value) -> Vec<Value> {
     let mut owners = owners.as_array().cloned().unwrap_or_default();
     for owner in owners.iter_mut().filter_map(Value::as_object_mut) {

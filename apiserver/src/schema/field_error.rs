@@ -1,4 +1,4 @@
-//! The causes of a refusal in the words of Kubernetes: one constructor for each reason.
+//! Field errors in the words of Kubernetes: one constructor for each reason.
 
 use std::fmt::{self, Display};
 
@@ -6,86 +6,86 @@ use serde_json::Value;
 
 use crate::http::api_error::Cause;
 
-/// Returns the cause of a field that must be there.
+/// Returns the error of a missing field.
 pub fn required(field: impl Display, text: &str) -> Cause {
     let message = if text.is_empty() { "Required value".to_owned() } else { format!("Required value: {text}") };
     Cause::new("FieldValueRequired", field.to_string(), message)
 }
 
-/// Returns the cause of a value that makes no sense.
+/// Returns the error of an invalid value.
 pub fn invalid(field: impl Display, value: &Value, text: impl Display) -> Cause {
     Cause::new("FieldValueInvalid", field.to_string(), format!("Invalid value: {value}: {text}"))
 }
 
-/// Returns the cause of a value of a wrong type.
+/// Returns the error of a value of a wrong type.
 pub fn type_invalid(field: impl Display, value: &Value, text: impl Display) -> Cause {
     Cause::new("FieldValueTypeInvalid", field.to_string(), format!("Invalid value: {value}: {text}"))
 }
 
-/// Returns the cause of a value that is there twice.
+/// Returns the error of a duplicate value.
 pub fn duplicate(field: impl Display, value: &Value) -> Cause {
     Cause::new("FieldValueDuplicate", field.to_string(), format!("Duplicate value: {value}"))
 }
 
-/// Returns the cause of a name of something that is not there.
+/// Returns the error of a reference to something that does not exist.
 pub fn not_found(field: impl Display, value: &Value) -> Cause {
     Cause::new("FieldValueNotFound", field.to_string(), format!("Not found: {value}"))
 }
 
-/// Returns the cause of a value that is none of the allowed ones.
+/// Returns the error of a value that is not among the supported ones.
 pub fn not_supported<T: Display>(field: impl Display, value: &Value, supported: impl IntoIterator<Item = T>) -> Cause {
     let supported: Vec<String> = supported.into_iter().map(|one| format!("\"{one}\"")).collect();
     let message = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
     Cause::new("FieldValueNotSupported", field.to_string(), message)
 }
 
-/// Returns the cause of a field that may not be there.
+/// Returns the error of a forbidden field.
 pub fn forbidden(field: impl Display, text: impl Display) -> Cause {
     Cause::new("FieldValueForbidden", field.to_string(), format!("Forbidden: {text}"))
 }
 
-/// Returns the cause of a text that is too long.
+/// Returns the error of a text that is too long.
 pub fn too_long(field: impl Display, limit: u64) -> Cause {
     Cause::new("FieldValueTooLong", field.to_string(), format!("Too long: may not be more than {limit} bytes"))
 }
 
-/// Returns the cause of a list or map with too many members.
+/// Returns the error of a list or map with too many members.
 pub fn too_many(field: impl Display, count: usize, limit: u64) -> Cause {
     Cause::new("FieldValueTooMany", field.to_string(), format!("Too many: {count}: must have at most {limit} items"))
 }
 
-/// Where a value stands in an object. Printed only when something is wrong there.
+/// The path of a value in an object. Formatted only for errors.
 #[derive(Debug, Clone, Copy)]
 pub enum Place<'a> {
-    /// The whole.
+    /// The whole object.
     Root,
-    /// A place whose name is a text.
+    /// A path given as text.
     Named(&'a str),
     /// A member of an object.
     Member(&'a Place<'a>, &'a str),
     /// An item of a list.
     Item(&'a Place<'a>, usize),
-    /// A member whose name is a user's, which stands in brackets.
+    /// An entry of a map with arbitrary keys, shown in brackets.
     Key(&'a Place<'a>, &'a str),
 }
 
 impl<'a> Place<'a> {
-    /// Returns the place of a member.
+    /// Returns the path of a member.
     pub fn member(&'a self, name: &'a str) -> Place<'a> {
         Place::Member(self, name)
     }
 
-    /// Returns the place of an item.
+    /// Returns the path of an item.
     pub fn item(&'a self, index: usize) -> Place<'a> {
         Place::Item(self, index)
     }
 
-    /// Returns the place of a member whose name is a user's.
+    /// Returns the path of a map entry.
     pub fn key(&'a self, key: &'a str) -> Place<'a> {
         Place::Key(self, key)
     }
 
-    /// Returns the field of a cause. The whole object has no name, which Kubernetes prints as `<nil>`.
+    /// Returns the field of an error. The whole object has no name, which Kubernetes prints as `<nil>`.
     pub fn field(&self) -> String {
         let text = self.to_string();
         if text.is_empty() { "<nil>".to_owned() } else { text }

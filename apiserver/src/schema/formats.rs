@@ -1,4 +1,4 @@
-//! The formats of texts and numbers that schemas can ask for. Unknown formats fit everything.
+//! The formats of texts and numbers in schemas. Unknown formats accept everything.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -43,7 +43,7 @@ pub(crate) fn fits(format: &str, text: &str) -> bool {
     }
 }
 
-/// Tells whether a number lies in the range of its type and format.
+/// Tells whether a number is in the range of its type and format.
 pub(super) fn holds(kind: Type, format: Option<&str>, value: &Value) -> bool {
     let number = value.as_f64().unwrap_or_default();
     match (kind, format) {
@@ -75,7 +75,7 @@ static CREDIT_CARD: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(r"^({visa_and_others}|3(0[0-5]|[68][0-9])[0-9]{{11}}|(2131|1800|35[0-9]{{3}})[0-9]{{11}})$"))
 });
 static SHORT_NAME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"));
-/// Numbers with units, one after the other, as Go writes them; days and weeks are known too.
+/// Numbers with units in a sequence, in Go's syntax; days and weeks are accepted, too.
 static DURATION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)\s*(ns|us|µs|ms|s|m|h|d|w)(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|ms|s|m|h|d|w))*$")
 });
@@ -99,24 +99,24 @@ fn is_uuid(text: &str, version: char) -> bool {
     UUID.is_match(text) && digits.chars().nth(12) == Some(version) && has_variant
 }
 
-/// The last of several labels of a host is a word of at least two letters.
+/// The last label of a host with several labels has at least two letters.
 fn has_top_level(host: &str) -> bool {
     host.rsplit_once('.').is_none_or(|(_, last)| last.chars().count() >= 2 && last.chars().all(char::is_alphabetic))
 }
 
-/// Go reads numbers with zeros before them as decimal ones.
+/// Go reads numbers with leading zeros as decimal.
 fn is_ipv4(text: &str) -> bool {
     let is_part = |part: &str| part.len() <= 3 && part.bytes().all(|byte| byte.is_ascii_digit()) && part.parse::<u8>().is_ok();
     text.split('.').count() == 4 && text.split('.').all(is_part)
 }
 
-/// An address, alone or in angle brackets behind a name.
+/// Tells whether a text is an e-mail address, alone or in angle brackets after a name.
 fn is_mailbox(text: &str) -> bool {
     let address = text.strip_suffix('>').and_then(|text| text.split_once('<')).map(|(_, address)| address);
     EMAIL.is_match(address.unwrap_or(text))
 }
 
-/// Returns the digits of a number that may have hyphens and spaces in it; the last one may be an `X`, which stands for ten.
+/// Returns the digits of a number with optional hyphens and spaces; the last one may be an `X` for ten.
 fn digits(text: &str) -> Option<Vec<u32>> {
     let plain: Vec<char> = text.chars().filter(|c| !matches!(c, ' ' | '-')).collect();
     let digit = |(index, c): (usize, &char)| if *c == 'X' && index + 1 == plain.len() { Some(10) } else { c.to_digit(10) };
@@ -135,7 +135,7 @@ fn is_isbn13(text: &str) -> bool {
 
 fn is_credit_card(text: &str) -> bool {
     let plain: String = text.chars().filter(char::is_ascii_digit).collect();
-    // Every second digit from the end counts twice.
+    // Every second digit from the end is doubled.
     let doubled = |(index, digit): (usize, u32)| if index % 2 == 1 { digit * 2 / 10 + digit * 2 % 10 } else { digit };
     let sum: u32 = plain.chars().rev().filter_map(|c| c.to_digit(10)).enumerate().map(doubled).sum();
     CREDIT_CARD.is_match(&plain) && sum.is_multiple_of(10)

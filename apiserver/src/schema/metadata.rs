@@ -1,4 +1,4 @@
-//! The metadata that all objects have: which fields there are, and which names and values are allowed.
+//! The metadata of all objects: its fields, and the allowed names and values.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use crate::http::api_error::Cause;
 use crate::http::json;
 use crate::schema::field_error::{self, Place};
 
-/// The fields of metadata, with what Go calls their types.
+/// The fields of metadata, with Go's names of their types.
 const FIELDS: [(&str, &str); 15] = [
     ("annotations", "map[string]string"),
     ("creationTimestamp", "Time"),
@@ -31,10 +31,10 @@ const FIELDS: [(&str, &str); 15] = [
 const OWNER_FIELDS: [&str; 6] = ["apiVersion", "blockOwnerDeletion", "controller", "kind", "name", "uid"];
 const MANAGER_FIELDS: [&str; 7] = ["apiVersion", "fieldsType", "fieldsV1", "manager", "operation", "subresource", "time"];
 
-/// All annotations of an object together may not be longer.
+/// Limit of all annotations of an object together.
 const ANNOTATION_BYTES: usize = 262_144;
 
-/// Drops the fields that metadata has not, and returns their paths. Null labels and annotations become empty texts, other nulls vanish.
+/// Drops unknown fields of metadata, and returns their paths. Null labels and annotations become empty texts, other nulls are removed.
 pub fn clean(metadata: &mut Value, place: &Place<'_>) -> Vec<String> {
     let mut dropped = Vec::new();
     if metadata.is_null() {
@@ -71,7 +71,7 @@ pub fn clean(metadata: &mut Value, place: &Place<'_>) -> Vec<String> {
     dropped
 }
 
-/// Returns what Go's decoder says of the first field of a wrong type.
+/// Returns the error of Go's decoder for the first field of a wrong type.
 pub fn type_mistake(metadata: &Value) -> Option<String> {
     let Value::Object(members) = metadata else {
         let is_fine = metadata.is_null();
@@ -108,7 +108,7 @@ fn wrong_type<'a>(value: &'a Value, kind: &'a str) -> Option<(&'a Value, &'a str
     (!fits).then_some((value, kind))
 }
 
-/// Returns the first value of a wrong type in an owner or in an entry of a manager.
+/// Returns the first value of a wrong type in an owner reference or an entry of `managedFields`.
 fn wrong_member(item: &Value) -> Option<(&Value, &'static str)> {
     item.as_object()?.iter().find_map(|(name, value)| {
         let (fits, kind) = match name.as_str() {
@@ -121,22 +121,22 @@ fn wrong_member(item: &Value) -> Option<(&Value, &'static str)> {
     })
 }
 
-/// What a name must look like.
+/// The rules for names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRule {
-    /// Labels with dots between them, as most kinds have.
+    /// Labels separated by dots: most kinds.
     Subdomain,
-    /// One label, as namespaces and services have.
+    /// One label: namespaces and services.
     Label,
-    /// One label that begins with a letter, as kinds and versions have.
+    /// One label that begins with a letter: kinds and versions.
     OldLabel,
-    /// Anything that can stand in a path, as roles have.
+    /// Any valid path segment: roles.
     PathSegment,
 }
 
-/// Returns what is wrong with a name; a prefix for generated names is checked as if something followed.
+/// Returns the error of a name; a prefix of generated names is checked as if completed.
 pub fn name_mistake(rule: NameRule, name: &str, is_prefix: bool) -> Option<String> {
-    // As in Kubernetes, a hyphen at the end and what is before it make room for what follows.
+    // As in Kubernetes, a hyphen at the end and the character before it are replaced for the check.
     let completed = match name.char_indices().nth_back(1) {
         Some((at, _)) if is_prefix && name.ends_with('-') => format!("{}a", &name[..at]),
         _ => name.to_owned(),
@@ -165,7 +165,7 @@ pub fn name_mistake(rule: NameRule, name: &str, is_prefix: bool) -> Option<Strin
     }
 }
 
-/// Returns what is wrong with a name as a part of a path.
+/// Returns the error of a name as a path segment.
 pub fn path_mistake(name: &str, is_prefix: bool) -> Option<String> {
     if !is_prefix && (name == "." || name == "..") {
         return Some(format!("may not be '{name}'"));
@@ -173,7 +173,7 @@ pub fn path_mistake(name: &str, is_prefix: bool) -> Option<String> {
     ["/", "%"].into_iter().find(|part| name.contains(part)).map(|part| format!("may not contain '{part}'"))
 }
 
-/// Returns what is wrong with the name and the generated name, the labels, the annotations, and the owners.
+/// Returns the errors of the name and the generated name, the labels, the annotations, and the owners.
 pub fn check(metadata: &Map<String, Value>, rule: NameRule) -> Vec<Cause> {
     let place = Place::Named("metadata");
     let has_name = ["name", "generateName"].iter().any(|name| metadata.get(*name).is_some_and(|name| name != ""));
@@ -185,7 +185,7 @@ pub fn check(metadata: &Map<String, Value>, rule: NameRule) -> Vec<Cause> {
     causes
 }
 
-/// Returns what is wrong with the metadata of an object inside of another one, which needs no name.
+/// Returns the errors of an embedded object's metadata, which needs no name.
 pub fn check_embedded(metadata: &Map<String, Value>, place: &Place<'_>) -> Vec<Cause> {
     let mut causes = Vec::new();
     let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
@@ -213,7 +213,7 @@ fn check_all(metadata: &Map<String, Value>, rule: NameRule, place: &Place<'_>, c
     check_owners(metadata, place, causes);
 }
 
-/// Returns what is wrong with the finalizers. Names without a domain are refused for built-in kinds, and only warned of for custom ones.
+/// Returns the errors and warnings of finalizers. Names without a domain are errors for built-in kinds, and warnings for custom ones.
 pub fn check_finalizers(metadata: &Map<String, Value>, is_custom: bool) -> (Vec<Cause>, Vec<String>) {
     let (mut causes, mut warnings) = (Vec::new(), Vec::new());
     let finalizers: Vec<&str> =
@@ -242,12 +242,12 @@ pub fn check_finalizers(metadata: &Map<String, Value>, is_custom: bool) -> (Vec<
     (causes, warnings)
 }
 
-/// Returns the first thing that is wrong with a qualified name: an optional domain, a slash, and a name.
+/// Returns the first error of a qualified name: an optional domain, a slash, and a name.
 pub fn qualified_mistake(name: &str) -> Option<String> {
     qualified_mistakes(name).into_iter().next()
 }
 
-/// Returns everything that is wrong with a qualified name, as `IsQualifiedName` of apimachinery tells it.
+/// Returns all errors of a qualified name, as `IsQualifiedName` of apimachinery reports them.
 pub fn qualified_mistakes(name: &str) -> Vec<String> {
     const RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character \
                         (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
@@ -276,7 +276,7 @@ pub fn qualified_mistakes(name: &str) -> Vec<String> {
     mistakes
 }
 
-/// Returns what is wrong with the value of a label.
+/// Returns the error of a label value.
 pub fn label_value_mistake(value: &str) -> Option<String> {
     if value.len() > 63 {
         return Some("must be no more than 63 bytes".to_owned());

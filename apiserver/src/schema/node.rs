@@ -7,27 +7,27 @@ use serde_json::Value;
 
 pub use super::types::Type;
 
-/// How the items of a list are told apart.
+/// How the items of a list are identified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ListType {
-    /// They are not: the list is one value.
+    /// Not at all: the list is one value.
     #[default]
     Atomic,
-    /// Each value is there at most once.
+    /// By their values, which are unique.
     Set,
     /// By the values of these members.
     Map(Vec<String>),
 }
 
-/// What may stand beside the named properties.
+/// Properties besides the declared ones.
 #[derive(Debug, Clone, Default)]
 pub enum Additional {
-    /// Nothing: other members are dropped.
+    /// None: other members are dropped.
     #[default]
     Nothing,
-    /// Anything, which is kept as it is.
+    /// Any, kept unchanged.
     Anything,
-    /// Values of a schema.
+    /// Values with a schema.
     Of(Box<Node>),
 }
 
@@ -36,29 +36,29 @@ pub enum Additional {
 pub struct Rule {
     /// The expression that must be true.
     pub expression: String,
-    /// What to say otherwise.
+    /// The message otherwise.
     pub message: Option<String>,
-    /// The expression that tells what to say.
+    /// The expression that returns the message.
     pub message_expression: Option<String>,
     /// The reason of the cause, such as `FieldValueInvalid`.
     pub reason: String,
     /// The path below the node, such as `size`; empty for the node itself.
     pub field_path: String,
-    /// Whether the rule also runs without an old value, if that is said.
+    /// The value of `optionalOldSelf`: whether the rule also runs without an old value.
     pub is_old_self_optional: Option<bool>,
-    /// The compiled expressions; none if they are not enforced.
+    /// The compiled expressions; `None` if they are not enforced.
     #[cfg(feature = "cel")]
     pub(super) compiled: Option<super::rules::compiled::Compiled>,
 }
 
-/// A node: the schema of one value and all below it.
+/// A node: the schema of one value and its descendants.
 #[derive(Debug, Clone, Default)]
 pub struct Node {
-    /// The type; none for a value of any type, and for whole numbers or texts.
+    /// The type; `None` for values of any type, and for integers or strings.
     pub kind: Option<Type>,
     /// Whether null is allowed.
     pub is_nullable: bool,
-    /// The value that is filled in.
+    /// The default.
     pub default: Option<Value>,
     /// The schemas of members.
     pub properties: BTreeMap<String, Node>,
@@ -66,23 +66,23 @@ pub struct Node {
     pub additional: Additional,
     /// The schema of items.
     pub items: Option<Box<Node>>,
-    /// How items are told apart.
+    /// How items are identified.
     pub list_type: ListType,
     /// Whether the members of the object are one value for server-side apply.
     pub is_atomic: bool,
-    /// Whether the value is a whole number or a text.
+    /// Whether the value is an integer or a string.
     pub is_int_or_string: bool,
     /// Whether unknown members are kept.
     pub keeps_unknown: bool,
-    /// Whether the value is an object of Kubernetes.
+    /// Whether the value is an embedded Kubernetes object.
     pub is_embedded: bool,
-    /// What the value itself must be like.
+    /// The constraints of the value.
     pub(super) limits: Limits,
     /// The rules.
     pub rules: Vec<Rule>,
 }
 
-/// What a value must be like.
+/// The constraints of a value.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Limits {
     pub(super) required: Vec<String>,
@@ -102,7 +102,7 @@ pub(super) struct Limits {
     pub(super) not: Option<Box<Node>>,
 }
 
-/// A lower and an upper end, both optional.
+/// An optional minimum and maximum.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Range<T> {
     pub(super) least: Option<T>,
@@ -120,12 +120,12 @@ impl Type {
         ("string", Self::String),
     ];
 
-    /// Returns the name as schemas write it.
+    /// Returns the name in schemas.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }
 
-    /// Returns the type of a name.
+    /// Returns the type with a name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
     }
@@ -140,13 +140,13 @@ impl Node {
         })
     }
 
-    /// Returns the item of an old list that the item of a new list was: only items of map lists can be told apart.
+    /// Returns the corresponding item of an old list: only items of map lists can be identified.
     pub(super) fn old_item<'a>(&self, old: Option<&'a Value>, new: &Value) -> Option<&'a Value> {
         let ListType::Map(keys) = &self.list_type else { return None };
         old?.as_array()?.iter().find(|item| keys.iter().all(|key| item.get(key) == new.get(key)))
     }
 
-    /// Tells whether there are rules here or below.
+    /// Tells whether the node or a descendant has rules.
     pub(super) fn has_rules(&self) -> bool {
         let below = match &self.additional {
             Additional::Of(node) => node.has_rules(),

@@ -1,4 +1,4 @@
-//! Reads structural schemas, and tells all their mistakes.
+//! Reads structural schemas, and reports all their errors.
 
 use regex::Regex;
 use serde_json::{Map, Value, json};
@@ -11,17 +11,17 @@ use crate::go;
 use crate::http::api_error::Cause;
 use crate::schema::field_error::{self, Place};
 
-/// Reads a schema and collects what is wrong with it.
+/// Reads a schema and collects its errors.
 #[derive(Default)]
 pub(super) struct Parser {
     causes: Vec<Cause>,
-    /// What keeps the schema from being structural.
+    /// Violations of the structural rules.
     structural: Vec<Cause>,
-    /// Whether there are words that structural schemas have no place for. Then nothing is said about its structure.
+    /// Whether there are keywords that structural schemas do not have. Then its structure is not checked.
     is_foreign: bool,
 }
 
-/// Which branches repeat the types of whole numbers or texts, and are not looked at.
+/// Branches that repeat the types of integers or strings, which are not checked.
 #[derive(Clone, Copy, Default)]
 struct Exempt {
     any_of: bool,
@@ -29,7 +29,7 @@ struct Exempt {
 }
 
 impl Exempt {
-    /// `anyOf` of a whole number and a text, in this order, may stand beside a node or in its first `allOf`.
+    /// `anyOf` of an integer and a string, in this order, is allowed in a node or in its first `allOf`.
     fn of(schema: &Map<String, Value>) -> Self {
         let is_int_or_string = |branches: Option<&Value>| branches == Some(&json!([{"type": "integer"}, {"type": "string"}]));
         let first = schema.get("allOf").and_then(|all| all.get(0));
@@ -37,7 +37,7 @@ impl Exempt {
     }
 }
 
-/// What may not stand inside `allOf`, `anyOf`, `oneOf`, and `not`.
+/// Keywords that are forbidden inside `allOf`, `anyOf`, `oneOf`, and `not`.
 const STRUCTURAL: [&str; 13] = [
     "additionalProperties",
     "default",
@@ -58,7 +58,7 @@ impl Parser {
     /// Reads a whole schema.
     ///
     /// # Errors
-    /// All its mistakes.
+    /// All its errors.
     pub(super) fn read(mut self, schema: &Value) -> Result<Node, Vec<Cause>> {
         let mut node = self.root(schema);
         let mut mistakes = if self.is_foreign { Vec::new() } else { self.structural };
@@ -109,7 +109,7 @@ impl Parser {
         node
     }
 
-    /// The names of the type of an object are texts, and its metadata is an object.
+    /// Checks that `apiVersion` and `kind` are strings, and `metadata` is an object.
     fn check_type_names(&mut self, schema: &Map<String, Value>, place: &str) {
         for (name, wanted) in [("apiVersion", "string"), ("kind", "string"), ("metadata", "object")] {
             let Some(property) = schema.get("properties").and_then(|properties| properties.get(name)) else { continue };
@@ -120,7 +120,7 @@ impl Parser {
         }
     }
 
-    /// What the server fills in itself has no defaults.
+    /// Forbids defaults of fields that the server fills in.
     fn forbid_defaults(&mut self, schema: &Value, place: &str, name: &str) {
         if schema.get("default").is_some_and(|default| !default.is_null()) {
             self.causes.push(field_error::forbidden(format!("{place}.default"), format!("must not be set in top-level {name}")));
@@ -135,7 +135,7 @@ impl Parser {
         }
     }
 
-    /// The server knows the metadata better than any schema: only the names may be restricted.
+    /// Only names may be restricted in the schema of metadata.
     fn check_metadata(&mut self, meta: &Value) {
         let place = "openAPIV3Schema.properties[metadata]";
         let names = meta.get("properties").and_then(Value::as_object);
@@ -218,12 +218,12 @@ impl Parser {
         kind
     }
 
-    /// Refuses what JSON Schema has and structural schemas have not.
+    /// Refuses keywords of JSON Schema that structural schemas do not have.
     fn check_words(&mut self, schema: &Map<String, Value>, place: &str) {
         for word in ["$ref", "definitions", "dependencies", "id", "patternProperties", "additionalItems"] {
             let is_empty = schema.get(word).is_none_or(|value| value.is_null() || *value == json!("") || *value == json!({}));
             self.is_foreign |= !is_empty;
-            // Dependencies are refused even if there are none.
+            // Even empty dependencies are refused.
             if !is_empty || word == "dependencies" && schema.get(word) == Some(&json!({})) {
                 self.causes.push(field_error::forbidden(format!("{place}.{word}"), format!("{word} is not supported")));
             }
@@ -438,7 +438,8 @@ impl Parser {
         node
     }
 
-    /// What branches of the root limit must be known outside of them. Below the root, the real server does not ask for it.
+    /// Properties restricted in branches of the root must be declared outside of them. Below the root, the real server does not require
+    /// it.
     fn check_branches_are_known(&mut self, limiting: &Map<String, Value>, known: &Map<String, Value>, place: &str, at: &str) {
         for word in ["allOf", "anyOf", "oneOf", "not"] {
             let branches: Vec<(String, &Value)> = match limiting.get(word) {
@@ -474,7 +475,7 @@ impl Parser {
     }
 }
 
-/// Checks the defaults of a structural schema: they are values of it, without unknown fields.
+/// Checks the defaults of a structural schema: they conform to it, without unknown fields.
 fn check_defaults(node: &Node, place: &str, causes: &mut Vec<Cause>) {
     if let Some(default) = &node.default {
         let field = format!("{place}.default");

@@ -1,4 +1,4 @@
-//! Pruning: fields that no schema knows are dropped.
+//! Pruning: drops unknown fields.
 
 use serde_json::{Map, Value};
 
@@ -6,16 +6,16 @@ use super::node::{Additional, Node};
 use crate::schema::field_error::Place;
 use crate::schema::metadata;
 
-/// What is dropped on a walk through an object.
+/// The dropped fields of an object.
 #[derive(Default)]
 pub(super) struct Pruning {
-    /// Whether objects without any known fields are left as they are.
+    /// Whether objects without any declared fields are kept unchanged.
     spares_bare_objects: bool,
     dropped: Vec<String>,
 }
 
 impl Pruning {
-    /// Returns a pruning that leaves objects without any known fields as they are.
+    /// Returns a pruning that keeps objects without any declared fields unchanged.
     pub(super) fn sparing_bare_objects() -> Self {
         Self { spares_bare_objects: true, dropped: Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! Reads validation rules, and checks all of them but the expressions.
+//! Reads validation rules, and checks all their fields except the expressions.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::node::{Additional, Node, Rule};
 use crate::http::api_error::Cause;
 use crate::schema::field_error;
 
-/// The reasons that rules may give.
+/// The allowed reasons of rules.
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
 /// Reads the rules of a node, whose members are read already.
@@ -66,7 +66,7 @@ fn has_line_break(text: &str) -> bool {
     text.contains(['\n', '\r'])
 }
 
-/// Returns a path such as `.spec['a.b'].c` as fields are shown, if it leads to a member that the schema knows.
+/// Returns a path such as `.spec['a.b'].c` in the form of fields, if the schema declares the member.
 fn normalized(node: &Node, path: &str) -> Option<String> {
     let (mut node, mut rest, mut shown) = (node, path, String::new());
     while !rest.is_empty() {

@@ -1,4 +1,4 @@
-//! What is checked besides the values: lists whose items must differ, and embedded objects.
+//! Checks besides the values: unique items of lists, and embedded objects.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +7,7 @@ use crate::http::api_error::Cause;
 use crate::schema::field_error::{self, Place};
 use crate::schema::metadata::{self, NameRule, name_mistake};
 
-/// Checks that the items of sets and map lists differ.
+/// Checks that the items of sets and map lists are unique.
 pub(super) fn check_lists(node: &Node, new: &Value, old: Option<&Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
     if old == Some(new) {
         return;
@@ -24,7 +24,7 @@ pub(super) fn check_lists(node: &Node, new: &Value, old: Option<&Value>, place: 
             ListType::Map(keys) => Some(items.iter().map(|item| identity(item, keys)).collect()),
         };
         for (index, one) in identities.iter().flatten().enumerate() {
-            // However often something is there, it is told once.
+            // A duplicate is reported once, however often it occurs.
             if identities.iter().flatten().take(index).filter(|earlier| *earlier == one).count() == 1 {
                 causes.push(field_error::duplicate(place.item(index), one));
             }
@@ -33,7 +33,7 @@ pub(super) fn check_lists(node: &Node, new: &Value, old: Option<&Value>, place: 
     walk(node, new, old, place, &mut |node, new, old, place| check_lists(node, new, old, place, causes));
 }
 
-/// Checks that embedded objects tell what they are.
+/// Checks that embedded objects have an `apiVersion` and a `kind`.
 pub(super) fn check_embedded(node: &Node, new: &Value, old: Option<&Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
     if old == Some(new) {
         return;
@@ -54,7 +54,7 @@ pub(super) fn check_embedded(node: &Node, new: &Value, old: Option<&Value>, plac
     walk(node, new, old, place, &mut |node, new, old, place| check_embedded(node, new, old, place, causes));
 }
 
-/// Returns what is wrong with the version or kind of an embedded object.
+/// Returns the error of an embedded object's `apiVersion` or `kind`.
 fn type_mistake(name: &str, value: &Value) -> Option<String> {
     let Value::String(text) = value else { return Some("must be a string".to_owned()) };
     match name {
@@ -65,7 +65,7 @@ fn type_mistake(name: &str, value: &Value) -> Option<String> {
     }
 }
 
-/// Returns the first part of embedded objects that Go's decoder would not take, with its place.
+/// Returns the first error of Go's decoder in embedded objects.
 pub(super) fn undecodable(node: &Node, value: &Value, place: &Place<'_>) -> Option<String> {
     if node.is_embedded
         && let Value::Object(members) = value
@@ -87,10 +87,10 @@ pub(super) fn undecodable(node: &Node, value: &Value, place: &Place<'_>) -> Opti
     found
 }
 
-/// What is done with a node, its value, its old value, and its place.
+/// A visitor of a node, its value, its old value, and its path.
 type Visit<'a> = dyn FnMut(&Node, &Value, Option<&Value>, &Place<'_>) + 'a;
 
-/// Goes one step down, with the old value beside the new one where it can be found.
+/// Visits the children of a node, with their old values if they can be correlated.
 pub(super) fn walk(node: &Node, new: &Value, old: Option<&Value>, place: &Place<'_>, visit: &mut Visit<'_>) {
     match new {
         Value::Object(members) => {

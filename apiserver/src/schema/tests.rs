@@ -32,7 +32,7 @@ fn told(causes: &[Cause]) -> Vec<String> {
     causes.iter().map(|cause| format!("{}@{}", cause.reason.trim_start_matches("FieldValue"), cause.field)).collect()
 }
 
-/// Creates a widget of a spec as the server would, and tells what is refused.
+/// Creates a widget with a spec, and returns the errors.
 fn refused(spec: Value) -> Vec<String> {
     let schema = widgets();
     let mut object = json!({"apiVersion": "ex.dev/v1", "kind": "Widget", "metadata": {"name": "v"}, "spec": spec});

@@ -9,7 +9,7 @@ use crate::http::api_error::Cause;
 use crate::kinds::kind::Scale;
 use crate::schema::field_error::{self, Place};
 
-/// Checks a value and everything below it. A value that is as before is not looked at.
+/// Checks a value and its descendants. Unchanged values are skipped.
 pub(super) fn check(node: &Node, new: &Value, old: Option<&Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
     if old == Some(new) {
         return;
@@ -35,7 +35,7 @@ pub(super) fn check(node: &Node, new: &Value, old: Option<&Value>, place: &Place
     }
 }
 
-/// Checks that the numbers that the `scale` subresource shows are numbers.
+/// Checks the types of the numbers of the `scale` subresource.
 pub(super) fn check_scale(scale: &Scale, object: &Value, causes: &mut Vec<Cause>) {
     for path in [&scale.spec_replicas, &scale.status_replicas] {
         let mut value = Some(object);
@@ -128,15 +128,14 @@ fn check_branches(limits: &Limits, new: &Value, old: Option<&Value>, place: &Pla
     }
 }
 
-/// Of several failed branches, the one that has most to say about the value is told, and the first of equals.
+/// Returns the errors of the failed branch that checked most of the value; the first one of equals.
 fn best(branches: &[Node], results: Vec<Vec<Cause>>, value: &Value) -> Vec<Cause> {
     let said: Vec<usize> = branches.iter().map(|branch| checks(branch, value)).collect();
     let most = said.iter().max();
     results.into_iter().zip(&said).find(|(_, said)| Some(*said) == most).map(|(result, _)| result).unwrap_or_default()
 }
 
-/// Counts the checks that a value goes through, as the server's validator does: each value goes through its general ones, those of its
-/// type, and those of what is below it.
+/// Counts the checks of a value, as the server's validator does: general ones, those of its type, and those of its descendants.
 fn checks(node: &Node, value: &Value) -> usize {
     let limits = &node.limits;
     let of_all = |branches: &[Node]| branches.iter().map(|branch| checks(branch, value)).collect::<Vec<usize>>();
@@ -161,7 +160,7 @@ fn checks(node: &Node, value: &Value) -> usize {
 fn check_text(limits: &Limits, text: &str, place: &Place<'_>, causes: &mut Vec<Cause>) {
     let length = text.chars().count() as u64;
     let value = json!(text);
-    // Of these three, only the first mistake is told.
+    // Only the first error of these three is reported.
     let too_long = limits.length.most.filter(|most| length > *most);
     let too_short = limits.length.least.filter(|least| length < *least);
     let pattern = limits.pattern.as_ref().filter(|pattern| !pattern.is_match(text));

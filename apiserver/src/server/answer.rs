@@ -1,4 +1,4 @@
-//! Requests that are carried out: who asks, whether that is allowed, and the answer.
+//! Carries out requests: authentication, authorization, and the answer.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -19,11 +19,11 @@ use crate::verbs::request_context::Call;
 
 /// The header with the id of a request, in requests and answers.
 pub(super) const AUDIT_ID: &str = "audit-id";
-/// Ids of clients that are longer are not taken.
+/// Longer ids of clients are not accepted.
 const LONGEST_AUDIT_ID: usize = 64;
 
 impl ApiServer {
-    /// Returns for whom a request is answered: who asks, or who is to be impersonated.
+    /// Returns the effective user of a request: the authenticated or the impersonated one.
     ///
     /// # Errors
     /// If the token is unknown, no user is named for impersonation, or the right to it is missing.
@@ -33,7 +33,7 @@ impl ApiServer {
             let user = self.api.settings().authentication.user(&question.headers, &state.issued).map_err(unknown)?;
             impersonated(&state.store, user, &question.headers).map_err(|refusal| match refusal {
                 Refusal::NoUser => Failure::bad_request("requested groups, a uid or more of a user, without a user to impersonate"),
-                // It is the request that is refused.
+                // The refusal is about the request.
                 Refusal::Right(user, missing) => Failure {
                     details: access::refusal(&user, &access::Attributes::of_request(question)).details,
                     ..access::refusal(&user, &missing)
@@ -42,7 +42,7 @@ impl ApiServer {
         })
     }
 
-    /// Returns the id of a request: that which the client has given it, or a new one.
+    /// Returns the id of a request: the one from the client, or a new one.
     pub fn audit_id(&self, headers: &HeaderMap) -> HeaderValue {
         let given = headers.get(AUDIT_ID).filter(|id| (1..=LONGEST_AUDIT_ID).contains(&id.len()));
         given.cloned().unwrap_or_else(|| HeaderValue::try_from(self.api.new_audit_id()).expect("an id fits into a header"))
@@ -66,7 +66,7 @@ impl ApiServer {
         self.carry_out(user, Question::read(request), None).await
     }
 
-    /// Carries out a request. The fault is for those who read, watch, or call webhooks on the way.
+    /// Carries out a request. The fault is applied by reads, watches, or calls of webhooks.
     pub async fn carry_out(&self, user: User, question: Question, fault: Option<Fault>) -> Response<Body> {
         let wanted = access::Attributes::of_request(&question);
         let Question { method, path, text, query, headers, body, .. } = question;

@@ -1,4 +1,4 @@
-//! Bodies of answers that do not come as they should: late, slowly, in part, or with an error at the end.
+//! Faulty bodies of answers: late, slow, incomplete, or with an error at the end.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::faults::injection::Broken;
 use crate::http::api_error::Failure;
 use crate::storage::store::line;
 
-/// What was sent before a break gets so much time to leave the machine.
+/// Time for sent data to leave the machine before a break.
 const FLUSH: Duration = Duration::from_millis(20);
-/// How many times a second a slow body goes on.
+/// Chunks per second of a slow body.
 const STEPS: u64 = 10;
-/// The beginning of a line that never ends.
+/// The beginning of an incomplete line.
 const HALF_A_LINE: &[u8] = b"{\"type\":\"MODIFIED\",\"object\":{\"apiVersion\":\"";
 
-/// Returns the body with a callback that sees each chunk first.
+/// Returns the body with a callback for each chunk.
 pub fn observed(body: Body, mut look: impl FnMut(&Bytes) + Send + 'static) -> Body {
     Body::from_stream(body.into_data_stream().inspect(move |piece| {
         if let Ok(piece) = piece {
@@ -28,13 +28,13 @@ pub fn observed(body: Body, mut look: impl FnMut(&Bytes) + Send + 'static) -> Bo
     }))
 }
 
-/// Returns the first half of the first piece, and then an error.
+/// Returns the first half of the first chunk, followed by an error.
 pub fn broken_in_the_middle(body: Body) -> Body {
     let halves = halves(body).take(1).chain(stream::once(broken()));
     Body::from_stream(halves)
 }
 
-/// Returns the body, with a pause in its first piece.
+/// Returns the body, with a pause in its first chunk.
 pub fn paused_in_the_middle(body: Body, pause: Duration) -> Body {
     let pieces = halves(body).enumerate().then(move |(index, piece)| async move {
         if index == 1 {
@@ -45,7 +45,7 @@ pub fn paused_in_the_middle(body: Body, pause: Duration) -> Body {
     Body::from_stream(pieces)
 }
 
-/// Returns the pieces of a body, the first of them in two.
+/// Returns the chunks of a body, with the first one split.
 fn halves(body: Body) -> impl stream::Stream<Item = Result<Bytes, axum::Error>> + Send {
     body.into_data_stream().enumerate().flat_map(|(index, piece)| {
         let parts = match piece {
@@ -59,7 +59,7 @@ fn halves(body: Body) -> impl stream::Stream<Item = Result<Bytes, axum::Error>> 
     })
 }
 
-/// Returns the body at so many bytes a second.
+/// Returns the body with a limit of bytes per second.
 pub fn slow(body: Body, bytes_per_sec: u64) -> Body {
     let speed = bytes_per_sec.max(1);
     let step = usize::try_from(speed / STEPS).unwrap_or(usize::MAX).max(1);
@@ -77,7 +77,7 @@ pub fn slow(body: Body, bytes_per_sec: u64) -> Body {
     }))
 }
 
-/// Returns the body after a silence, or silence for ever.
+/// Returns the body after a pause, or an endless pause.
 pub fn stalled(body: Body, silence: Option<Duration>) -> Body {
     let wait = async move {
         match silence {
@@ -89,7 +89,7 @@ pub fn stalled(body: Body, silence: Option<Duration>) -> Body {
     Body::from_stream(stream::once(wait).flatten())
 }
 
-/// Returns the body, each piece late.
+/// Returns the body, with each chunk delayed.
 pub fn late(body: Body, delay: Duration) -> Body {
     Body::from_stream(body.into_data_stream().then(move |piece| async move {
         tokio::time::sleep(delay).await;
@@ -97,12 +97,12 @@ pub fn late(body: Body, delay: Duration) -> Body {
     }))
 }
 
-/// Returns the body of a watch that is told of a failure, and ends.
+/// Returns the body of a watch with one error event.
 pub fn error_event(failure: &Failure) -> Body {
     Body::from(line("ERROR", &failure.to_json()))
 }
 
-/// Returns the body of a watch that ends after some events or some time, whatever comes first; at once if neither is given.
+/// Returns the body of a watch that ends after some events or some time, whichever is first; at once if neither is given.
 pub fn dropped(body: Body, after_events: Option<u64>, after: Option<Duration>, how: Drop) -> Body {
     let left = if after.is_none() { Some(after_events.unwrap_or(0)) } else { after_events };
     let ends_at = after.map(|after| Instant::now() + after);
@@ -118,7 +118,7 @@ struct Dropped {
     is_over: bool,
 }
 
-/// Some pieces of a body.
+/// Chunks of a body.
 type Pieces = stream::BoxStream<'static, Result<Bytes, axum::Error>>;
 
 impl Dropped {
@@ -150,7 +150,7 @@ impl Dropped {
         })
     }
 
-    /// Takes the lines that may still come. Bookmarks are no events.
+    /// Takes the lines up to the limit. Bookmarks are not counted.
     fn cut(&mut self, piece: Bytes) -> Bytes {
         let Some(left) = &mut self.left else { return piece };
         let mut end = 0;

@@ -1,4 +1,4 @@
-//! The control of a server from outside, under `/_dev`: faults, the record of requests, history, time, restarts. For administrators only.
+//! The control API of a server under `/_dev`: faults, the record of requests, history, time, restarts. For administrators only.
 
 use std::time::Duration;
 
@@ -19,36 +19,36 @@ use crate::http::reply::{self, Reply};
 use crate::http::request::{Accept, Form, Question};
 use crate::rules::time;
 
-/// Where the control is.
+/// The prefix of the control API.
 const ROOT: &str = "/_dev/";
 
-/// How long the controllers are waited for.
+/// The default time limit for controllers, in milliseconds.
 const SETTLED: u64 = 5_000;
-/// How often it is looked whether they are done.
+/// The interval of checks.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What is to be dropped.
+/// The state to drop.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Reset {
     objects: bool,
 }
 
-/// How much history is to be kept.
+/// The amount of history to keep.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Compaction {
     keep: usize,
 }
 
-/// By how much the server's time is ahead.
+/// The offset of the server's time.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Shift {
     offset_ms: i64,
 }
 
-/// How long to wait.
+/// A time limit.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Patience {
@@ -64,12 +64,12 @@ struct Load {
     revision: Option<u64>,
 }
 
-/// Tells whether a request is for the control.
+/// Tells whether a request is for the control API.
 pub(super) fn is_about(question: &Question) -> bool {
     question.text.starts_with(ROOT)
 }
 
-/// Answers a request for the control.
+/// Answers a request for the control API.
 pub(super) async fn answer(server: &ApiServer, user: Result<User, Failure>, question: &Question) -> Response<Body> {
     let allowed = user.and_then(|user| {
         let is_administrator = user.groups.iter().any(|group| group == MASTERS);
@@ -162,13 +162,13 @@ fn faults(api: &Api) -> Vec<Value> {
     api.injection().faults().rules().map(|(id, rule)| json!({"id": id, "rule": rule})).collect()
 }
 
-/// Reads what was sent; nothing stands for the defaults.
+/// Reads the body; an empty one means the defaults.
 fn body<T: DeserializeOwned>(question: &Question) -> Result<T, Failure> {
     let text: &[u8] = if question.body.is_empty() && question.method == Method::POST { b"{}" } else { &question.body };
     serde_json::from_slice(text).map_err(|error| Failure::bad_request(error.to_string()))
 }
 
-/// Waits until the controllers have nothing to do.
+/// Waits until the controllers are idle.
 async fn settle(server: &ApiServer, patience: Patience) -> Result<Reply, Failure> {
     let timeout = Duration::from_millis(patience.timeout_ms.unwrap_or(SETTLED));
     let settled = async {
@@ -183,7 +183,7 @@ async fn settle(server: &ApiServer, patience: Patience) -> Result<Reply, Failure
     }
 }
 
-/// Adds objects as they are, in place of those with the same names.
+/// Adds objects unchanged, and replaces those with the same names.
 fn load(server: &ApiServer, load: Load) -> Result<(), Failure> {
     let api = &server.api;
     refuse_if_durable(api)?;

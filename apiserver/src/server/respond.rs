@@ -1,6 +1,6 @@
-//! The way of a request from the network: it is recorded, and a fault may happen before, while, or after it is carried out.
+//! Answers requests from the network: records them, and applies faults before, during, or after their execution.
 //!
-//! Which faults there are is decided in [`crate::faults`].
+//! [`crate::faults`] decides about faults.
 
 use std::time::Duration;
 
@@ -21,16 +21,16 @@ use crate::http::deadline::{self, Deadline};
 use crate::http::reply;
 use crate::http::request::{Path, Place, Question, verb};
 
-/// Who writes before a write that is to meet a conflict.
+/// The writer of a conflicting change.
 const FOREIGNER: &str = "kopfd-fault/1";
-/// What is written then.
+/// The label of a conflicting change.
 const FOREIGN_LABEL: &str = "kopfd.dev/fault";
 
 impl ApiServer {
-    /// Answers a request as a server on a network does: with a record, and with the faults that are asked for.
+    /// Answers a request from the network, with the record and the faults.
     ///
     /// # Errors
-    /// If the connection breaks instead of an answer. The body of an answer ends with an error if it breaks later.
+    /// If the connection breaks before the answer. If it breaks later, the body ends with an error.
     pub async fn respond(&self, request: Request<Bytes>) -> Result<Response<Body>, Broken> {
         if self.api.injection().is_down() {
             return Err(Broken);
@@ -60,7 +60,7 @@ impl ApiServer {
         }
         let subject = Subject::of(&self.api, &question, user.as_ref().ok());
         let fault = self.api.injection().faults().decide(&subject.request(&question));
-        // The request ends when this is dropped, also if the client is gone.
+        // The request ends when this is dropped, even if the client is gone.
         let ending = {
             let mut requests = self.api.injection().requests();
             let number = requests.is_kept().then(|| requests.begin(subject.asked(&question, fault.as_ref())));
@@ -93,7 +93,7 @@ impl ApiServer {
         response.map(|body| bodies::observed(body, move |piece| ending.note(piece)))
     }
 
-    /// Carries out a request that goes wrong.
+    /// Carries out a request with a fault.
     async fn suffer(&self, user: Result<User, Failure>, question: Question, fault: Fault) -> Result<Response<Body>, Broken> {
         let random = fault.random;
         let action = fault.action.clone();
@@ -133,7 +133,7 @@ impl ApiServer {
         })
     }
 
-    /// Returns what is answered instead of carrying out the request.
+    /// Returns the answer of a fault that prevents the request.
     fn instead(&self, action: &Action, question: &Question) -> Option<Response<Body>> {
         Some(match action {
             Action::Status { code, reason, message, retry_after, body } => injected(failure(*code, reason, message), *retry_after, *body),
@@ -157,7 +157,7 @@ impl ApiServer {
         Failure::new(410, "Expired", format!("too old resource version: 1 ({current})"))
     }
 
-    /// Writes the object that a request is about to write.
+    /// Writes the object before the request does.
     async fn disturb(&self, question: &Question) {
         let Path::Objects(place) = &question.path else { return };
         let path = Path::Objects(Place { subresource: None, ..place.clone() });
@@ -167,12 +167,12 @@ impl ApiServer {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/merge-patch+json"));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(FOREIGNER));
         let write = Question { method: Method::PATCH, path, headers, body: body.into(), ..Question::default() };
-        // If there is no such object, the write meets that.
+        // If the object does not exist, the request reports it.
         drop(self.carry_out(User::administrator(), write, None).await);
     }
 }
 
-/// Notes the end of a request when it is dropped.
+/// Records the end of a request when it is dropped.
 struct Ending {
     api: Api,
     number: u64,
@@ -191,7 +191,7 @@ impl Drop for Ending {
     }
 }
 
-/// What a request is about.
+/// The attributes of a request.
 #[derive(Debug, Default)]
 struct Subject {
     verb: String,
@@ -263,7 +263,7 @@ fn delay(ms: u64, jitter: u64, random: u64) -> Duration {
     Duration::from_millis(ms.saturating_add(extra))
 }
 
-/// Returns a failure with the reason that belongs to its code, unless there is another one.
+/// Returns a failure with the default reason of its code, unless one is given.
 fn failure(code: u16, reason: &str, message: &str) -> Failure {
     let usual = match code {
         400 => "BadRequest",

@@ -12,15 +12,15 @@ use crate::http::api_error::Failure;
 use crate::storage::resource::set_revision;
 use crate::storage::store::FIRST_REVISION;
 
-/// What becomes of the server.
+/// The options of a restart.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Restart {
-    /// Whether the objects are still there.
+    /// Whether the objects are kept.
     pub keep_objects: bool,
-    /// Whether revisions begin anew, so that clients know ones from the future.
+    /// Whether revisions start again, so that clients have revisions of the future.
     pub reset_revision: bool,
-    /// How long connections are refused.
+    /// How long connections are refused, in milliseconds.
     pub down_ms: u64,
 }
 
@@ -31,10 +31,10 @@ impl Default for Restart {
 }
 
 impl ApiServer {
-    /// Breaks all connections, as a server does that starts again, and changes what it knows as asked for.
+    /// Breaks all connections, as a restarting server does, and optionally resets its state.
     ///
     /// # Errors
-    /// If objects are to be lost that are kept over restarts.
+    /// If durable objects would be lost.
     pub fn restart(&self, how: Restart) -> Result<(), Failure> {
         if how.reset_revision || !how.keep_objects {
             refuse_if_durable(&self.api)?;
@@ -55,7 +55,7 @@ impl ApiServer {
         Ok(())
     }
 
-    /// Replaces all objects by these, and creates what is always there.
+    /// Replaces all objects by these, and creates the default namespaces.
     pub(super) fn replace_objects(&self, objects: Vec<Value>, revision: u64) {
         self.api.replace_objects(objects, revision);
         controllers::create_namespaces(&self.api);

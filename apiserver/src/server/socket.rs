@@ -1,4 +1,4 @@
-//! The server on a socket, with TLS; and as a service for clients in the same process.
+//! The server on a socket with TLS, and as a service for clients in the same process.
 
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
@@ -25,7 +25,7 @@ use kopfd_base::http::{BodyError, BodyLimits, Connection, Listener, read_body};
 use kopfd_base::kit::Stop;
 use kopfd_base::yaml;
 
-/// What clients may send.
+/// The limits of request bodies.
 const BODIES: BodyLimits = BodyLimits { bytes: MAX_BODY, timeout: Duration::from_secs(30) };
 
 /// A service that answers without a socket. Cheap to clone.
@@ -54,13 +54,13 @@ impl tower::Service<Request<Bytes>> for Service {
     }
 }
 
-/// Why the server does not listen.
+/// Errors of listening.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address is taken, or not ours.
+    /// The address is in use, or not one of this machine.
     #[error("cannot listen on {0}")]
     Listen(SocketAddr, #[source] std::io::Error),
-    /// There are no certificates.
+    /// The certificates cannot be created or used.
     #[error(transparent)]
     Identity(#[from] identity::Error),
 }
@@ -72,7 +72,7 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Opens a socket, with a certificate that is made for it.
+    /// Opens a socket, with a new certificate.
     ///
     /// # Errors
     /// If the address cannot be used.
@@ -80,7 +80,7 @@ impl Listening {
         Self::open_as(address, &Identity::new(address.ip())?).await
     }
 
-    /// Opens a socket, with certificates that are there already.
+    /// Opens a socket, with existing certificates.
     ///
     /// # Errors
     /// If the address or the certificates cannot be used.
@@ -124,7 +124,7 @@ impl Listening {
     }
 }
 
-/// Answers a request. If the answer breaks, so does its connection.
+/// Answers a request. If the answer breaks, its connection is reset.
 async fn receive(server: &ApiServer, request: Request<Incoming>) -> Result<Response<Body>, Broken> {
     let connection = request.extensions().get::<Connection>().expect("the listener tells the connection of every request").clone();
     let answer = answer(server, request).await.inspect_err(|_| connection.reset())?;

@@ -1,7 +1,7 @@
-//! Unique ids and random name suffixes, the same ones for the same seed.
+//! Unique ids and random name suffixes, reproducible with a seed.
 //!
-//! With any seed, the ids of an object depend on nothing but its resource, its namespace, its name, and how many objects have had this
-//! place before: two runs in which other things happen, or in another order, have the same ids.
+//! With any seed, the id of an object depends only on its resource, its namespace, its name, and the number of earlier objects with this
+//! key: two runs with different other events have the same ids.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +9,25 @@ use serde_json::Value;
 
 use crate::storage::resource::{Key, Resource, key_of};
 
-/// The letters of generated names: none that could make a word.
+/// The letters of generated names, which cannot form words.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-/// How many letters are appended.
+/// Number of appended letters.
 const SUFFIX: usize = 5;
-/// Longer prefixes are cut, so that the name stays a label.
+/// Longer prefixes are cut, so that the name is a valid label.
 const MAX_PREFIX: usize = 58;
 
 /// A source of ids.
 #[derive(Debug)]
 pub struct Ids {
     state: u64,
-    /// Whether the ids of objects are the same in each run.
+    /// Whether the ids of objects are reproducible.
     is_repeatable: bool,
-    /// How many objects there have been at a place, or how many names were generated from a prefix.
+    /// Number of objects created with a key, or of names generated from a prefix.
     counts: BTreeMap<(Resource, Key), u64>,
 }
 
 impl Ids {
-    /// Returns a source whose ids are the same in each run. Those that belong to no object depend on the seed.
+    /// Returns a source of reproducible ids. Ids that belong to no object depend on the seed.
     pub fn seeded(seed: u64) -> Self {
         Self { state: seed, is_repeatable: true, counts: BTreeMap::new() }
     }
@@ -42,21 +42,20 @@ impl Ids {
         uid(&mut self.state)
     }
 
-    /// Gives an object that is to be created a unique id and, if it asks for one, a generated name. A dry run creates nothing, so that
-    /// its id belongs to no object.
+    /// Assigns a unique id to a new object and, if requested, a generated name. A dry run creates nothing, so its id belongs to no object.
     pub fn identify(&mut self, resource: &Resource, value: &mut Value, is_dry_run: bool) {
         let prefix = value["metadata"]["generateName"].as_str().map(str::to_owned);
         let is_nameless = value["metadata"]["name"].as_str().is_none_or(str::is_empty);
         if let (true, Some(prefix)) = (is_nameless, prefix) {
             let (namespace, _) = key_of(value);
-            // No object has such a name: the prefixes are counted apart from the objects.
+            // No object can have this name: prefixes are counted separately.
             let place = (resource.clone(), (namespace, format!("{prefix}*")));
             let mut source = self.source(&place);
             self.count(place);
             value["metadata"]["name"] = name(&prefix, &mut source).into();
         }
         let (namespace, name) = key_of(value);
-        // No object has such a name either.
+        // No object can have this name either.
         let key = if is_dry_run { (namespace, format!("{name}?")) } else { (namespace, name) };
         let place = (resource.clone(), key);
         let mut source = self.source(&place);
@@ -66,7 +65,7 @@ impl Ids {
         value["metadata"]["uid"] = uid(&mut source).into();
     }
 
-    /// Notes that an object was created: the next one at its place is another one.
+    /// Records a creation: the next object with this key gets another id.
     pub fn note_creation(&mut self, resource: &Resource, key: &Key) {
         self.count((resource.clone(), key.clone()));
     }
@@ -77,7 +76,7 @@ impl Ids {
         }
     }
 
-    /// Returns where the generator begins for a place.
+    /// Returns the start of the generator for a key.
     fn source(&mut self, place: &(Resource, Key)) -> u64 {
         if !self.is_repeatable {
             return self.next();

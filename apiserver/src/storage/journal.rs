@@ -1,6 +1,6 @@
-//! The journal: everything that was written, kept in a file, so that nothing that was acknowledged is lost.
+//! The journal: stores all writes in a file, so that no acknowledged write is lost.
 //!
-//! Writes that cannot be made durable are undone in the store, and their clients are told; the next write tries again.
+//! Writes that cannot be made durable are undone in the store, and their clients get an error; the next write tries again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -19,17 +19,17 @@ use crate::storage::resource::{Key, Resource};
 use crate::storage::store::Stored;
 use kopfd_base::kit::tasks;
 
-/// The file in the directory of the data.
+/// The file in the data directory.
 const FILE: &str = "objects.redb";
-/// The objects, by their places.
+/// The objects, by key.
 const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
-/// The numbers: only that of the last revision.
+/// Numbers: only the last revision.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
-/// The name of the last revision.
+/// The key of the last revision.
 const REVISION: &str = "revision";
-/// Writes that are made durable together.
+/// Limit of writes in one transaction.
 const BATCH: usize = 1_000;
-/// Failures that are remembered for the clients that wait for them: they wait for moments.
+/// Limit of recorded failures: clients ask for them within moments.
 const MAX_FAILURES: usize = 1_000;
 
 /// One write.
@@ -41,9 +41,9 @@ pub struct Record {
     pub resource: Resource,
     /// The object.
     pub key: Key,
-    /// What was stored before; none for a creation.
+    /// The object before; `None` for a creation.
     pub old: Option<Arc<Stored>>,
-    /// What is stored; none for a removal.
+    /// The object after; `None` for a removal.
     pub new: Option<Arc<Stored>>,
 }
 
@@ -53,43 +53,43 @@ impl Record {
     }
 }
 
-/// What was written and is told of it.
+/// Receives the results of writes.
 pub trait Writer: Send + Sync {
     /// Everything up to a revision is durable.
     fn committed(&self, revision: u64);
-    /// These writes, the first one first, and those that `rest` returns are not durable and will not be. While they are undone, no others
-    /// may be made. Returns a revision that is later than all of them, and is that of no write.
+    /// These writes, in order, and those that `rest` returns have failed. While they are undone, no other writes are allowed. Returns a
+    /// revision later than all of them that belongs to no write.
     fn failed(&self, records: Vec<Record>, rest: &mut dyn FnMut() -> Vec<Record>) -> u64;
 }
 
-/// Why a write is not durable.
+/// Why a write failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// There is no space.
+    /// The disk is full.
     #[error("no space left for the store of objects: {0}")]
     Full(String),
-    /// Anything else.
+    /// Any other error.
     #[error("the store of objects cannot be written: {0}")]
     Other(String),
 }
 
-/// The journal. A thread of its own writes it, many writes at once.
+/// The journal. A separate thread writes it in batches.
 pub struct Journal {
     records: mpsc::Sender<Record>,
     writer: Arc<OnceLock<Box<dyn Writer>>>,
     progress: Arc<Progress>,
-    /// Up to which revision writes are either durable or undone.
+    /// The revision up to which writes are either durable or undone.
     settled: watch::Receiver<u64>,
 }
 
-/// Writes that have failed, as ranges of revisions: after the first number, up to the second one.
+/// Failed writes, as ranges of revisions: after the first number, up to the second one.
 #[derive(Debug, Default)]
 struct Progress(Mutex<VecDeque<(u64, u64, WriteError)>>);
 
-/// Why there is no journal.
+/// Errors of opening a journal.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The directory cannot be made.
+    /// The directory cannot be created.
     #[error("cannot create the directory {0}")]
     Directory(String, #[source] std::io::Error),
     /// The file cannot be opened or read.
@@ -105,25 +105,25 @@ pub enum Error {
         file: String,
         /// The object.
         place: String,
-        /// What is wrong with it.
+        /// The error.
         #[source]
         source: serde_json::Error,
     },
-    /// There is no thread for it.
+    /// The thread cannot be created.
     #[error("cannot start the thread that writes the store of objects")]
     Thread(#[source] std::io::Error),
 }
 
-/// A store that was opened.
+/// An opened store.
 struct Opened {
     database: Database,
-    /// The objects; or where one is that cannot be read, and why.
+    /// The objects; or the key of an unreadable one with its error.
     objects: Result<Vec<Value>, (String, serde_json::Error)>,
     revision: u64,
 }
 
 impl Journal {
-    /// Opens the journal in a directory, and returns what is in it with its last revision.
+    /// Opens the journal in a directory, and returns its objects and its last revision.
     ///
     /// # Errors
     /// If it cannot be opened, or is damaged.
@@ -132,7 +132,7 @@ impl Journal {
         private_files::make_directory(directory).map_err(|error| Error::Directory(shown.clone(), error))?;
         let path = directory.join(FILE);
         let file = path.display().to_string();
-        // The library panics at some stores that are damaged.
+        // The library panics for some damaged stores.
         let loaded = std::panic::catch_unwind(|| load(&path));
         let loaded = loaded.unwrap_or_else(|panic| Err(redb::Error::Corrupted(tasks::panic_text(&*panic))));
         let Opened { database, objects, revision } = loaded.map_err(|error| match error {
@@ -149,12 +149,12 @@ impl Journal {
         Ok((Self { records, writer, progress, settled }, objects, revision))
     }
 
-    /// Sets whom the journal tells how writes have ended. It is set once, before the first write.
+    /// Sets the receiver of results. It is set once, before the first write.
     pub fn tell(&self, writer: Box<dyn Writer>) {
         assert!(self.writer.set(writer).is_ok(), "a journal has one writer");
     }
 
-    /// Takes a write, which is durable a little later.
+    /// Queues a write, which becomes durable shortly after.
     pub fn write(&self, record: Record) {
         if self.records.send(record).is_err() {
             error!(target: "kopfd", "The store of objects has failed. What is written is lost when the process ends.");
@@ -192,7 +192,7 @@ impl Progress {
 fn load(path: &Path) -> Result<Opened, redb::Error> {
     private_files::make_file(path).map_err(redb::Error::Io)?;
     let database = Database::create(path)?;
-    // The tables are created here, so that they can be read.
+    // The tables must exist to be readable.
     let transaction = database.begin_write()?;
     transaction.open_table(OBJECTS)?;
     transaction.open_table(NUMBERS)?;
@@ -213,7 +213,7 @@ fn load(path: &Path) -> Result<Opened, redb::Error> {
     Ok(Opened { database, objects, revision })
 }
 
-/// The thread that writes.
+/// The writing thread.
 struct Thread {
     file: StoreFile,
     queue: mpsc::Receiver<Record>,
@@ -225,7 +225,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// Writes what comes, all that has come meanwhile in one transaction.
+    /// Writes all queued records, as many as possible in one transaction.
     fn run(mut self) {
         let mut is_failing = false;
         while let Ok(first) = self.queue.recv() {
@@ -270,31 +270,31 @@ impl Thread {
     }
 }
 
-/// Tells whether space is what is missing.
+/// Tells whether the disk is full.
 fn is_full(failure: &redb::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(failure, redb::Error::Io(error) if matches!(error.kind(), FileTooLarge | QuotaExceeded | StorageFull))
 }
 
-/// The file of the store, which is opened again after a failure.
+/// The file of the store, which is reopened after a failure.
 struct StoreFile {
     path: PathBuf,
     database: Option<Database>,
-    /// What the objects of failed writes were before: it is not known what of these writes has reached the file.
+    /// The earlier states of objects with failed writes: it is unknown which of these writes have reached the file.
     repairs: BTreeMap<String, Option<Arc<Stored>>>,
 }
 
 impl StoreFile {
     /// Writes records in one transaction: all of them, or none.
     fn store(&mut self, records: &[Record]) -> Result<(), redb::Error> {
-        // The library panics at some files that are damaged.
+        // The library panics for some damaged files.
         let attempt = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.try_to_store(records)));
         let stored = attempt.unwrap_or_else(|panic| Err(redb::Error::Corrupted(tasks::panic_text(&*panic))));
         if stored.is_ok() {
             self.repairs.clear();
             return stored;
         }
-        // After a failure, the library takes no more transactions.
+        // After a failure, the library accepts no more transactions.
         self.database = None;
         for record in records {
             self.repairs.entry(record.place()).or_insert_with(|| record.old.clone());
@@ -350,7 +350,7 @@ mod tests {
         journal.write(record(7, "a", None));
         journal.written(7).await.unwrap();
         drop(journal);
-        // The thread lets the file go when its queue has ended.
+        // The thread closes the file when its queue has ended.
         let (_, objects, revision) = loop {
             match Journal::open(directory.path()) {
                 Ok(opened) => break opened,

@@ -1,10 +1,10 @@
-//! Where an object is stored: its resource, and its key inside of it; and the metadata that the store reads and writes.
+//! The location of an object in the store: its resource and its key; and the metadata that the store uses.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-/// A resource as the store knows it, whatever the version.
+/// A resource in the store, independent of the version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource {
     /// The API group.
@@ -13,10 +13,10 @@ pub struct Resource {
     pub plural: String,
 }
 
-/// Where an object is inside of its resource: its namespace (empty for none) and its name, in the order of lists.
+/// The key of an object in its resource: its namespace (or empty) and its name, in the order of lists.
 pub type Key = (String, String);
 
-/// An object as it is stored.
+/// A stored object.
 #[derive(Debug)]
 pub struct Stored {
     /// The revision of its last write.
@@ -25,7 +25,7 @@ pub struct Stored {
     pub value: Arc<Value>,
 }
 
-/// Returns where an object is inside of its resource.
+/// Returns the key of an object.
 pub fn key_of(value: &Value) -> Key {
     let text = |name: &str| value["metadata"][name].as_str().unwrap_or_default().to_owned();
     (text("namespace"), text("name"))

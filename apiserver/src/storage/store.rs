@@ -1,6 +1,6 @@
 //! The store: objects by resource, one counter of revisions, and the history of every resource.
 //!
-//! It decides and never waits; time is an argument. What happens to an object, and who may do it, is decided elsewhere.
+//! It never waits; time is an argument. It does not decide about the content of objects or permissions.
 
 mod change;
 mod resting;
@@ -21,10 +21,10 @@ use resting::{Recent, Resting};
 /// The revision of an empty store. It is above 1, so that a watch from 1 is always too old.
 pub const FIRST_REVISION: u64 = 1_000;
 
-/// How much history is kept: of each resource, and of all.
+/// The limits of the history.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The number of changes.
+    /// The number of changes of each resource.
     pub changes: usize,
     /// The age of changes.
     pub age: SignedDuration,
@@ -32,16 +32,16 @@ pub struct Limits {
     pub bytes: usize,
 }
 
-/// What a write expects to find.
+/// The expected state before a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
-    /// No object at all.
+    /// No object.
     Nothing,
     /// The object at this revision.
     Revision(u64),
 }
 
-/// The history does not reach back to the asked revision.
+/// The history does not reach back to the requested revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compacted;
 
@@ -53,17 +53,17 @@ pub struct Raced;
 #[derive(Debug)]
 pub struct Store {
     revision: u64,
-    /// The revision before which nothing is known of any resource.
+    /// The revision at which the history of all resources begins.
     base: u64,
-    /// The last revision that readers see; later writes wait to become durable. None if all writes are seen at once.
+    /// The last revision visible to readers; later writes are not durable yet. `None` if all writes are visible at once.
     durable: Option<u64>,
     tables: BTreeMap<Resource, Table>,
     limits: Limits,
-    /// Where the objects are that have an object as owner, by the owner's unique id.
+    /// The dependents of owners, by the owner's unique id.
     dependents: HashMap<String, BTreeSet<(Resource, Key)>>,
-    /// The unique ids of owners that were removed, as long as there are objects that name them: their kinds may be gone with them.
+    /// The unique ids of removed owners with dependents: their kinds may be gone, too.
     gone: HashSet<String>,
-    /// Where objects are, by their unique ids.
+    /// The locations of objects, by unique id.
     places: HashMap<String, (Resource, Key)>,
     queue: VecDeque<WorkItem>,
     recent: Recent,
@@ -75,14 +75,14 @@ struct Table {
     history: VecDeque<Arc<Change>>,
     /// The bytes of the history.
     bytes: usize,
-    /// The revision up to which history is forgotten.
+    /// The revision up to which the history is dropped.
     floor: u64,
     tick: watch::Sender<u64>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        // The bytes are some forty changes of the largest objects: watchers are seldom so far behind.
+        // The bytes are about forty changes of the largest objects: watchers are rarely that far behind.
         Self { changes: 10_000, age: SignedDuration::from_mins(10), bytes: 64 << 20 }
     }
 }
@@ -92,7 +92,7 @@ impl Table {
         Self { objects: BTreeMap::new(), history: VecDeque::new(), bytes: 0, floor, tick: watch::Sender::new(floor) }
     }
 
-    /// Adds a change, and forgets what is older than the limits but was seen by readers.
+    /// Adds a change, and drops changes beyond the limits that readers have seen.
     fn remember(&mut self, change: Change, limits: Limits, visible: u64) {
         let now = change.at;
         self.bytes += change.bytes();
@@ -113,7 +113,7 @@ impl Table {
         }
     }
 
-    /// Takes the last change out of the history.
+    /// Removes the last change from the history.
     fn undo(&mut self, revision: u64) {
         if let Some(last) = self.history.pop_back_if(|last| last.revision == revision) {
             self.bytes -= last.bytes();
@@ -143,7 +143,7 @@ impl Store {
         Self { durable: self.durable, ..Self::new(self.limits) }
     }
 
-    /// Puts back what was stored earlier, without history. The revision goes on from the given one.
+    /// Restores objects without history. The revision continues from the given one.
     pub fn restore(&mut self, revision: u64, objects: impl IntoIterator<Item = (Resource, Key, Value)>) {
         self.revision = self.revision.max(revision);
         for (resource, key, value) in objects {
@@ -163,24 +163,24 @@ impl Store {
         self.revision
     }
 
-    /// Lets readers see only writes that are durable: from here on, those that [`Store::make_durable`] names.
+    /// Hides writes from readers until [`Store::make_durable`] is called for them.
     pub fn hide_writes(&mut self) {
         self.durable = Some(self.revision);
     }
 
-    /// Lets readers see all writes up to a revision.
+    /// Makes all writes up to a revision visible to readers.
     pub fn make_durable(&mut self, revision: u64) {
         let before = self.durable.replace(revision).unwrap_or_default();
         for table in self.tables.values() {
             let is_new = |change: &Arc<Change>| before < change.revision && change.revision <= revision;
-            // Those that come later are few.
+            // There are few later ones.
             if table.history.iter().rev().skip_while(|change| change.revision > revision).take(1).any(is_new) {
                 table.tick.send_replace(revision);
             }
         }
     }
 
-    /// Undoes the last write of a resource, which has not been read.
+    /// Undoes the last write of a resource, which no reader has seen.
     pub fn undo(&mut self, resource: &Resource, key: &Key, revision: u64, old: Option<&Arc<Stored>>) {
         let undone = self.get(resource, key);
         let table = self.table(resource);
@@ -192,18 +192,18 @@ impl Store {
         self.note(resource, key, undone.as_deref(), old);
     }
 
-    /// Uses up a revision without a write, and returns it.
+    /// Skips a revision without a write, and returns it.
     pub fn skip_revision(&mut self) -> u64 {
         self.revision += 1;
         self.revision
     }
 
-    /// Returns the revision of the last write that readers see.
+    /// Returns the revision of the last visible write.
     pub fn visible_revision(&self) -> u64 {
         self.durable.unwrap_or(self.revision)
     }
 
-    /// Returns an object as readers see it.
+    /// Returns the visible state of an object.
     pub fn visible(&self, resource: &Resource, key: &Key) -> Option<Arc<Stored>> {
         let visible = self.visible_revision();
         let hidden = self.tables.get(resource)?.history.iter().rev().take_while(|change| change.revision > visible);
@@ -213,7 +213,7 @@ impl Store {
         }
     }
 
-    /// Returns the objects of a namespace, or of all, in order, as readers see them, with the revision of this state.
+    /// Returns the visible objects of a namespace, or of all, in order, with the revision of this state.
     pub fn visible_list(&self, resource: &Resource, namespace: Option<&str>) -> (u64, Vec<(Key, Arc<Stored>)>) {
         let visible = self.visible_revision();
         let is_all_visible = self.tables.get(resource).is_none_or(|table| table.history.back().is_none_or(|last| last.revision <= visible));
@@ -235,36 +235,36 @@ impl Store {
         Some((resource.clone(), key.clone(), self.get(resource, key)?))
     }
 
-    /// Returns where the objects are that name an owner.
+    /// Returns the dependents of an owner.
     pub fn dependents(&self, uid: &str) -> Vec<(Resource, Key)> {
         self.dependents.get(uid).map(|places| places.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// Returns where the objects are that name any owner, in order.
+    /// Returns all objects with owners, in order.
     pub fn owned(&self) -> BTreeSet<(Resource, Key)> {
         self.dependents.values().flatten().cloned().collect()
     }
 
-    /// Tells whether an owner was there and is removed, though there are objects that name it.
+    /// Tells whether an owner was removed and still has dependents.
     pub fn is_gone(&self, uid: &str) -> bool {
         self.gone.contains(uid)
     }
 
-    /// Returns the resources that have objects in a namespace.
+    /// Returns the resources that have objects.
     pub fn resources(&self) -> impl Iterator<Item = &Resource> {
         self.tables.iter().filter(|(_, table)| !table.objects.is_empty()).map(|(resource, _)| resource)
     }
 
-    /// Returns the present objects of a namespace, or of all, in order.
+    /// Returns the current objects of a namespace, or of all, in order.
     pub fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<(Key, Arc<Stored>)> {
         let Some(table) = self.tables.get(resource) else { return Vec::new() };
         in_namespace(&table.objects, namespace).map(|(key, resting)| (key.clone(), resting.wake())).collect()
     }
 
-    /// Returns the objects of a namespace, or of all, as they were at a revision.
+    /// Returns the objects of a namespace, or of all, at a revision.
     ///
     /// # Errors
-    /// If the history does not reach back so far.
+    /// If the history does not reach back that far.
     pub fn list_at(&self, resource: &Resource, namespace: Option<&str>, revision: u64) -> Result<Vec<(Key, Arc<Stored>)>, Compacted> {
         let Some(table) = self.tables.get(resource) else {
             return if revision < self.base { Err(Compacted) } else { Ok(Vec::new()) };
@@ -285,10 +285,10 @@ impl Store {
         Ok(objects.into_iter().map(|(key, resting)| (key.clone(), resting.wake())).collect())
     }
 
-    /// Returns the changes after a revision that readers see, in order, at most `limit`.
+    /// Returns the visible changes after a revision, in order, at most `limit`.
     ///
     /// # Errors
-    /// If some of them are forgotten.
+    /// If some of them were dropped.
     pub fn changes_after(&self, resource: &Resource, revision: u64, limit: usize) -> Result<Vec<Arc<Change>>, Compacted> {
         let Some(table) = self.tables.get(resource) else {
             return if revision < self.base { Err(Compacted) } else { Ok(Vec::new()) };
@@ -301,7 +301,7 @@ impl Store {
         Ok(table.history.range(begin..).take_while(|change| change.revision <= visible).take(limit).cloned().collect())
     }
 
-    /// Returns all changes after a revision that are remembered, in order.
+    /// Returns all changes after a revision that are in the history, in order.
     pub fn all_changes_after(&self, revision: u64) -> Vec<Arc<Change>> {
         let later = self.tables.values().flat_map(|table| {
             let begin = table.history.partition_point(|change| change.revision <= revision);
@@ -312,12 +312,12 @@ impl Store {
         changes
     }
 
-    /// Returns the oldest revision at which the objects of a resource are known.
+    /// Returns the oldest available revision of a resource.
     pub fn oldest(&self, resource: &Resource) -> u64 {
         self.tables.get(resource).map_or(self.base, |table| table.floor)
     }
 
-    /// Returns the revision that was the present one at a moment, as far as the history tells.
+    /// Returns the revision at a time, as far as the history reaches.
     pub fn revision_at(&self, moment: Timestamp) -> u64 {
         let later = self.tables.values().filter_map(|table| {
             let begin = table.history.partition_point(|change| change.at <= moment);
@@ -346,7 +346,7 @@ impl Store {
         self.tables.get(resource).is_none_or(|table| table.objects.is_empty())
     }
 
-    /// Returns what ticks with every change of a resource.
+    /// Returns a channel that changes with every change of a resource.
     pub fn subscribe(&mut self, resource: &Resource) -> watch::Receiver<u64> {
         self.table(resource).tick.subscribe()
     }
@@ -354,7 +354,7 @@ impl Store {
     /// Stores an object and returns it with its new revision.
     ///
     /// # Errors
-    /// If what is there is not what the write expects.
+    /// If the expected state does not match.
     pub fn put(&mut self, resource: &Resource, mut value: Value, expected: Expected, now: Timestamp) -> Result<Arc<Stored>, Raced> {
         let key = key_of(&value);
         let old = self.check(resource, &key, expected)?;
@@ -371,7 +371,7 @@ impl Store {
     /// Removes an object and returns the revision of the removal.
     ///
     /// # Errors
-    /// If what is there is not what the write expects.
+    /// If the expected state does not match.
     pub fn remove(&mut self, resource: &Resource, key: &Key, expected: Expected, now: Timestamp) -> Result<u64, Raced> {
         let old = self.check(resource, key, expected)?;
         self.revision += 1;
@@ -380,7 +380,7 @@ impl Store {
         Ok(self.revision)
     }
 
-    /// Forgets the history of all resources but for the last changes of each.
+    /// Drops the history of all resources except the last changes of each.
     pub fn compact(&mut self, keep: usize) {
         let visible = self.visible_revision();
         for table in self.tables.values_mut() {
@@ -393,17 +393,17 @@ impl Store {
         }
     }
 
-    /// Takes the oldest item that a write has left for the controllers.
+    /// Takes the oldest work item.
     pub fn next_work_item(&mut self) -> Option<WorkItem> {
         self.queue.pop_front()
     }
 
-    /// Tells whether a item waits.
+    /// Tells whether there are work items.
     pub fn has_work(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Leaves a item for the controllers, unless it already waits.
+    /// Adds a work item, unless it is already queued.
     pub fn enqueue(&mut self, item: WorkItem) {
         if !self.queue.contains(&item) {
             self.queue.push_back(item);
@@ -435,7 +435,7 @@ impl Store {
         self.bound_bytes();
     }
 
-    /// Forgets the oldest changes of the resource with the largest history, but never its last one, until all histories are small enough.
+    /// Drops the oldest changes of the resource with the largest history, but never its last one, until all histories are small enough.
     fn bound_bytes(&mut self) {
         let visible = self.visible_revision();
         let mut bytes: usize = self.tables.values().map(|table| table.bytes).sum();
@@ -448,7 +448,7 @@ impl Store {
         }
     }
 
-    /// Keeps the indices in step with a write, and leaves the queue that come from it.
+    /// Updates the indices after a write, and queues its work items.
     fn note(&mut self, resource: &Resource, key: &Key, old: Option<&Stored>, new: Option<&Arc<Stored>>) {
         let place = (resource.clone(), key.clone());
         if let Some(old) = old {
@@ -483,7 +483,7 @@ impl Store {
     }
 
     fn table(&mut self, resource: &Resource) -> &mut Table {
-        // Since the base, nothing has happened to a resource that has no table.
+        // A resource without a table has had no changes since the base.
         let base = self.base;
         self.tables.entry(resource.clone()).or_insert_with(|| Table::new(base))
     }

@@ -1,4 +1,4 @@
-//! What writes leave to be done by the controllers afterwards.
+//! Work items for the controllers after writes.
 
 use serde_json::Value;
 
@@ -6,35 +6,35 @@ use crate::storage::resource::{Key, Resource, owners, uid_of};
 
 /// The finalizer of an owner that waits for its dependents.
 pub const FOREGROUND: &str = "foregroundDeletion";
-/// The finalizer of an owner whose dependents are to be left alone.
+/// The finalizer of an owner whose dependents are not deleted.
 pub const ORPHAN: &str = "orphan";
-/// The finalizer of a definition whose objects are to be removed first.
+/// The finalizer of a definition whose objects are deleted first.
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// One thing to be looked at by the controllers.
+/// One work item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkItem {
-    /// An object with owners: are they there?
+    /// An object with owners, which may not exist.
     Owned(Resource, Key),
-    /// The objects that are owned by a unique id, which has gone or is going.
+    /// The dependents of an owner that is deleted or being deleted, by its unique id.
     Owner(String),
-    /// The objects with an owner of a kind that is known since a moment.
+    /// The objects with an owner of a newly known kind.
     Kind {
         /// The group of the kind.
         group: String,
         /// The kind.
         kind: String,
     },
-    /// A namespace that came, is going, or has lost content while going.
+    /// A namespace that was created, is being deleted, or has lost an object while being deleted.
     Namespace(String),
-    /// A definition that is going, by its name.
+    /// A definition that is being deleted, by its name.
     Definition(String),
-    /// An event that was written, and will not be kept for ever.
+    /// A written event, which will expire.
     Event(Key),
 }
 
 impl WorkItem {
-    /// Returns what a write leaves to be done.
+    /// Returns the work items of a write.
     pub fn from_write(resource: &Resource, key: &Key, old: Option<&Value>, new: Option<&Value>) -> Vec<Self> {
         let mut queue = Vec::new();
         let leaving = |value: &Value| value["metadata"]["deletionTimestamp"].is_string();

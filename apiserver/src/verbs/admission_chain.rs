@@ -1,4 +1,4 @@
-//! The gate that a write passes: the admission webhooks, with what they are shown of the request.
+//! The admission chain of a write: calls the admission webhooks.
 
 use std::sync::{Arc, LazyLock};
 
@@ -23,23 +23,23 @@ static MUTATING: LazyLock<Resource> =
 static VALIDATING: LazyLock<Resource> =
     LazyLock::new(|| Resource { group: GROUP.to_owned(), plural: "validatingwebhookconfigurations".to_owned() });
 
-/// Who writes, and how.
+/// The writer and the options of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct By<'a> {
     /// The user.
     pub user: &'a User,
     /// The options of the request.
     pub options: &'a Options,
-    /// What goes wrong with it.
+    /// The fault of the request.
     pub fault: Option<&'a Fault>,
 }
 
-/// The gate for the writes of one request.
+/// The admission chain for the writes of one request.
 pub struct Gate<'a> {
     api: &'a Api,
     served: &'a Served,
     subresource: &'a str,
-    /// What is written, where that is of another kind than the objects of the resource.
+    /// The kind of the written object, if it is not that of the resource.
     shown: Option<Kind>,
     by: By<'a>,
     versions: Vec<String>,
@@ -47,18 +47,18 @@ pub struct Gate<'a> {
     validating: Vec<Arc<Stored>>,
 }
 
-/// What passes the gate.
+/// A write to be admitted.
 #[derive(Debug, Clone, Copy)]
 pub struct Passage<'a> {
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// The object's name; empty if it gets one later.
+    /// The object's name; empty if it will be generated.
     pub name: &'a str,
-    /// The namespace; empty for none.
+    /// The namespace, or empty.
     pub namespace: &'a str,
-    /// The object afterwards; none for a deletion.
+    /// The object after the write; `None` for a deletion.
     pub object: Option<&'a Value>,
-    /// The object before; none for a creation.
+    /// The object before the write; `None` for a creation.
     pub old: Option<&'a Value>,
 }
 
@@ -68,7 +68,7 @@ pub fn is_guarded(api: &Api) -> bool {
 }
 
 impl<'a> Gate<'a> {
-    /// Returns the gate for the writes of a request.
+    /// Returns the admission chain for the writes of a request.
     pub fn new(api: &'a Api, served: &'a Served, subresource: &'a str, by: By<'a>) -> Self {
         let (mutating, validating) = api.with(|state| {
             let all = |resource: &Resource| state.store.list(resource, None).into_iter().map(|(_, stored)| stored).collect();
@@ -83,10 +83,10 @@ impl<'a> Gate<'a> {
         gate
     }
 
-    /// Checks that who writes may create, by whichever verb the request has begun.
+    /// Checks the permission to create, for all verbs that can create.
     ///
     /// # Errors
-    /// If they may not.
+    /// If it is missing.
     pub fn check_creation(&self, namespace: &str, name: &str) -> Result<(), Failure> {
         let kind = &self.served.kind;
         let is_namespace = kind.group.is_empty() && kind.plural == "namespaces";
@@ -108,15 +108,15 @@ impl<'a> Gate<'a> {
         !self.mutating.is_empty() || !self.validating.is_empty()
     }
 
-    /// Tells whether there are webhooks that may change what passes.
+    /// Tells whether there are mutating webhooks.
     pub fn may_mutate(&self) -> bool {
         !self.mutating.is_empty()
     }
 
-    /// Sends the passage to the mutating webhooks. Returns the object, if they have changed it, and their warnings.
+    /// Calls the mutating webhooks. Returns the object, if they have changed it, and their warnings.
     ///
     /// # Errors
-    /// If one of them refuses, or cannot be called.
+    /// If one of them denies the write, or cannot be called.
     pub async fn mutate(&self, passage: Passage<'_>) -> Result<(Option<Value>, Vec<String>), Failure> {
         if self.mutating.is_empty() {
             return Ok((None, Vec::new()));
@@ -129,10 +129,10 @@ impl<'a> Gate<'a> {
         Ok((object.filter(|object| Some(object) != passage.object), warnings))
     }
 
-    /// Sends the passage to the validating webhooks, and returns their warnings.
+    /// Calls the validating webhooks, and returns their warnings.
     ///
     /// # Errors
-    /// If one of them refuses, or cannot be called.
+    /// If one of them denies the write, or cannot be called.
     pub async fn validate(&self, passage: Passage<'_>) -> Result<Vec<String>, Failure> {
         if self.validating.is_empty() {
             return Ok(Vec::new());
@@ -148,7 +148,7 @@ impl<'a> Gate<'a> {
     }
 }
 
-/// Some subresources are written as objects of their own kinds.
+/// Returns the kind of a subresource that has its own.
 fn shown(subresource: &str) -> Option<Kind> {
     let (group, version, kind) = match subresource {
         "scale" => ("autoscaling", "v1", "Scale"),
@@ -159,7 +159,7 @@ fn shown(subresource: &str) -> Option<Kind> {
     Some(Kind { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned(), ..Kind::default() })
 }
 
-/// What is said of a passage besides the objects.
+/// The attributes of a write besides the objects.
 struct Context {
     namespace: Option<Arc<Stored>>,
     user: Value,

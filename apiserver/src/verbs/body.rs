@@ -10,8 +10,8 @@ use crate::kinds::registry::Served;
 use crate::verbs::request_context::Call;
 use kopfd_base::yaml;
 
-/// Tells whether objects of a kind are read into Go's types, for which numbers are whole only if they are written as such. Custom objects,
-/// and the schemas of definitions, have no such types.
+/// Tells whether objects of a kind are decoded into Go types, which accept integers only in integer form. Custom objects, and the schemas
+/// of definitions, have no such types.
 pub fn has_go_types(served: &Served) -> bool {
     !served.kind.is_custom() && served.kind.group != definition::GROUP
 }
@@ -37,10 +37,10 @@ pub fn read_body(served: &Served, call: &Call) -> Result<Body, Failure> {
     }
 }
 
-/// Reads YAML, of which the first document counts.
+/// Reads the first document of a YAML text.
 ///
 /// # Errors
-/// If it is none.
+/// If it is not YAML.
 pub fn read_yaml(text: &str) -> Result<Body, yaml::Error> {
     let Some(mut read) = yaml::parse_leniently(text)? else { return Ok(Body::from(Value::Null)) };
     read.repeated.sort();

@@ -1,4 +1,4 @@
-//! Objects between the version that they are stored in and the version that a client asks for, by a webhook if their definition has one.
+//! Converts objects between the storage version and the requested version, with a webhook if their definition has one.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::kinds::registry::Served;
 use crate::kinds::versioning::{self, webhook};
 use crate::storage::store::Stored;
 
-/// As whom conversion webhooks are called.
+/// The user agent of calls to conversion webhooks.
 const AGENT: &str = "kube-apiserver";
-/// How long an answer may take.
+/// The time limit of an answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns a stored object in the version of a kind.
@@ -33,7 +33,7 @@ pub async fn see(api: &Api, served: &Served, stored: &Arc<Stored>) -> Result<Arc
     Ok(Arc::new(finished(served, converted.pop().unwrap_or_default())))
 }
 
-/// Returns a stored object in the version of a kind of which only the metadata has changed since it was seen.
+/// Returns a stored object in the version of a kind, if only its metadata has changed since it was converted.
 pub fn see_again(served: &Served, stored: &Arc<Stored>, seen: &Value) -> Arc<Value> {
     if !is_foreign(served, &stored.value) {
         return versioning::see(served, stored);
@@ -50,7 +50,7 @@ pub fn see_again(served: &Served, stored: &Arc<Stored>, seen: &Value) -> Arc<Val
     Arc::new(value)
 }
 
-/// Returns stored objects in the version of a kind, in their order. Objects of one stored version are one call.
+/// Returns stored objects in the version of a kind, in their order. Objects of the same stored version are converted by one call.
 ///
 /// # Errors
 /// If a webhook cannot be called, or does not convert one of them.
@@ -78,7 +78,7 @@ pub async fn see_all(api: &Api, served: &Served, objects: &[Arc<Stored>]) -> Res
     Ok(seen)
 }
 
-/// Returns an object that was written in the version of a kind in the version that it is stored in.
+/// Converts a written object to the storage version.
 ///
 /// # Errors
 /// If a webhook cannot be called, or does not convert.
@@ -93,7 +93,7 @@ pub async fn store(api: &Api, served: &Served, mut value: Value) -> Result<Value
     Ok(filled(served, &converted).into_owned())
 }
 
-/// The schema of the stored version has its say about what is stored in it before a webhook sees it.
+/// Fills in the defaults of the stored version's schema before a webhook converts the object.
 fn filled<'a>(served: &Served, value: &'a Value) -> Cow<'a, Value> {
     let is_stored_version = || {
         let version = value["apiVersion"].as_str().unwrap_or_default();
@@ -109,18 +109,18 @@ fn filled<'a>(served: &Served, value: &'a Value) -> Cow<'a, Value> {
     }
 }
 
-/// Tells whether an object is seen only through a webhook.
+/// Tells whether an object needs a conversion by webhook.
 pub fn is_foreign(served: &Served, value: &Value) -> bool {
     webhook(served).is_some() && value["apiVersion"] != served.kind.api_version().as_str()
 }
 
-/// The schema of the version has its say about what a webhook returns.
+/// Prunes the result of a webhook by the version's schema, and fills in its defaults.
 fn finished(served: &Served, mut value: Value) -> Value {
     versioning::convert(served, &mut value);
     value
 }
 
-/// Has objects of one version converted.
+/// Converts objects of one version.
 async fn convert(api: &Api, served: &Served, objects: Vec<&Value>, wanted: &str) -> Result<Vec<Value>, Failure> {
     let from = objects.first().map(|first| first["apiVersion"].as_str().unwrap_or_default().to_owned()).unwrap_or_default();
     let fail = |text: String| Failure::new(500, "", format!("conversion webhook for {from}, Kind={} failed: {text}", served.kind.kind));
@@ -138,7 +138,7 @@ async fn convert(api: &Api, served: &Served, objects: Vec<&Value>, wanted: &str)
     read(&answer, &uid, &objects, wanted).map_err(fail)
 }
 
-/// Returns the objects of an answer, which keep their metadata but for labels and annotations.
+/// Returns the objects of an answer, with their original metadata except labels and annotations.
 fn read(answer: &Value, uid: &str, objects: &[&Value], wanted: &str) -> Result<Vec<Value>, String> {
     let response = &answer["response"];
     if !response.is_object() {

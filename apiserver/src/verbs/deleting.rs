@@ -1,4 +1,4 @@
-//! Deletions, of one object and of many.
+//! Deletions of single objects and collections.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
     Ok(answer.with_warnings(warnings))
 }
 
-/// Deletes the pod that an eviction is for.
+/// Deletes the pod of an eviction.
 pub async fn evict(api: &Api, served: &Arc<Served>, call: &Call) -> Result<(), Failure> {
     let (deletion, options) = deletion_options::read(served, call)?;
     let deletion = Deletion { is_admitted: true, ..deletion };
@@ -62,7 +62,7 @@ pub async fn evict(api: &Api, served: &Arc<Served>, call: &Call) -> Result<(), F
     delete_one(api, served, old, &deletion, by).await.map(|_| ())
 }
 
-/// What a deletion has come to, with the object in the version of the request.
+/// The result of a deletion, with the object in the version of the request.
 pub enum Deleted {
     /// The object is marked, and waits for its finalizers.
     Leaving(Arc<Value>),
@@ -70,10 +70,10 @@ pub enum Deleted {
     Gone(Arc<Value>),
 }
 
-/// Deletes an object, again if it was written meanwhile. Returns the warnings of webhooks, too.
+/// Deletes an object, with retries after conflicts. Returns the warnings of webhooks, too.
 ///
 /// # Errors
-/// If the object is not the expected one, a webhook objects, or there are always others who write.
+/// If the object is not the expected one, a webhook denies it, or the retries are used up.
 pub async fn delete_one(
     api: &Api,
     served: &Arc<Served>,
@@ -84,16 +84,16 @@ pub async fn delete_one(
     let gate = Gate::new(api, served, "", by);
     let writer = Writer { served, subresource: "", options: by.options, manager: "", now: api.now(), is_patch: false };
     let (namespace, name) = crate::storage::resource::key_of(&old.value);
-    // Of a collection of custom objects, webhooks are not told the names.
+    // For collections of custom objects, webhooks do not get the names.
     let told = if deletion.is_of_many && served.kind.is_custom() { "" } else { &name };
     let mut warnings = Vec::new();
     for _ in 0..ATTEMPTS {
-        // What cannot be shown is not deleted.
+        // An object that cannot be converted is not deleted.
         let seen = conversion::see(api, served, &old).await?;
         if gate.is_guarded() && !deletion.is_admitted {
             let passage = Passage { operation: Operation::Delete, name: told, namespace: &namespace, object: None, old: Some(&seen) };
             let (_, more) = gate.mutate(passage).await?;
-            // What is not to be deleted at all is nothing for validation.
+            // A forbidden deletion is not sent to validating webhooks.
             writer.delete(&old.value, deletion)?;
             warnings = [more, gate.validate(passage).await?].concat();
         }
@@ -123,7 +123,7 @@ pub async fn delete_one(
     Err(Failure::conflict(&served.kind.group, &served.kind.plural, &name, "the object has been modified"))
 }
 
-/// Returns what a deletion would come to that is not carried out.
+/// Returns the result of a dry run.
 fn would_be(served: &Served, revision: u64, seen: Arc<Value>, decision: Decision) -> Deleted {
     match decision {
         Decision::Remove(_) => Deleted::Gone(seen),
@@ -135,7 +135,7 @@ fn would_be(served: &Served, revision: u64, seen: Arc<Value>, decision: Decision
     }
 }
 
-/// Returns an object as it was removed, or would be: at a revision of its own; pods are marked first.
+/// Returns the last state of a removed object: with its own revision; pods are marked first.
 fn last_form(api: &Api, served: &Served, value: &Value) -> Value {
     let mut value = value.clone();
     value["metadata"]["resourceVersion"] = json!(api.with(|state| state.store.revision()).to_string());
@@ -152,7 +152,7 @@ fn answers_with_the_object(served: &Served) -> bool {
     group == "storage.k8s.io" || (group.is_empty() && KINDS.contains(&served.kind.kind.as_str()))
 }
 
-/// Answers a request to delete all objects that it selects, page by page if it has a limit.
+/// Answers a request to delete all selected objects, page by page if it has a limit.
 pub async fn delete_all(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
     let (deletion, options) = deletion_options::read(served, call)?;
     let deletion = Deletion { is_of_many: true, ..deletion };

@@ -1,4 +1,4 @@
-//! The options of deletions: those in the body if there is one, otherwise those in the query.
+//! The options of deletions: from the body if there is one, otherwise from the query.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ use crate::rules::{Deletion, Propagation};
 use crate::verbs::body::read_body;
 use crate::verbs::request_context::Call;
 
-/// `DeleteOptions` as they were sent.
+/// The sent `DeleteOptions`.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeleteOptions {
@@ -23,7 +23,7 @@ pub struct DeleteOptions {
     orphan_dependents: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     propagation_policy: Option<String>,
-    /// Webhooks are not told it among the options: it is a field of the review.
+    /// It is not among the options for webhooks: it is a field of the review.
     #[serde(skip_serializing)]
     dry_run: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ fn sent(served: &Served, call: &Call) -> Result<DeleteOptions, Failure> {
     if body["kind"] != "Eviction" {
         return DeleteOptions::of_body(body);
     }
-    // Evictions have the options of the deletion inside. That nothing is to be stored, their query says as well.
+    // Evictions contain the options of the deletion. A dry run may also be requested by their query.
     let mut options = DeleteOptions::of_body(body["deleteOptions"].clone())?;
     options.dry_run = options.dry_run.or(DeleteOptions::of_query(&call.query)?.dry_run);
     Ok(options)
@@ -128,7 +128,7 @@ impl DeleteOptions {
         Ok(policy.or(self.orphan_dependents.map(of_orphans)))
     }
 
-    /// Returns the options as webhooks are told them.
+    /// Returns the options for webhooks.
     fn told(&self) -> Map<String, Value> {
         match serde_json::to_value(self) {
             Ok(Value::Object(told)) => told,

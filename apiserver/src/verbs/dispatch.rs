@@ -1,4 +1,4 @@
-//! Which verb answers a request for objects.
+//! Chooses the verb of a request for objects.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub async fn answer(api: &Api, call: Call) -> Result<Reply, Failure> {
         Progress::Unready => return Err(Failure::storage_not_ready()),
     }
     let mut answer = match (dispatch(api, &served, &call).await, &served.deprecation) {
-        // Who uses what is old is told so, even if it fails.
+        // Deprecated versions warn even on failure.
         (Err(failure), Some(_)) if failure.details.retry_after.is_none() => Reply::from(failure),
         (answer, _) => answer?,
     };
@@ -90,7 +90,7 @@ async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
     }
 }
 
-/// Returns the failure of a verb that custom objects do not know.
+/// Returns the failure of a verb that custom objects do not support.
 fn not_supported(served: &Served, call: &Call) -> Failure {
     let verb = request::verb(&call.method, &call.place, &call.query);
     let mut failure =
@@ -109,7 +109,7 @@ async fn below(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) 
     let kind = &served.kind;
     let is_core = |plural: &str| kind.group.is_empty() && kind.plural == plural;
     let is_pods = is_core("pods");
-    // What follows the name of a proxy is a path behind it.
+    // The rest after a proxy's name is a path behind it.
     let subresource = if is_pods && subresource.starts_with("proxy/") { "proxy" } else { subresource };
     let is_there = match subresource {
         "status" => kind.has_status,

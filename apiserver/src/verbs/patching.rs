@@ -1,4 +1,4 @@
-//! Patches of all four kinds.
+//! The four kinds of patches.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ use crate::verbs::scale::scale_answer;
 use crate::verbs::target::{self, place_body};
 use crate::verbs::{reading, writing};
 
-/// A list of more operations is refused.
+/// Limit of operations.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// A patch as it was sent.
+/// A sent patch.
 struct Patch {
     form: Form,
     value: Value,
-    /// What stands in it twice, or has no meaning.
+    /// Its duplicate and unknown fields.
     remarks: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ pub async fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &s
     if subresource == "scale" {
         let scales = Served::of(versioning::scales());
         return writing::write_scale(api, &writer, call, &patch.remarks, &|scale| {
-            // Custom kinds have no scale of their own for strategic merges.
+            // Strategic merges are not supported for the scale of custom kinds.
             patched(if served.kind.is_custom() { served } else { &scales }, scale, &patch)
         })
         .await;
@@ -91,7 +91,7 @@ fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
         let text = format!("error decoding patch: json: cannot unmarshal {name} into Go value of type map[string]interface {{}}");
         Err(Failure::bad_request(text))
     };
-    // A merge works on the texts of numbers, a strategic one on their values.
+    // A merge patch keeps the form of numbers, a strategic one does not.
     let is_as_written = has_go_types(served) || call.place.subresource.as_deref() == Some("scale");
     let parse = |form: Form| {
         let is_as_written = is_as_written && matches!(form, Form::Merge);
@@ -100,7 +100,7 @@ fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
     };
     match request::media_type(&call.headers).unwrap_or_default().as_str() {
         "application/json-patch+json" => {
-            // Numbers stay as they are written: tests compare the texts.
+            // Numbers keep their form: tests compare the texts.
             let Body { value: operations, remarks: doubled } = json::parse_strictly(&call.body).map_err(undecodable)?;
             let count = operations.as_array().map_or(0, Vec::len);
             if count > MAX_OPERATIONS {
@@ -113,7 +113,7 @@ fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
             Ok(Patch { form: Form::Json, value: operations, remarks })
         }
         "application/merge-patch+json" => parse(Form::Merge),
-        // Nothing changes nothing.
+        // An empty patch changes nothing.
         "application/strategic-merge-patch+json" if !served.kind.is_custom() && call.body.trim_ascii() == b"null" => {
             Ok(Patch { form: Form::Strategic, value: json!({}), remarks: Vec::new() })
         }
@@ -133,7 +133,7 @@ fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
     }
 }
 
-/// The annotation in which kubectl keeps what it applied last.
+/// The annotation with kubectl's last applied object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 fn options_mistake(reason: &str, field: &str, text: &str) -> Failure {
@@ -165,7 +165,7 @@ async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, 
     }
     check_typed(served, &applied, namespace)?;
     let is_there = api.read(&served.resource, &target::key(call)).is_some();
-    // What is there need not be named again.
+    // The name may be omitted for an existing object.
     let is_nameless = applied["metadata"]["name"].is_null() && matches!(applied["metadata"], Value::Null | Value::Object(_));
     if is_there && is_nameless {
         applied["metadata"]["name"] = Value::from(target::key(call).1);
@@ -180,10 +180,10 @@ async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, 
             return Err(Failure::not_found(&served.kind.group, &served.kind.plural, &target::key(call).1));
         }
         let mut value = with_author(&writer, |by| ownership::apply(None, &applied, by))?;
-        // What is applied to nothing has no revision to be based on.
+        // A created object has no revision to compare.
         value["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
         let owners = ownership::take(&mut value);
-        // It has no owner, but some kinds begin with it.
+        // It has no owner, but some kinds keep it at the creation.
         if let Some(status) = applied.get("status") {
             value["status"] = status.clone();
         }
@@ -207,7 +207,7 @@ async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, 
     Ok(answer?.with_warnings(warnings))
 }
 
-/// Returns what is applied to an object when a scale is: its number, at its place.
+/// Returns the object to apply for a scale: the number of replicas at its path.
 fn unscaled(served: &Served, scale: &Value, namespace: &str) -> Result<Value, Failure> {
     check_typed(&Served::of(versioning::scales()), scale, namespace)?;
     let mut object = json!({"apiVersion": served.kind.api_version(), "kind": served.kind.kind, "metadata": scale["metadata"]});
@@ -221,7 +221,7 @@ fn with_author<T>(writer: &Writer<'_>, work: impl FnOnce(&ownership::Manager<'_>
     writer.as_manager(ownership::Operation::Apply, work)
 }
 
-/// kubectl's own note of what it applied last on its side follows what it applies on the server's, so that it may go back.
+/// Updates kubectl's annotation of its last client-side apply, so that users may switch back from server-side apply.
 fn note_last_applied(writer: &Writer<'_>, merged: &mut Value, applied: &Value) {
     let Some(note) = merged.pointer_mut("/metadata/annotations").and_then(|all| all.get_mut(LAST_APPLIED)) else { return };
     if writer.manager != "kubectl" || note.as_str().is_none_or(str::is_empty) {
@@ -234,7 +234,7 @@ fn note_last_applied(writer: &Writer<'_>, merged: &mut Value, applied: &Value) {
     *note = Value::String(format!("{applied}\n"));
 }
 
-/// What is applied must fit the schema exactly.
+/// Checks that an applied object conforms to the schema exactly.
 fn check_typed(served: &Served, applied: &Value, namespace: &str) -> Result<(), Failure> {
     let kind = &served.kind;
     let name = applied["metadata"]["name"].as_str().unwrap_or_default();
@@ -262,7 +262,7 @@ fn check_typed(served: &Served, applied: &Value, namespace: &str) -> Result<(), 
         return refuse(format!(".{path}: field not declared in schema"));
     }
     // Nulls have no type yet: they may become defaults.
-    // To owners of fields, all numbers are alike.
+    // Field ownership does not distinguish types of numbers.
     let is_untyped = |message: &str| message.ends_with("\"null\"") || message.ends_with("must be of type integer: \"number\"");
     let is_type = |cause: &&Cause| {
         cause.reason == "FieldValueTypeInvalid" && cause.message.contains("must be of type") && !is_untyped(&cause.message)

@@ -1,4 +1,4 @@
-//! The classes that new pods name: of priority, and of what runs them. Pods with a class that is not there are refused.
+//! The priority classes and runtime classes of new pods. Pods with a missing class are refused.
 
 use serde_json::{Value, json};
 
@@ -11,13 +11,13 @@ use crate::storage::resource::Resource;
 /// Classes that every cluster has.
 const OF_THE_SYSTEM: [(&str, i64); 2] = [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
-/// What a priority class says of its pods.
+/// The fields of a priority class in its pods.
 pub struct Priority([(&'static str, Value); 2]);
 
-/// Looks up the classes of a new pod. Returns what its priority class says, if it names one.
+/// Looks up the classes of a new pod. Returns its priority, if it has a priority class.
 ///
 /// # Errors
-/// If there is no such class, or the pod says something else than its class.
+/// If a class does not exist, or the pod contradicts its class.
 pub fn find_classes(api: &Api, served: &Served, pod: &Value) -> Result<Option<Priority>, Failure> {
     let is_pod = served.kind.group.is_empty() && served.kind.kind == "Pod";
     if !is_pod {

@@ -1,4 +1,4 @@
-//! Reading: single objects, lists with their pages, and the forms that both are asked for in.
+//! Reads single objects and lists with pages, in the requested forms.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,10 @@ use crate::verbs::conversion;
 use crate::verbs::request_context::Call;
 use crate::verbs::target;
 
-/// How long a request waits for a revision that is not there yet.
+/// How long a request waits for a future revision.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Which objects are selected.
+/// The selection of objects.
 #[derive(Debug, Clone)]
 pub struct Interest {
     namespace: Option<String>,
@@ -39,7 +39,7 @@ impl Interest {
     /// Reads the selectors of a request.
     ///
     /// # Errors
-    /// If they cannot be read, or select by unsupported fields; or if numeric parameters are no numbers.
+    /// If they are invalid, or use unsupported fields; or if numeric parameters are not numbers.
     pub fn read(served: &Served, call: &Call) -> Result<Self, Failure> {
         for number in ["limit", "timeoutSeconds"] {
             call.query.number(number)?;
@@ -54,14 +54,14 @@ impl Interest {
         self.labels.is_some() || self.fields.is_some()
     }
 
-    /// Tells whether an object is of interest whatever it says; none if that depends on what it says.
+    /// Tells from the key alone whether an object is selected; `None` if that depends on its content.
     pub fn covers_key(&self, (namespace, name): &Key) -> Option<bool> {
         let is_here = self.namespace.as_ref().is_none_or(|wanted| wanted == namespace);
         let is_it = self.name.as_ref().is_none_or(|wanted| wanted == name);
         (!self.is_selective()).then_some(is_here && is_it)
     }
 
-    /// Tells whether an object is of interest, in the version of the request.
+    /// Tells whether an object is selected, in the version of the request.
     pub fn covers(&self, value: &Value) -> bool {
         self.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str())
             && self.name.as_ref().is_none_or(|name| value["metadata"]["name"] == name.as_str())
@@ -72,7 +72,7 @@ impl Interest {
 
 /// Answers a request for one object.
 pub async fn get(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    // A real server takes this mistake for one of its own.
+    // A real server reports this as an internal error.
     let asked = revision(&call.query).map_err(|failure| Failure::new(500, "", failure.message))?;
     if let Some(revision) = asked {
         wait_for(api, revision).await?;
@@ -84,7 +84,7 @@ pub async fn get(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, 
     shape(served, call, (*conversion::see(api, served, &stored).await?).clone())
 }
 
-/// Returns the revision that a read is to answer from, if that is not the present one: as old as the fault says, or as the history goes.
+/// Returns the revision of a stale read: as old as the fault requests, or as the history reaches.
 pub fn stale_revision(api: &Api, served: &Served, call: &Call) -> Option<u64> {
     let Some(Fault { action: Action::StaleRead { revisions, ms }, .. }) = &call.fault else { return None };
     Some(api.with(|state| {
@@ -121,10 +121,10 @@ pub async fn list(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
     }
 }
 
-/// An object as it is stored, and in the version of the request.
+/// A stored object, and its form in the version of the request.
 type Seen = (Arc<Stored>, Arc<Value>);
 
-/// What a request selects of the objects of a resource.
+/// The selected objects of a request.
 pub struct Selection {
     /// The objects.
     pub items: Vec<Seen>,
@@ -132,16 +132,16 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Returns the list that a client is shown.
+    /// Returns the list for the client.
     pub fn into_list(self, served: &Served) -> Value {
         list_of(served, self.items.into_iter().map(|(_, seen)| (*seen).clone()).collect(), self.metadata)
     }
 }
 
-/// Returns what a request selects, or the answer to one that goes on with a list of which too much is forgotten.
+/// Returns the selected objects, or the answer for a continued list whose revision has expired.
 ///
 /// # Errors
-/// If the request has parameters that mean nothing, or asks for a future that does not come.
+/// If the request has invalid parameters, or waits for a future revision in vain.
 pub async fn select(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Result<Selection, Reply>, Failure> {
     let limit = call.query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let page = Page::read(&call.query, limit)?;
@@ -172,7 +172,7 @@ pub async fn select(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Resu
     Ok(Ok(cut(&interest, objects, limit, revision)))
 }
 
-/// Takes what is of interest, up to a limit, and tells how to go on.
+/// Takes the selected objects, up to a limit, with the continue token.
 fn cut(interest: &Interest, objects: Vec<(Key, Seen)>, limit: Option<usize>, revision: u64) -> Selection {
     let mut items = Vec::new();
     let mut metadata = json!({"resourceVersion": revision.to_string()});
@@ -203,15 +203,15 @@ fn token(revision: i64, start: &str) -> String {
     URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string())
 }
 
-/// What a list is asked for: of which revision, and from where on.
+/// The requested revision and start of a list.
 #[derive(Debug, Default)]
 struct Page {
-    /// The state must be at least this new.
+    /// The minimum revision.
     least: Option<u64>,
-    /// The state must be exactly this one.
+    /// The exact revision.
     exactly: Option<u64>,
     start: Option<String>,
-    /// The limit does not count.
+    /// The limit is ignored.
     is_whole: bool,
 }
 
@@ -256,12 +256,12 @@ impl Page {
         let text = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| refuse(&error.to_string()))?;
         let token: Value = serde_json::from_slice(&text).map_err(|error| refuse(&error.to_string()))?;
         let start = token["start"].as_str().ok_or_else(|| refuse("it has no start"))?.to_owned();
-        // A revision of -1 stands for the newest state.
+        // A revision of -1 means the newest state.
         let exactly = token["rv"].as_i64().and_then(|revision| u64::try_from(revision).ok());
         Ok(Self { exactly, start: Some(start), ..Self::default() })
     }
 
-    /// The answer if the revision is forgotten; who was in the middle of a list may go on with the newest state.
+    /// Returns the answer for an expired revision; a continued list may continue with the newest state.
     fn expired(self) -> Reply {
         let Some(start) = self.start else {
             return Reply::from(Failure::new(410, "Expired", "The resourceVersion for the provided list is too old."));
@@ -282,7 +282,7 @@ fn revision(query: &Query) -> Result<Option<u64>, Failure> {
     query.text("resourceVersion").map(parse).transpose()
 }
 
-/// Waits for a revision from the future, for a while.
+/// Waits for a future revision, up to the limit.
 async fn wait_for(api: &Api, revision: u64) -> Result<(), Failure> {
     let present = || api.with(|state| state.store.visible_revision());
     if revision <= present() {
@@ -299,7 +299,7 @@ async fn wait_for(api: &Api, revision: u64) -> Result<(), Failure> {
     Err(failure)
 }
 
-/// Returns a list as it is answered.
+/// Returns a list object.
 pub fn list_of(served: &Served, items: Vec<Value>, mut metadata: Value) -> Value {
     let kind = &served.kind;
     let items: Vec<Value> = if kind.is_custom() {
@@ -320,7 +320,7 @@ pub fn list_of(served: &Served, items: Vec<Value>, mut metadata: Value) -> Value
     json!({"kind": kind.list_kind, "apiVersion": kind.api_version(), "metadata": metadata, "items": items})
 }
 
-/// Brings an object or a list into the form that the client asks for.
+/// Returns an object or a list in the requested form.
 pub fn shape(served: &Served, call: &Call, value: Value) -> Result<Reply, Failure> {
     let is_list = value["items"].is_array() && value["kind"] == served.kind.list_kind.as_str();
     let not_acceptable = |what: &str| {
@@ -329,7 +329,7 @@ pub fn shape(served: &Served, call: &Call, value: Value) -> Result<Reply, Failur
     };
     let mut shaped = match call.accept.form {
         Form::Plain => value,
-        // Answers of writes and statuses have no rows.
+        // Statuses have no rows.
         Form::Table if value["kind"] == "Status" => value,
         Form::Table => without_end(rows(served, call, &value)?),
         Form::Metadata if is_list => return not_acceptable("PartialObjectMetadata"),
@@ -349,7 +349,7 @@ pub fn shape(served: &Served, call: &Call, value: Value) -> Result<Reply, Failur
     Ok(Reply::object(shaped))
 }
 
-/// These forms of lists do not tell that there is no more.
+/// In these forms, lists omit an empty `continue`.
 fn without_end(mut list: Value) -> Value {
     if list["metadata"]["continue"] == "" {
         list["metadata"].as_object_mut().map(|metadata| metadata.remove("continue"));
@@ -357,12 +357,12 @@ fn without_end(mut list: Value) -> Value {
     list
 }
 
-/// Returns the table of an object or a list, with as much of the objects as the client wants.
+/// Returns the table of an object or a list, with the requested part of the objects.
 pub fn rows(served: &Served, call: &Call, value: &Value) -> Result<Value, Failure> {
     rows_with(served, call, value, true)
 }
 
-/// Returns the `Scale` of an object in the form that the client wants.
+/// Returns the `Scale` of an object in the requested form.
 pub fn shape_scale(call: &Call, scale: Value) -> Result<Reply, Failure> {
     shape(&Served::of(versioning::scales()), call, scale)
 }
@@ -373,7 +373,7 @@ pub fn rows_with(served: &Served, call: &Call, value: &Value, has_columns: bool)
     let include = Include::parse(word).ok_or_else(|| Failure::bad_request(format!("unrecognized includeObject value: {word:?}")))?;
     let table = Table::of(&served.kind);
     if let Some(items) = value["items"].as_array().filter(|_| value["kind"] == served.kind.list_kind.as_str()) {
-        // An object in a row says what it is, unlike one in a list.
+        // An object in a row has its type, unlike one in a list.
         let named = |item: &Value| {
             let mut item = item.clone();
             item["kind"] = json!(served.kind.kind);

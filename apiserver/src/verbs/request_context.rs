@@ -1,4 +1,4 @@
-//! One request for objects, as its handlers see it.
+//! The context of one request for objects.
 
 use bytes::Bytes;
 use http::{Method, header};
@@ -9,11 +9,11 @@ use crate::faults::Fault;
 use crate::http::request::{Accept, Options, Place, Query};
 use crate::verbs::admission_chain::By;
 
-/// One request, with who asks.
+/// One request, with its user.
 pub struct Call {
     /// The HTTP method.
     pub method: Method,
-    /// What it is about.
+    /// The parsed path.
     pub place: Place,
     /// The parameters.
     pub query: Query,
@@ -21,18 +21,18 @@ pub struct Call {
     pub headers: http::HeaderMap,
     /// The body.
     pub body: Bytes,
-    /// Who asks.
+    /// The user.
     pub user: User,
-    /// How the answer is to be written.
+    /// The requested encoding of the answer.
     pub accept: Accept,
-    /// When it came.
+    /// The time of the request.
     pub now: Timestamp,
-    /// What goes wrong with it while it is carried out.
+    /// The fault to apply during its execution.
     pub fault: Option<Fault>,
 }
 
 impl Call {
-    /// Returns the request without its body, for what goes on after the answer has begun.
+    /// Returns the request without its body, for work after the start of the answer.
     pub fn copy(&self) -> Self {
         Self {
             method: self.method.clone(),
@@ -47,12 +47,12 @@ impl Call {
         }
     }
 
-    /// Returns who writes, for the webhooks on the way.
+    /// Returns the writer for the admission chain.
     pub fn by<'a>(&'a self, options: &'a Options) -> By<'a> {
         By { user: &self.user, options, fault: self.fault.as_ref() }
     }
 
-    /// Returns who writes, in managed fields: as the request says, or the beginning of the user agent.
+    /// Returns the field manager: from the request, or the beginning of the user agent.
     pub fn manager(&self, named: Option<&str>) -> String {
         let agent = || self.headers.get(header::USER_AGENT)?.to_str().ok()?.split('/').next().map(str::to_owned);
         named.map(str::to_owned).or_else(agent).filter(|name| !name.is_empty()).unwrap_or_else(|| "unknown".to_owned())

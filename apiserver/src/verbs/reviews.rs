@@ -1,4 +1,4 @@
-//! Reviews: questions about access and tokens that are asked by creating an object that is never stored.
+//! Reviews: questions about access and tokens, asked by creating an object that is never stored.
 
 use serde_json::{Value, json};
 
@@ -14,17 +14,17 @@ use crate::verbs::body::read_body;
 use crate::verbs::request_context::Call;
 use crate::verbs::target;
 
-/// How long an issued token is said to live that is asked for without a time, in seconds.
+/// The default lifetime of an issued token, in seconds.
 const LIFETIME: i64 = 3600;
-/// How long at least, if a time is asked for.
+/// The minimum of a requested lifetime.
 const LEAST_LIFETIME: i64 = 600;
-/// How long at most.
+/// The maximum.
 const MOST_LIFETIME: i64 = 1 << 32;
 
 /// Answers a review, if the request is one.
 ///
 /// # Errors
-/// If the question makes no sense.
+/// If the review is invalid.
 pub fn answer(api: &Api, served: &Served, call: &Call) -> Result<Option<Reply>, Failure> {
     let kind = &served.kind;
     let is_token = kind.group.is_empty() && kind.plural == "serviceaccounts" && call.place.subresource.as_deref() == Some("token");
@@ -83,7 +83,7 @@ fn subject(spec: &Value) -> User {
     User { name: text("user"), uid: text("uid"), groups, ..User::default() }
 }
 
-/// Checks what a review of access asks, besides the mistakes that were found already.
+/// Validates an access review, in addition to the errors found already.
 fn check(review: &Value, found: &[Cause]) -> Result<(), Failure> {
     let spec = &review["spec"];
     let mut causes = found.to_vec();
@@ -103,7 +103,7 @@ fn check(review: &Value, found: &[Cause]) -> Result<(), Failure> {
     refuse(causes)
 }
 
-/// Checks a selector that access is asked for with: either a text or a list of requirements.
+/// Checks a selector in an access review: either a text or a list of requirements.
 fn check_selector(selector: &Field<'_, '_>, causes: &mut Vec<Cause>) {
     let (text, requirements) = (selector.at("rawSelector"), selector.at("requirements"));
     match (text.is_empty(), requirements.is_empty()) {
@@ -125,7 +125,7 @@ fn check_selector(selector: &Field<'_, '_>, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Checks a review of access in one namespace.
+/// Checks an access review for one namespace.
 fn check_local(review: &Value, namespace: &str) -> Result<(), Failure> {
     let spec = &review["spec"];
     let mut review = review.clone();
@@ -150,7 +150,7 @@ fn invalid(field: &str, why: &str) -> Cause {
 }
 
 fn refuse(causes: Vec<Cause>) -> Result<(), Failure> {
-    // The kind is not told.
+    // The failure has no kind.
     if causes.is_empty() { Ok(()) } else { Err(Failure::invalid("authorization.k8s.io", "", "", causes)) }
 }
 
@@ -183,7 +183,7 @@ fn every_rule() -> Value {
     })
 }
 
-/// Whom tokens are for that do not say so.
+/// The default audience of tokens.
 const AUDIENCE: &str = "https://kubernetes.default.svc";
 
 fn token(api: &Api, token: &str, audiences: &Value) -> Value {
@@ -195,7 +195,7 @@ fn token(api: &Api, token: &str, audiences: &Value) -> Value {
     json!({"authenticated": true, "user": user.to_json(), "audiences": [AUDIENCE]})
 }
 
-/// Issues a token that the server will know as the service account.
+/// Issues a token that authenticates the service account.
 fn issue(api: &Api, served: &Served, call: &Call, mut request: Value) -> Result<Reply, Failure> {
     let stored = target::existing(api, served, call)?;
     let (namespace, name) = target::key(call);
@@ -219,7 +219,7 @@ fn issue(api: &Api, served: &Served, call: &Call, mut request: Value) -> Result<
     Ok(Reply::object(request).with_code(201))
 }
 
-/// A token may be bound to an object that is there.
+/// Checks that the bound object of a token exists.
 fn check_bound(api: &Api, namespace: &str, bound: &Value) -> Result<(), Failure> {
     if bound.is_null() {
         return Ok(());
@@ -242,7 +242,7 @@ fn check_bound(api: &Api, namespace: &str, bound: &Value) -> Result<(), Failure>
     Err(Failure::conflict("", plural, name, "the UID in the bound object reference does not match the UID in record"))
 }
 
-/// Reads a request for a token of a service account. Returns for how many seconds it is to live, which the answer says, too.
+/// Reads a token request of a service account. Returns the lifetime in seconds, which the answer contains, too.
 fn lifetime(request: &mut Value, namespace: &str, name: &str) -> Result<i64, Failure> {
     let kind = Kind { group: "authentication.k8s.io".into(), version: "v1".into(), kind: "TokenRequest".into(), ..Kind::default() };
     builtin::read(&kind, request)?;

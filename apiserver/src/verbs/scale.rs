@@ -1,4 +1,4 @@
-//! The `Scale` of an object as an answer.
+//! Answers with the `Scale` of an object.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! The object that a request is about: where it is, and whether what was sent is for it.
+//! The target object of a request: its key, and checks of the body against it.
 
 use std::sync::Arc;
 
@@ -12,23 +12,23 @@ use crate::storage::resource::Key;
 use crate::storage::store::Stored;
 use crate::verbs::request_context::Call;
 
-/// Returns where the object of a request is.
+/// Returns the key of a request's object.
 pub fn key(call: &Call) -> Key {
     (call.place.namespace.clone().unwrap_or_default(), call.place.name.clone().unwrap_or_default())
 }
 
-/// Returns the object that a request is about.
+/// Returns the object of a request.
 pub fn existing(api: &Api, served: &Served, call: &Call) -> Result<Arc<Stored>, Failure> {
     let key = key(call);
     api.read(&served.resource, &key).ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))
 }
 
-/// Refuses a request for what is not there in a built-in kind.
+/// Refuses a request for a feature that a built-in kind lacks.
 pub fn not_served_here() -> Result<Reply, Failure> {
     Err(Failure::no_resource())
 }
 
-/// Checks the namespace and name of a body against the path, and fills in what is missing.
+/// Checks the namespace and name of a body against the path, and fills in missing ones.
 pub fn place_body(served: &Served, call: &Call, value: &mut Value, is_update: bool) -> Result<(), Failure> {
     if let Some(name) = &call.place.name {
         match value["metadata"]["name"].as_str().unwrap_or_default() {
@@ -48,14 +48,14 @@ pub fn place_body(served: &Served, call: &Call, value: &mut Value, is_update: bo
     match value["metadata"]["namespace"].as_str().unwrap_or_default() {
         sent if sent == wanted => {}
         "" if served.kind.namespaced => value["metadata"]["namespace"] = json!(wanted),
-        // Objects outside of namespaces lose it.
+        // Cluster-scoped objects lose it.
         _ if !served.kind.namespaced => drop(value["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"))),
         _ => return Err(Failure::other_namespace()),
     }
     Ok(())
 }
 
-/// Checks that what is posted below a pod is for this pod.
+/// Checks that an object posted to a subresource of a pod is for this pod.
 ///
 /// # Errors
 /// If it names another one.

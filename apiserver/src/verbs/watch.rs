@@ -1,4 +1,4 @@
-//! Watches: a cursor into the history of a resource, written as lines.
+//! Watches: a cursor in the history of a resource, sent as lines.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,24 +24,24 @@ use crate::verbs::conversion;
 use crate::verbs::reading::{self, Interest};
 use crate::verbs::request_context::Call;
 
-/// Changes that are taken from the store at once, and written in one piece.
+/// Limit of changes that are taken from the store at once, and sent in one chunk.
 const BATCH: usize = 500;
-/// How often a watcher without events is told how far it is.
+/// Interval of bookmarks for watches without events.
 const BOOKMARKS: Duration = Duration::from_mins(1);
-/// How long before its end a watcher is told how far it is.
+/// Time of the last bookmark before the end of a watch.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
-/// How long a watch lasts at least that does not say so, in seconds; at most, it is twice as long.
+/// The minimum default duration of a watch, in seconds; the maximum is twice as long.
 const LIFETIME: u64 = 1_800;
 
-/// A watch between two of its pieces.
+/// The state of a watch between two chunks.
 struct Watch {
     api: Api,
     served: Arc<Served>,
     call: Call,
     interest: Interest,
-    /// Everything up to this revision was told.
+    /// All events up to this revision were sent.
     cursor: u64,
-    /// The last revision that the watcher knows of.
+    /// The last revision sent to the watcher.
     told: u64,
     tick: watch::Receiver<u64>,
     kinds: watch::Receiver<u64>,
@@ -144,7 +144,7 @@ fn check(call: &Call) -> Result<(), Failure> {
     if causes.is_empty() { Ok(()) } else { Err(Failure::invalid("meta.k8s.io", "ListOptions", "", causes)) }
 }
 
-/// What a watch has waited for.
+/// The reason why a watch continues.
 enum Woken {
     Changed,
     Bookmark,
@@ -152,13 +152,13 @@ enum Woken {
 }
 
 impl Watch {
-    /// Returns the next piece, once there is one.
+    /// Waits for the next chunk.
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
         while !self.is_over {
-            // Marked as seen before looking, so that nothing is missed in between.
+            // Marked as seen before the check, so that no change is missed in between.
             self.tick.borrow_and_update();
             self.kinds.borrow_and_update();
             match self.api.with(|state| state.store.changes_after(&self.served.resource, self.cursor, BATCH)) {
@@ -209,7 +209,7 @@ impl Watch {
         }
     }
 
-    /// A kind that has changed or gone ends its watches.
+    /// Tells whether the kind is still served unchanged; otherwise its watches end.
     fn is_served(&self) -> bool {
         let place = &self.call.place;
         let registry = self.api.registry();
@@ -217,7 +217,7 @@ impl Watch {
     }
 
     fn due_bookmark(&mut self) -> Option<Bytes> {
-        // The cursor is at the end of the history: nothing of this resource was left out.
+        // The cursor is at the end of the history: no change of this resource was skipped.
         let resource = &self.served.resource;
         let (revision, is_complete) = self.api.with(|state| {
             let rest = state.store.changes_after(resource, self.cursor, 1);
@@ -229,7 +229,7 @@ impl Watch {
         Some(self.bookmark(revision, false))
     }
 
-    /// Returns what is told of changes. If one of them cannot be converted, that is told, and the watch is over.
+    /// Returns the events of changes. If one of them cannot be converted, an error event is sent, and the watch ends.
     async fn tell(&mut self, changes: &[Arc<Change>]) -> Bytes {
         let mut text = BytesMut::new();
         for change in changes {
@@ -277,7 +277,7 @@ impl Watch {
         text.freeze()
     }
 
-    /// Returns what is told of a change of an object that is stored in another version.
+    /// Returns the event of an object stored in another version.
     async fn tell_converted(&mut self, change: &Change) -> Result<Bytes, Failure> {
         let mut seen = Vec::new();
         for stored in [change.before(), change.after()] {
@@ -301,7 +301,7 @@ impl Watch {
         Ok(self.write(sight.word(), value))
     }
 
-    /// Writes an event in the form that the watcher asks for.
+    /// Writes an event in the requested form.
     fn write(&mut self, word: &str, value: Value) -> Bytes {
         match self.call.accept.form {
             Form::Plain => line(word, &value),

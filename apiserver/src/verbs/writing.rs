@@ -1,4 +1,4 @@
-//! Creations and updates: from a request over the webhooks to what is stored, again after conflicts with other writers.
+//! Creations and updates: from a request through the webhooks to the store, with retries after conflicts.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ use crate::verbs::scale::scale_answer;
 use crate::verbs::target::{check_name, existing, key, not_served_here, place_body};
 use crate::verbs::{conversion, reading};
 
-/// How often a generated name is generated anew when there is such an object.
+/// Attempts to generate an unused name.
 const NAMES: usize = 8;
-/// Objects that are larger are not stored.
+/// Limit of the size of stored objects.
 const MAX_OBJECT: usize = 3 << 19;
 
 /// Answers a request to create an object.
@@ -38,10 +38,10 @@ pub async fn create(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
     Ok(reading::shape(served, call, value)?.with_code(201).with_warnings([warnings, more].concat()))
 }
 
-/// Creates an object that was received, and returns it as it is seen.
+/// Creates a received object, and returns it in the version of the request.
 ///
 /// # Errors
-/// If there is one already, it has mistakes, its place is not there, or a webhook objects.
+/// If it exists, it is invalid, its namespace is missing, or a webhook denies it.
 pub async fn create_received(api: &Api, writer: &Writer<'_>, gate: &Gate<'_>, value: Value) -> Result<(Value, Vec<String>), Failure> {
     let served = writer.served;
     let kind = &served.kind;
@@ -82,7 +82,8 @@ pub async fn create_received(api: &Api, writer: &Writer<'_>, gate: &Gate<'_>, va
     }
 }
 
-/// Lets a new object pass the gate. It has its name and its unique id, which mutating webhooks are not shown if they are new.
+/// Passes a new object through the admission chain. It has its name and its unique id, which mutating webhooks do not get if they are
+/// generated.
 async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_generated: bool) -> Result<(Value, Vec<String>), Failure> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (namespace, uid) = (text(&named["metadata"]["namespace"]), text(&named["metadata"]["uid"]));
@@ -90,7 +91,7 @@ async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_ge
     let mut warnings = Vec::new();
     if gate.may_mutate() {
         let given_name = named["metadata"]["name"].clone();
-        // An object with mistakes is shown as it came: a webhook may mend it.
+        // Webhooks get an invalid object as sent: they may fix it.
         let mut shown = writer.create(named.clone(), &uid).map_or_else(|_| named.clone(), |(shown, _)| shown);
         if let Some(metadata) = shown["metadata"].as_object_mut() {
             for field in ["uid", "creationTimestamp", "generation"] {
@@ -120,7 +121,7 @@ async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_ge
     let (new, more) = writer.create(named, &uid).map_err(|failure| failure.after(&warnings))?;
     warnings.extend(more);
     let name = text(&new["metadata"]["name"]);
-    // Updates and applies create too.
+    // Updates and applies may also create.
     gate.check_creation(&namespace, &name)?;
     let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&new), old: None };
     warnings.extend(gate.validate(passage).await.map_err(|failure| failure.after(&warnings))?);
@@ -145,7 +146,7 @@ pub async fn update(api: &Api, served: &Arc<Served>, call: &Call, subresource: &
             let text = "Precondition failed: the object with this uid is not there";
             return Err(Failure::conflict(&served.kind.group, &served.kind.plural, call.place.name.as_deref().unwrap_or_default(), text));
         }
-        // A revision that is given means nothing where nothing is.
+        // A given revision is ignored if the object does not exist.
         value["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
         let (value, more) = create_received(api, &writer, &gate, value).await.map_err(|failure| failure.after(&warnings))?;
         return Ok(reading::shape(served, call, value)?.with_code(201).with_warnings([warnings, more].concat()));
@@ -162,7 +163,7 @@ pub async fn update(api: &Api, served: &Arc<Served>, call: &Call, subresource: &
     Ok(reading::shape(served, call, value)?.with_warnings([warnings, more].concat()))
 }
 
-/// Tells whether an update of what is not there creates it.
+/// Tells whether an update of a missing object creates it.
 fn is_created_by_put(served: &Served) -> bool {
     const KINDS: &[&str] = &[
         "Lease",
@@ -179,10 +180,10 @@ fn is_created_by_put(served: &Served) -> bool {
     !served.kind.is_custom() && KINDS.contains(&served.kind.kind.as_str())
 }
 
-/// Changes the present object and commits, again after conflicts. Returns the object in the requested version.
+/// Changes the current object and commits, with retries after conflicts. Returns the object in the requested version.
 ///
 /// # Errors
-/// If the object is not there or has mistakes, a webhook objects, or there are always others who write.
+/// If the object does not exist or is invalid, a webhook denies it, or the retries are used up.
 pub async fn write(
     api: &Api,
     writer: &Writer<'_>,
@@ -219,7 +220,7 @@ pub async fn write(
     Err(Failure::conflict(&served.kind.group, &served.kind.plural, call.place.name.as_deref().unwrap_or_default(), text))
 }
 
-/// Lets a changed object pass the gate.
+/// Passes a changed object through the admission chain.
 async fn admit_changed(writer: &Writer<'_>, gate: &Gate<'_>, old: &Value, draft: Draft) -> Result<(Decision, Vec<String>), Failure> {
     if !gate.is_guarded() {
         return writer.settle(old, draft);
@@ -247,7 +248,7 @@ async fn admit_changed(writer: &Writer<'_>, gate: &Gate<'_>, old: &Value, draft:
     Ok((decision, warnings))
 }
 
-/// A webhook may ask for another number.
+/// A webhook may change the number of replicas.
 fn rescaled(writer: &Writer<'_>, mut draft: Draft, scale: &Value) -> Draft {
     if let Some(paths) = &writer.served.kind.scale {
         versioning::set_at(&mut draft.value, &paths.spec_replicas, scale["spec"]["replicas"].clone());
@@ -255,10 +256,10 @@ fn rescaled(writer: &Writer<'_>, mut draft: Draft, scale: &Value) -> Draft {
     draft
 }
 
-/// Writes the number of an object through its `Scale`.
+/// Writes the number of replicas of an object through its `Scale`.
 ///
 /// # Errors
-/// If the object is not there, or what is sent is no scale.
+/// If the object does not exist, or the body is not a scale.
 pub async fn write_scale(
     api: &Api,
     writer: &Writer<'_>,
@@ -282,7 +283,7 @@ pub async fn write_scale(
         if replicas < 0 {
             let text = format!("Invalid value: {replicas}: should be a non-negative integer");
             let name = call.place.name.as_deref().unwrap_or_default();
-            // Of a built-in kind the scale is wrong, of others the object.
+            // For a built-in kind the error is in the scale, for others in the object.
             let (group, kind, field) = if served.kind.is_custom() {
                 (served.kind.group.as_str(), served.kind.kind.as_str(), paths.spec_replicas.as_str())
             } else {
@@ -343,7 +344,7 @@ fn check_size(value: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// New objects need a namespace that is there to stay, and a definition too.
+/// Checks that the namespace of a new object exists and is not being deleted, and so does its definition.
 fn check_place(api: &Api, served: &Served, namespace: &str, name: &str) -> Result<(), Failure> {
     if served.is_leaving {
         return Err(rules::forbidden(served, name, "create not allowed while custom resource definition is terminating"));

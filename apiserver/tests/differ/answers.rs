@@ -1,4 +1,4 @@
-//! The answers of a real server, as files: one for each topic, one line for each step.
+//! The recorded answers of a real server: one file for each topic, one line for each step.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! A case as it is written in `cases/*.yaml`: steps that are played in a namespace of the case's own.
+//! Cases of `cases/*.yaml`: steps in a separate namespace for each case.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,35 +11,35 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// The sentence that tells what it is about.
+    /// Its title, a sentence.
     #[serde(rename = "case")]
     pub name: String,
-    /// The file that it stands in.
+    /// Its file.
     #[serde(skip)]
     pub topic: String,
-    /// The namespace that it is played in, which is also the beginning of the group of its kinds.
+    /// Its namespace, which is also the prefix of the group of its kinds.
     #[serde(skip)]
     pub id: String,
     /// Names of kinds in `kinds.yaml` that are defined before the first step.
     #[serde(default)]
     pub kinds: Vec<String>,
-    /// Whether the managers of fields are compared.
+    /// Whether `managedFields` are compared.
     #[serde(default)]
     pub managers: bool,
-    /// The request of steps that have no `ask` of their own.
+    /// The request of steps without `ask`.
     #[serde(default)]
     pub ask: Option<String>,
     /// The body that steps with `with` or `without` send, changed.
     #[serde(default)]
     pub body: Option<Value>,
-    /// The parts of answers that are compared in steps that have no `only` of their own.
+    /// The compared parts of answers in steps without `only`.
     #[serde(default)]
     pub only: Option<Vec<String>>,
-    /// What is done, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// One request, or one look at an open watch.
+/// One request, or one read from an open watch.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
@@ -49,60 +49,60 @@ pub struct Step {
     /// Sends this as JSON.
     #[serde(default)]
     pub body: Option<Value>,
-    /// Sends the body of the case with these values, by JSON pointers without the first slash. Parents that are missing are created.
+    /// Sends the body of the case with these values, by JSON pointers without the first slash. Missing parents are created.
     #[serde(default)]
     pub with: Option<Map<String, Value>>,
     /// Sends the body of the case without these members.
     #[serde(default)]
     pub without: Option<Vec<String>>,
-    /// Sends this as it is.
+    /// Sends this text unchanged.
     #[serde(default)]
     pub text: Option<String>,
-    /// The content type, or a word for a kind of patch.
+    /// The content type, or the name of a kind of patch.
     #[serde(default)]
     pub media: Option<String>,
-    /// What is accepted, or a word for a form.
+    /// The accepted media type, or the name of a form.
     #[serde(default)]
     pub accept: Option<String>,
-    /// Who asks, if it is not the administrator: `guest`, `nobody`, `stranger`.
+    /// The user, if it is not the administrator: `guest`, `nobody`, `stranger`.
     #[serde(default)]
     pub who: Option<String>,
-    /// Headers besides those of the forms.
+    /// Further headers.
     #[serde(default)]
     pub headers: Vec<(String, String)>,
-    /// Keeps the body of the answer under a name.
+    /// Stores the body of the answer under a name.
     #[serde(default, rename = "as")]
     pub keep: Option<String>,
-    /// Asks until the answer contains this.
+    /// Repeats the request until the answer contains this.
     #[serde(default)]
     pub until: Option<Value>,
-    /// Leaves the answer's stream open under a name, to be looked at later.
+    /// Keeps the answer's stream open under a name, for later reads.
     #[serde(default)]
     pub open: Option<String>,
-    /// Looks at an open stream: how many lines are expected.
+    /// Reads from an open stream: the number of expected lines.
     #[serde(default)]
     pub look: Option<Look>,
     /// Compares only these parts of the answer's body.
     #[serde(default)]
     pub only: Option<Vec<String>>,
-    /// Waits for so many milliseconds first: what a real server notices a moment later has no sign.
+    /// Waits this many milliseconds first: a real server notices some changes later, without a visible sign.
     #[serde(default)]
     pub pause: u64,
 }
 
-/// A look at an open stream.
+/// A read from an open stream.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Look {
-    /// Which.
+    /// The name of the stream.
     pub at: String,
-    /// How many lines are expected; all until the end, if there is no number.
+    /// The number of expected lines; `None` means all until the end.
     #[serde(default)]
     pub lines: Option<usize>,
 }
 
 impl Case {
-    /// Completes the steps with what the case says once for all of them.
+    /// Completes the steps with the defaults of the case.
     fn resolve(&mut self) {
         for step in &mut self.steps {
             if step.with.is_some() || step.without.is_some() {
@@ -119,7 +119,7 @@ impl Case {
     }
 }
 
-/// Returns the part of a value at a pointer, which is made if it is missing.
+/// Returns the part of a value at a pointer, which is created if missing.
 fn part<'a>(value: &'a mut Value, pointer: &str) -> &'a mut Value {
     pointer.split('/').filter(|name| !name.is_empty()).map(|name| name.replace("~1", "/").replace("~0", "~")).fold(value, |value, name| {
         match value {
@@ -151,7 +151,7 @@ fn remove(value: &mut Value, pointer: &str) {
 
 /// Returns the directory of the cases.
 pub fn directory() -> PathBuf {
-    // The suite on a real API server belongs to the package of the engine, and has these cases, too.
+    // The suite on a real API server is part of the engine's package, and uses these cases, too.
     let below = if env!("CARGO_PKG_NAME") == "kopfd-apiserver" { "tests/differ" } else { "apiserver/tests/differ" };
     Path::new(env!("CARGO_MANIFEST_DIR")).join(below)
 }
@@ -180,7 +180,7 @@ pub fn all() -> BTreeMap<String, Vec<Case>> {
     found
 }
 
-/// Returns the definitions of `kinds.yaml`, by their names, in a group of their own.
+/// Returns the definitions of `kinds.yaml`, by name, with a given group.
 pub fn definitions(group: &str) -> BTreeMap<String, Value> {
     let text = std::fs::read_to_string(directory().join("kinds.yaml")).expect("the kinds of the cases");
     let mut documents = yaml::parse(&text.replace("<group>", group)).unwrap_or_else(|error| panic!("kinds.yaml: {error}"));

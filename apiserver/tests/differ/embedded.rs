@@ -1,4 +1,4 @@
-//! The embedded server as one of the two.
+//! The embedded server as a server under comparison.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::play::{Server, Who};
 pub struct Embedded(ApiServer);
 
 impl Embedded {
-    /// Returns a server with nothing in it.
+    /// Returns an empty server.
     pub fn new() -> Self {
         let users = [
             ("administrator".to_owned(), User::new("admin", &["system:masters", "system:authenticated"])),

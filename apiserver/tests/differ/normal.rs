@@ -1,11 +1,11 @@
-//! The normal form of answers: what is different every time gets the same name every time, and texts for people go.
+//! The normal form of answers: values that differ in every run get stable names, and message texts are removed.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-/// What was seen so far in a case, for names that tell the same from the other.
+/// The values seen so far in a case, to give equal values equal names.
 pub struct Normal {
     id: String,
     has_managers: bool,
@@ -25,7 +25,7 @@ fn pattern(text: &str) -> Regex {
 }
 
 impl Normal {
-    /// Returns the form of the answers in a case.
+    /// Returns the normalization for a case.
     pub fn new(id: &str, has_managers: bool) -> Self {
         Self { id: id.to_owned(), has_managers, uids: Vec::new(), revisions: Vec::new() }
     }
@@ -59,7 +59,7 @@ impl Normal {
         for (name, value) in members.iter_mut() {
             self.walk(name, value);
         }
-        // Names of members are texts too.
+        // Names of members are also texts.
         let renamed: Vec<String> = members.keys().filter(|key| key.contains(&self.id)).cloned().collect();
         for key in renamed {
             let value = members.remove(&key).unwrap_or_default();
@@ -80,7 +80,7 @@ impl Normal {
         if !self.has_managers {
             metadata.remove("managedFields");
         }
-        // Their order is that of their times, and so that of the seconds in which requests happen to come.
+        // They are ordered by time, which depends on the seconds in which requests arrive.
         if let Some(Value::Array(managers)) = metadata.get_mut("managedFields") {
             managers.sort_by_key(|manager| format!("{}{}{}", manager["operation"], manager["manager"], manager["subresource"]));
         }
@@ -110,7 +110,7 @@ fn is_periodic_bookmark(event: &Value) -> bool {
     event["type"] == "BOOKMARK" && event["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"].is_null()
 }
 
-/// Returns the name of what was seen before, or is new.
+/// Returns the name of a known or new value.
 fn number(seen: &mut Vec<String>, what: &str, text: &str) -> String {
     let index = seen.iter().position(|known| known == text).unwrap_or_else(|| {
         seen.push(text.to_owned());
@@ -123,7 +123,7 @@ fn a_number(text: &str) -> String {
     if text.parse::<u64>().is_ok_and(|number| number > 0) { "<revision>".to_owned() } else { text.to_owned() }
 }
 
-/// Real servers tell the mistakes of several fields in any order.
+/// Sorts causes: real servers report errors of several fields in any order.
 pub fn sort_causes(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -141,7 +141,7 @@ pub fn sort_causes(value: &mut Value) {
     }
 }
 
-/// Texts for people change from version to version: those of failures, causes, and conditions.
+/// Removes message texts, which change between versions: those of failures, causes, and conditions.
 fn drop_texts(name: &str, members: &mut Map<String, Value>) {
     let is_status = members.get("kind") == Some(&json!("Status"));
     if is_status

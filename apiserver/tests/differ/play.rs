@@ -1,4 +1,4 @@
-//! Plays a case against a server.
+//! Runs a case on a server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,43 +14,43 @@ use serde_json::{Value, json};
 use super::case::{Case, Look, Step, definitions};
 use super::normal::Normal;
 
-/// How long a step is repeated until its answer is the expected one.
+/// Time limit of repeating a step until its expected answer.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// How long a stream may take to bring the next expected line.
+/// Time limit of a stream for the next expected line.
 const NEXT_LINE: Duration = Duration::from_secs(10);
-/// How long a stream must be silent after the expected lines.
+/// Required silence of a stream after the expected lines.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// Who asks.
+/// The user of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
-    /// Somebody who may do everything.
+    /// A user with all permissions.
     Administrator,
-    /// Somebody who may do nothing.
+    /// A user without permissions.
     Guest,
-    /// Somebody without a token.
+    /// A client without a token.
     Nobody,
-    /// Somebody with a token that is not known.
+    /// A client with an unknown token.
     Stranger,
 }
 
-/// A server that cases are played against.
+/// A server on which cases run.
 pub trait Server {
     /// Sends a request.
     async fn send(&self, who: Who, request: Request<Bytes>) -> Response<Body>;
 
-    /// Lets the server finish what the last request has left to be done, if it can be told to.
+    /// Lets the server finish the controller work of the last request, if possible.
     fn settle(&self) {}
 }
 
-/// How long an answer may take to be complete; one that takes longer is a stream.
+/// Time limit of a complete answer; a longer one is a stream.
 const COMPLETE: Duration = Duration::from_secs(6);
-/// The length of the text that `<big>` stands for: more than annotations may have.
+/// The length of the text for `<big>`: above the limit of annotations.
 const BIG: usize = 300_000;
 
 type Lines = BoxStream<'static, Bytes>;
 
-/// A case on its way.
+/// A running case.
 struct Course<'a, S> {
     server: &'a S,
     case: &'a Case,
@@ -60,7 +60,7 @@ struct Course<'a, S> {
     normal: Normal,
 }
 
-/// Plays a case, and returns the answers in their normal form, one for each step.
+/// Runs a case, and returns the answers in their normal form, one for each step.
 pub async fn play<S: Server>(server: &S, case: &Case) -> Vec<Value> {
     let group = format!("{}.kopfd.test", case.id);
     let normal = Normal::new(&case.id, case.managers);
@@ -106,7 +106,7 @@ impl<S: Server> Course<'_, S> {
         assert!(answer.status < 300, "{}: {:?}: {}", self.case.name, step.ask, answer.body);
     }
 
-    /// What is left over is deleted; nobody waits for it.
+    /// Deletes the remaining objects, without waiting for their end.
     async fn clear_up(&self) {
         let group = &self.group;
         let mut asks = vec![format!("DELETE /api/v1/namespaces/{}", self.case.id)];
@@ -160,7 +160,7 @@ impl<S: Server> Course<'_, S> {
         self.normal.form(json!({"lines": seen, "stream": end}))
     }
 
-    /// Sends the request of a step, again and again if something is waited for, and returns the last answer.
+    /// Sends the request of a step, repeatedly if an answer is awaited, and returns the last answer.
     async fn exchange(&self, step: &Step) -> Answer {
         let begun = tokio::time::Instant::now();
         loop {
@@ -205,7 +205,7 @@ impl<S: Server> Course<'_, S> {
         response
     }
 
-    /// Returns the path of a request that may begin with the plural of a kind.
+    /// Returns the path of a request, which may begin with the plural of a kind.
     fn place(&self, path: &str) -> String {
         if path.starts_with('/') {
             return path.to_owned();
@@ -221,7 +221,7 @@ impl<S: Server> Course<'_, S> {
         format!("{root}/namespaces/{}/{plural}{rest}", self.case.id)
     }
 
-    /// Puts in the namespace, the group, and parts of earlier answers.
+    /// Inserts the namespace, the group, and parts of earlier answers.
     fn filled(&self, text: &str) -> String {
         let mut text = text.replace("<ns>", &self.case.id).replace("<group>", &self.group).replace("<big>", &"x".repeat(BIG));
         for (name, body) in &self.kept {
@@ -237,7 +237,7 @@ impl<S: Server> Course<'_, S> {
     }
 }
 
-/// Kinds that a case need not define, with their groups.
+/// Returns the group of a built-in kind.
 fn built_in(plural: &str) -> Option<&'static str> {
     Some(match plural {
         "configmaps"
@@ -291,7 +291,7 @@ fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     })
 }
 
-/// Tells whether a value has everything of another; null stands for what is not there.
+/// Tells whether a value contains another; null matches an absent value.
 fn contains(value: &Value, wanted: &Value) -> bool {
     match (value, wanted) {
         (_, Value::Object(members)) => members.iter().all(|(name, wanted)| contains(value.get(name).unwrap_or(&Value::Null), wanted)),
@@ -299,7 +299,7 @@ fn contains(value: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// An answer that has come completely.
+/// A complete answer.
 struct Answer {
     status: u16,
     headers: HeaderMap,
@@ -334,7 +334,7 @@ impl Answer {
     }
 }
 
-/// Returns the lines of a stream as they come.
+/// Returns the lines of a stream as they arrive.
 fn lines(response: Response<Body>) -> Lines {
     let pieces = response.into_body().into_data_stream();
     let lines = futures::stream::unfold((pieces, Vec::new()), |(mut pieces, mut rest): (_, Vec<u8>)| async move {

@@ -1,4 +1,4 @@
-//! What clients count on when they apply.
+//! Guarantees of server-side apply that clients rely on.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 

@@ -1,4 +1,4 @@
-//! Faults on demand, in the same process and over sockets; and the control under `/_dev`.
+//! Fault injection, in the same process and over sockets; and the control API under `/_dev`.
 #![expect(clippy::unwrap_used, reason = "the helpers of tests are tests, too")]
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// A server in the same process.
 struct Server(ApiServer);
 
-/// An answer, as far as it came.
+/// An answer, as far as it was received.
 #[derive(Debug, Default)]
 struct Answer {
     status: u16,
@@ -95,7 +95,7 @@ async fn read(response: Response<axum::body::Body>) -> Answer {
     answer
 }
 
-/// Returns the names and words of the events of a watch.
+/// Returns the types and names of the events of a watch.
 fn events(answer: &Answer) -> Vec<(String, String)> {
     let event = |line: &str| {
         let event: Value = serde_json::from_str(line).unwrap();
@@ -178,7 +178,7 @@ async fn requests_end_when_their_time_has_come() {
     let begun_at = Instant::now();
     let answer = server.get(&format!("{CONFIGMAPS}?resourceVersion=99999999&timeout=1s")).await;
     assert_eq!((answer.status, begun_at.elapsed().as_secs()), (504, 1));
-    // Watches have times of their own.
+    // Watches have their own time limits.
     let begun_at = Instant::now();
     assert_eq!(server.watch("&timeout=1s").await.status, 200);
     assert_eq!(begun_at.elapsed().as_secs(), 30);
@@ -440,7 +440,7 @@ async fn events_go_an_hour_after_they_were_written_last() {
     server.0.shift_time(jiff::SignedDuration::from_mins(30));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(count().await, 0);
-    // What comes later may go earlier, when the clock is set back in between.
+    // Later events may expire earlier, if the clock is set back in between.
     let event = |name: &str| json!({"metadata": {"name": name}, "involvedObject": {"namespace": "default"}, "reason": "R"});
     server.ask("POST", path, event("late")).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -453,7 +453,7 @@ async fn events_go_an_hour_after_they_were_written_last() {
     assert!(tasks.finish(Duration::from_secs(1)).await.is_empty());
 }
 
-/// A server on a socket, for as long as it lives.
+/// A server on a socket, until it is dropped.
 struct Socket {
     api: ApiServer,
     address: SocketAddr,
@@ -464,7 +464,7 @@ struct Socket {
 
 impl Socket {
     async fn open() -> Self {
-        // Only the first test to come sets it.
+        // Only the first test installs it.
         kopfd_base::http::install_crypto_provider();
         let administrator = User::new("admin", &[MASTERS]);
         let authentication = Authentication::Tokens(BTreeMap::from([("token".to_owned(), administrator)]));
@@ -486,7 +486,7 @@ impl Socket {
         self.api.replace_faults(vec![serde_json::from_value(json!({"match": matching, "action": action})).unwrap()]);
     }
 
-    /// Sends a request on a connection of its own, and returns what came until the end, and how it ended.
+    /// Sends a request on its own connection, and returns the received data and the end of the connection.
     async fn get(&self, uri: &str) -> (String, std::io::Result<()>) {
         let stream = TcpStream::connect(self.address).await.unwrap();
         let mut stream = self.tls.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap();

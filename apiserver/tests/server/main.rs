@@ -1,4 +1,4 @@
-//! The API server in the same process: its answers are those of a real server, whatever goes wrong on demand, and with webhooks.
+//! The API server in the same process: its answers equal those of a real server, fault injection, and webhooks.
 
 mod applying;
 #[path = "../differ/mod.rs"]

@@ -1,4 +1,4 @@
-//! The embedded server answers as a real one did: the recorded answers of `tests/differ`, without a real server.
+//! Compares the embedded server with the recorded answers of `tests/differ`, without a real server.
 
 mod compare;
 mod differences;

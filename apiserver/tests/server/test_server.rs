@@ -13,7 +13,7 @@ use kube::runtime::watcher;
 use kube::{Client, Config, Error};
 use serde_json::json;
 
-/// Real connections end long before; only a defect takes longer.
+/// Real connections end long before; only a defect exceeds this.
 const LIMIT: Duration = Duration::from_secs(20);
 
 const DEFINITION: &str = "

@@ -1,4 +1,4 @@
-//! What a watch under a selector tells, up to its last bookmark.
+//! The events of a watch with a selector, up to its last bookmark.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 

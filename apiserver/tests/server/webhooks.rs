@@ -25,16 +25,16 @@ use tokio::net::TcpListener;
 const WIDGETS: &str = "/apis/ex.dev/v1/namespaces/default/widgets";
 const CONVERTED: &str = "/apis/ex.dev/v2/namespaces/default/widgets";
 
-/// What webhooks answer: the `response` to a `request`, by the address that is called.
+/// The answers of webhooks: the `response` to a `request`, by the called URL.
 type Answers = Arc<dyn Fn(&str, &Value) -> Result<Value, String> + Send + Sync>;
 
-/// A server whose webhooks are answered by a function, which also keeps the questions.
+/// A server whose webhooks are answered by a function, with the recorded reviews.
 struct World {
     api: ApiServer,
     questions: Arc<Mutex<Vec<Value>>>,
 }
 
-/// What came back.
+/// An answer.
 struct Answer {
     status: u16,
     value: Value,
@@ -83,7 +83,7 @@ impl World {
         self.send("GET", uri, Value::Null).await
     }
 
-    /// Adds a configuration with one webhook, which is called at its own name.
+    /// Adds a configuration with one webhook, whose URL has its name.
     async fn guard(&self, kind: &str, name: &str, more: Value) {
         let mut webhook = json!({"name": name, "clientConfig": {"url": format!("https://{name}/")}, "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
@@ -98,7 +98,7 @@ impl World {
         assert_eq!(answer.status, 201, "{}", answer.value);
     }
 
-    /// Returns the operations that were asked for, with the subresources, and forgets them.
+    /// Returns the operations of the reviews, with the subresources, and forgets them.
     fn asked(&self) -> Vec<String> {
         let word = |request: &Value| {
             let text = |field: &str| request[field].as_str().unwrap_or_default().to_owned();
@@ -133,7 +133,7 @@ fn widget(name: &str) -> Value {
     json!({"apiVersion": "ex.dev/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"size": 1, "replicas": 1}})
 }
 
-/// Sets the controllers to work in a world, and leaves them a child whose owner is deleted.
+/// Starts the controllers, and creates a child whose owner is deleted.
 async fn orphan(world: &World) -> (Stop, Tasks<()>) {
     let (stop, mut tasks) = (Stop::new(), Tasks::default());
     tasks.spawn("controllers", {
@@ -359,7 +359,7 @@ async fn webhooks_are_told_the_options_of_a_deletion_and_of_evictions_alone() {
     world
         .send(
             "DELETE",
-            // With a body, the query says nothing.
+            // With a body, the query is ignored.
             &format!("{WIDGETS}/a?propagationPolicy=Orphan"),
             json!({"gracePeriodSeconds": 7, "propagationPolicy": "Foreground", "preconditions": {"uid": uid}}),
         )
@@ -435,7 +435,7 @@ async fn conditions_may_ask_who_may_do_what() {
     assert_eq!(world.asked(), ["CREATE a"; 2]);
 }
 
-/// A server whose widgets are converted by a webhook: what is `color` in one version is `hue` in the other.
+/// A server whose widgets are converted by a webhook: `color` in one version is `hue` in the other.
 async fn converting(fail: impl Fn(&Value) -> bool + Send + Sync + 'static) -> World {
     let world = World::new(move |_, request| {
         let wanted = request["desiredAPIVersion"].as_str().unwrap();
@@ -541,7 +541,7 @@ async fn a_conversion_webhook_sees_the_defaults_of_the_stored_version() {
     world.send("POST", CONVERTED, colored("a", "v2", json!({"hue": "red"}))).await;
     let stored = world.get(&format!("{WIDGETS}/a")).await.value;
     assert_eq!(stored["spec"], json!({"color": "red", "mode": "slow"}));
-    // A default that comes later is seen, too, though nobody has stored it.
+    // A later default is applied, too, although no object has stored it.
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.ex.dev";
     let default =
         json!([{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/default", "value": 7}]);
@@ -555,7 +555,7 @@ async fn a_conversion_webhook_sees_the_defaults_of_the_stored_version() {
 
 #[tokio::test]
 async fn a_webhook_is_called_over_tls() {
-    // Only the first test to come sets it.
+    // Only the first test installs it.
     kopfd_base::http::install_crypto_provider();
     let made = rcgen::generate_simple_self_signed(vec!["hook.default.svc".to_owned()]).unwrap();
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));

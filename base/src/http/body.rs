@@ -1,4 +1,4 @@
-//! Bodies of requests: read whole, within a size and a time.
+//! Reads whole bodies of requests, with limits of size and time.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 
-/// How much more is read of a body that is too large, so that its client comes to read the answer.
+/// Limit of the discarded rest of a body that is too large, so that its client gets to read the answer.
 const MAX_REST: usize = 16 << 20;
-/// How long that may take.
+/// The time limit for that.
 const REST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How large a body may be, and how long it may take.
+/// The limits of a body.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyLimits {
-    /// The most bytes.
+    /// The maximum size.
     pub bytes: usize,
-    /// The longest time.
+    /// The maximum time.
     pub timeout: Duration,
 }
 
@@ -28,7 +28,7 @@ pub enum BodyError {
     /// It has more bytes than allowed.
     #[error("the body is too large")]
     TooLarge(Rest),
-    /// It did not come in time.
+    /// It did not arrive in time.
     #[error("the body did not come in time")]
     Timeout,
     /// The connection broke, or the client does not speak HTTP.
@@ -36,7 +36,7 @@ pub enum BodyError {
     Broken(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// What was not read of a body.
+/// The unread rest of a body.
 #[derive(Debug)]
 pub struct Rest(Incoming);
 
@@ -54,8 +54,9 @@ pub async fn read_body(mut body: Incoming, limits: BodyLimits) -> Result<Bytes, 
 }
 
 impl Rest {
-    /// Returns the answer to a request whose body is too large. A client that is still sending may not read yet, so it may send to the
-    /// end if that is near. The unread part is kept with the answer: HTTP/2 cancels a stream whose request is dropped before its answer.
+    /// Returns the answer to a request whose body is too large. A client that is still sending may not read yet, so the rest of the body
+    /// is received up to a limit. The unread part is kept with the answer: HTTP/2 cancels a stream whose request is dropped before its
+    /// answer.
     pub async fn answer<B>(mut self, answer: Response<B>) -> Response<UnsyncBoxBody<Bytes, B::Error>>
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -68,7 +69,7 @@ impl Rest {
                 left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
             }
         };
-        // The answer is the same, whether the client has come to its end or not.
+        // The answer is the same, whether the client has finished or not.
         drop(tokio::time::timeout(REST_TIMEOUT, reading).await);
         answer.map(|body| {
             UnsyncBoxBody::new(body.map_frame(move |frame| {

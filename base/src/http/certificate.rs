@@ -1,4 +1,4 @@
-//! Certificates of servers: given as PEM, or made with an authority of their own.
+//! Certificates of servers: given as PEM, or issued by a new authority.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use x509_cert::der::Decode as _;
 
 use super::provider::crypto_provider;
 
-/// Certificates begin to be valid a little before they are made: clocks differ.
+/// Certificates are valid from shortly before their creation: clocks differ.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// Why there is no certificate.
+/// Errors of certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// It cannot be made.
+    /// It cannot be created.
     #[error("cannot make the certificate")]
     Make(#[source] rcgen::Error),
     /// The certificate or the key is not PEM.
@@ -41,17 +41,17 @@ pub enum CertificateError {
     File(String, #[source] std::io::Error),
 }
 
-/// From when until when a certificate counts.
+/// The validity of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// The first moment.
+    /// The start.
     pub not_before: Timestamp,
-    /// The last moment.
+    /// The end.
     pub not_after: Timestamp,
 }
 
 impl Validity {
-    /// Returns a validity of a certificate that is made now.
+    /// Returns the validity of a new certificate.
     pub fn starting(now: Timestamp, duration: SignedDuration) -> Self {
         Self { not_before: now.checked_sub(CLOCK_SKEW).unwrap_or(now), not_after: now.checked_add(duration).unwrap_or(Timestamp::MAX) }
     }
@@ -73,7 +73,7 @@ impl Validity {
 /// A certificate with its chain and its key, both as PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
-    /// The certificate, and those between it and its authority.
+    /// The certificate with its intermediate ones.
     pub chain: String,
     /// The private key.
     pub key: String,
@@ -91,10 +91,10 @@ impl Certificate {
         Ok(certificate)
     }
 
-    /// Returns the moment at which it ends to be valid.
+    /// Returns the end of its validity.
     ///
     /// # Errors
-    /// If it is no certificate.
+    /// If it is not a certificate.
     pub fn not_after(&self) -> Result<Timestamp, CertificateError> {
         let first = CertificateDer::from_pem_slice(self.chain.as_bytes()).map_err(CertificateError::Read)?;
         let fields = Fields::from_der(&first).map_err(CertificateError::Fields)?;
@@ -102,7 +102,7 @@ impl Certificate {
         Ok(Timestamp::from_second(i64::try_from(seconds).unwrap_or(i64::MAX)).unwrap_or(Timestamp::MAX))
     }
 
-    /// Returns what rustls serves.
+    /// Returns the certificate and key for rustls.
     pub(super) fn certified_key(&self) -> Result<Arc<CertifiedKey>, CertificateError> {
         let chain = CertificateDer::pem_slice_iter(self.chain.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(CertificateError::Read)?;
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(CertificateError::Read)?;
@@ -111,11 +111,11 @@ impl Certificate {
     }
 }
 
-/// An authority that certificates of servers are signed by.
+/// An authority that signs certificates.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    /// Makes one with this common name.
+    /// Creates an authority with this common name.
     ///
     /// # Errors
     /// If there is no randomness for its key.
@@ -134,10 +134,10 @@ impl Authority {
         self.0.pem()
     }
 
-    /// Makes a certificate of a server with these host names and addresses; the first is its common name.
+    /// Issues a server certificate with these host names and addresses; the first is its common name.
     ///
     /// # Errors
-    /// If a name cannot stand in a certificate.
+    /// If a name is invalid in a certificate.
     pub fn issue(&self, names: &[String], validity: Validity) -> Result<Certificate, CertificateError> {
         let mut params = CertificateParams::new(names).map_err(CertificateError::Make)?;
         params.distinguished_name.push(DnType::CommonName, names.first().map_or("localhost", String::as_str));
@@ -145,7 +145,7 @@ impl Authority {
         self.sign(params, validity)
     }
 
-    /// Makes a certificate of a client with this common name.
+    /// Issues a client certificate with this common name.
     ///
     /// # Errors
     /// If there is no randomness for its key.

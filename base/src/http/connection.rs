@@ -29,23 +29,23 @@ use super::limits::{BoxError, Limits};
 use super::tls::ServerTls;
 use crate::kit::Stop;
 
-/// Requests at the same time on one connection of HTTP/2: enough for all watches of a large operator.
+/// Concurrent requests on one HTTP/2 connection: enough for all watches of a large operator.
 const MAX_STREAMS: u32 = 4_000;
-/// How often a silent HTTP/2 client is asked whether it is still there.
+/// Interval of pings to silent HTTP/2 clients.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// The connection that a request came over; every request has it among its extensions.
+/// The connection of a request; every request has it among its extensions.
 #[derive(Debug, Clone)]
 pub struct Connection {
     /// The address of the client.
     pub peer: SocketAddr,
-    /// The certificate of the client, verified, and those between it and its authority. Empty without one.
+    /// The verified certificate of the client, with its intermediate ones. Empty without one.
     pub certificates: Arc<[CertificateDer<'static>]>,
     reset: Stop,
 }
 
 impl Connection {
-    /// Breaks the connection with a TCP reset, as if a machine on the way had gone.
+    /// Breaks the connection with a TCP reset.
     pub fn reset(&self) {
         self.reset.request("reset");
     }
@@ -55,11 +55,11 @@ impl Connection {
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     open: Mutex<BTreeMap<u64, Arc<Activity>>>,
-    /// Told when a connection has answered its last request.
+    /// Notified when a connection has answered its last request.
     pub(super) became_idle: Notify,
 }
 
-/// Whether a connection has requests, and since when it has none.
+/// The number of pending requests of a connection, and since when it has none.
 #[derive(Debug)]
 struct Activity {
     state: Mutex<Requests>,
@@ -68,15 +68,15 @@ struct Activity {
 
 #[derive(Debug)]
 struct Requests {
-    /// Requests that are not answered to the end.
+    /// Requests without a complete answer.
     pending: usize,
-    /// Whether there was a request at all.
+    /// Whether there was any request.
     had_any: bool,
     idle_since: Instant,
 }
 
 impl Connections {
-    /// Closes the connection that has been idle for the longest time, if it takes one to get below the limit.
+    /// Closes the connection that has been idle longest, if there are more than the limit.
     pub(super) fn close_one_above(&self, limit: usize) {
         let open = self.open.lock();
         let (closing, others): (Vec<_>, Vec<_>) = open.values().partition(|activity| activity.closing.is_requested());
@@ -104,7 +104,7 @@ impl Activity {
         (state.pending == 0).then_some(state.idle_since)
     }
 
-    /// Waits until the connection has been without a request for too long.
+    /// Waits until the connection has been idle for too long.
     async fn too_idle(&self, limits: &Limits) {
         loop {
             let left = {
@@ -120,7 +120,7 @@ impl Activity {
     }
 }
 
-/// The place of a connection among the open ones.
+/// The entry of an open connection.
 struct Entry {
     id: u64,
     activity: Arc<Activity>,
@@ -133,7 +133,7 @@ impl Drop for Entry {
     }
 }
 
-/// A request that is not answered to the end.
+/// A request without a complete answer.
 struct Pending {
     activity: Arc<Activity>,
     connections: Arc<Connections>,
@@ -183,7 +183,7 @@ impl<B: Body + Unpin> Body for PendingBody<B> {
     }
 }
 
-/// A connection that was accepted.
+/// An accepted connection.
 pub(super) struct Accepted {
     pub(super) id: u64,
     pub(super) stream: TcpStream,
@@ -191,12 +191,12 @@ pub(super) struct Accepted {
     pub(super) tls: Option<ServerTls>,
     pub(super) limits: Limits,
     pub(super) connections: Arc<Connections>,
-    /// Ticks when all connections are to be reset.
+    /// Changes when all connections must be reset.
     pub(super) resets: Option<watch::Receiver<u64>>,
 }
 
 impl Accepted {
-    /// Serves the connection until one of both sides ends it.
+    /// Serves the connection until either side closes it.
     pub(super) async fn serve<S, B>(mut self, service: S, stop: Stop)
     where
         S: tower::Service<Request<Incoming>, Response = Response<B>, Error: Into<BoxError>, Future: Send> + Clone + Send + 'static,
@@ -204,7 +204,7 @@ impl Accepted {
     {
         let entry = Arc::new(self.connections.enter(self.id));
         let activity = Arc::clone(&entry.activity);
-        // Answers are small and wanted at once.
+        // Answers are small and needed at once.
         drop(self.stream.set_nodelay(true));
         let reset = Stop::new();
         let shaken = tokio::select! {
@@ -244,7 +244,7 @@ impl Accepted {
     }
 }
 
-/// Waits for a tick; without a source of ticks, for ever.
+/// Waits for a reset; without a channel, forever.
 async fn ticked(resets: Option<&mut watch::Receiver<u64>>) {
     if let Some(resets) = resets
         && resets.changed().await.is_ok()
@@ -287,13 +287,13 @@ impl Drop for Stream {
                 Io::Plain(tcp) => tcp,
                 Io::Tls(tls) => tls.get_ref().0,
             };
-            // Without it, the connection would end in order.
+            // Without it, the connection would be closed gracefully.
             drop(tcp.set_zero_linger());
         }
     }
 }
 
-/// Calls the same function of whichever stream there is.
+/// Calls the same function of either kind of stream.
 macro_rules! forward {
     ($self:ident, $function:ident $(, $argument:expr)*) => {
         match &mut $self.io {

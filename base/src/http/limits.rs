@@ -1,21 +1,21 @@
-//! What clients of a listener may take.
+//! Limits for the clients of a listener.
 
 use std::time::Duration;
 
 /// Any error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What clients of a listener may take.
+/// Limits for the clients of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections at the same time; fewer if the process may not open so many files. Where there are more, those without a request
-    /// are closed, the longest idle first.
+    /// Maximum number of connections; fewer if the process may not open as many files. Beyond it, idle connections are closed, the longest
+    /// idle first.
     pub connections: usize,
-    /// How long a client may take for its handshake, and for the head of a request.
+    /// Time limit of a client for its handshake, and for the head of a request.
     pub head_timeout: Duration,
-    /// How long a connection may be without a request.
+    /// How long a connection may be idle.
     pub idle_timeout: Duration,
-    /// How long requests may take to end after a stop.
+    /// Time limit of pending requests after a stop.
     pub grace: Duration,
 }
 
@@ -25,7 +25,7 @@ impl Default for Limits {
             // Each takes a few KiB.
             connections: 8_000,
             head_timeout: Duration::from_secs(10),
-            // That of Go's servers for Kubernetes.
+            // As in Kubernetes' own servers.
             idle_timeout: Duration::from_secs(90),
             grace: Duration::from_secs(1),
         }

@@ -1,4 +1,4 @@
-//! A socket that takes connections: as many as the process can hold, and no longer than its stop.
+//! A socket that accepts connections, up to the limits of the process, until its stop.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,11 +18,11 @@ use super::limits::{BoxError, Limits};
 use super::tls::ServerTls;
 use crate::kit::{Stop, Tasks};
 
-/// Files that are kept for other things than connections, where the process may open enough of them.
+/// Files reserved for other purposes than connections, if the process may open enough of them.
 const OTHER_FILES: usize = 32;
-/// How long nothing is accepted after that has failed.
+/// Pause after a failed accept.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
-/// How often a failure to accept is told.
+/// Minimum interval between warnings about failed accepts.
 const ACCEPT_WARNINGS: Duration = Duration::from_mins(1);
 
 /// An open socket.
@@ -39,7 +39,7 @@ impl Listener {
     /// Opens a socket; without TLS for plain HTTP.
     ///
     /// # Errors
-    /// If the address is taken, or is not one of this machine.
+    /// If the address is in use, or is not one of this machine.
     pub async fn bind(address: SocketAddr, tls: Option<ServerTls>) -> io::Result<Self> {
         let socket = TcpListener::bind(address).await?;
         let address = socket.local_addr()?;
@@ -52,18 +52,18 @@ impl Listener {
         Self { limits, ..self }
     }
 
-    /// Resets all connections whenever this ticks.
+    /// Resets all connections whenever this channel changes.
     #[must_use]
     pub fn with_resets(self, resets: watch::Receiver<u64>) -> Self {
         Self { resets: Some(resets), ..self }
     }
 
-    /// Returns the address of the socket, with the port that was free if none was asked for.
+    /// Returns the address of the socket, with its actual port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves clients until the stop, and then until their requests have ended or the grace is over.
+    /// Serves clients until the stop, and then until their requests have ended or the grace period is over.
     pub async fn serve<S, B>(self, service: S, stop: Stop)
     where
         S: tower::Service<Request<Incoming>, Response = Response<B>, Error: Into<BoxError>, Future: Send> + Clone + Send + 'static,
@@ -74,7 +74,7 @@ impl Listener {
         let limit = self.limits.connections.min(file_limit());
         let mut warned_at: Option<Instant> = None;
         for id in 0.. {
-            // One more than the limit is accepted: a waiting connection cannot be seen before.
+            // One more than the limit is accepted: a waiting connection cannot be detected otherwise.
             let is_full = tasks.len() > limit;
             if is_full {
                 connections.close_one_above(limit);
@@ -89,14 +89,14 @@ impl Listener {
                 Ok((stream, peer)) => {
                     let (tls, limits, connections) = (self.tls.clone(), self.limits, Arc::clone(&connections));
                     let mut resets = self.resets.clone();
-                    // Those before this connection are not about it.
+                    // Earlier resets do not concern this connection.
                     if let Some(resets) = &mut resets {
                         resets.mark_unchanged();
                     }
                     let accepted = Accepted { id, stream, peer, tls, limits, connections, resets };
                     tasks.spawn(peer.to_string(), accepted.serve(service.clone(), stop.clone()));
                 }
-                // Too many open files, most likely: other parts of the process have taken them.
+                // Probably too many open files, opened by other parts of the process.
                 Err(error) => {
                     if warned_at.is_none_or(|warned_at| warned_at.elapsed() > ACCEPT_WARNINGS) {
                         warn!(%error, connections = tasks.len(), "Connections cannot be accepted.");
@@ -112,7 +112,7 @@ impl Listener {
     }
 }
 
-/// Returns how many connections fit into the files that the process may open.
+/// Returns the number of connections that the file limit of the process allows.
 fn file_limit() -> usize {
     let files = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
     files - OTHER_FILES.min(files / 2)

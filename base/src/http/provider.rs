@@ -1,10 +1,10 @@
-//! The provider of cryptography.
+//! The TLS crypto provider.
 
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
-/// Sets the provider of cryptography for the whole process, unless one is set already.
+/// Installs the crypto provider for the whole process, unless there is one.
 pub fn install_crypto_provider() {
     if CryptoProvider::get_default().is_some() {
         return;
@@ -13,11 +13,11 @@ pub fn install_crypto_provider() {
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     #[cfg(all(feature = "ring", not(feature = "aws-lc")))]
     let provider = rustls::crypto::ring::default_provider();
-    // Another thread may have been faster; its provider is as good.
+    // Another thread may have installed it first.
     let _ = provider.install_default();
 }
 
-/// Returns the provider of the process, and sets it if there is none.
+/// Returns the provider of the process, and installs it if there is none.
 pub(super) fn crypto_provider() -> Arc<CryptoProvider> {
     install_crypto_provider();
     Arc::clone(CryptoProvider::get_default().expect("a provider was installed"))

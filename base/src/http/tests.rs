@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Server {
     address: SocketAddr,
     stop: Stop,
-    /// Lets requests for `/slow` go on.
+    /// Lets requests for `/slow` continue.
     go_on: Arc<Notify>,
     tasks: Tasks<()>,
 }
@@ -99,7 +99,7 @@ async fn idle_connections_make_room_for_others() {
     let mut open = Vec::new();
     for number in 0..12 {
         let mut client = server.connect().await;
-        // Every other one never says anything.
+        // Every second client sends nothing.
         if number % 2 == 0 {
             send(&mut client, "/").await;
             answer(&mut client).await;
@@ -112,7 +112,7 @@ async fn idle_connections_make_room_for_others() {
     for client in &mut open[..8] {
         assert_eq!(end(client).await.unwrap_or_default(), 0);
     }
-    // The last one is still there.
+    // The last one is still open.
     send(&mut last, "/").await;
     answer(&mut last).await;
 }
@@ -161,7 +161,7 @@ async fn a_stop_lets_requests_end_and_takes_no_more() {
     send(&mut idle, "/").await;
     answer(&mut idle).await;
     send(&mut busy, "/slow").await;
-    // It is taken up once others are, which come later.
+    // It is accepted once later ones are.
     send(&mut idle, "/").await;
     answer(&mut idle).await;
     server.stop.request("the end");
@@ -198,7 +198,7 @@ async fn a_certificate_is_replaced_without_closing_connections() {
     let mut new = server.connect_tls(trusting(&second_authority)).await.unwrap();
     send(&mut new, "/").await;
     answer(&mut new).await;
-    // What cannot be used changes nothing.
+    // An invalid certificate changes nothing.
     assert!(tls.replace(&Certificate { key: first.key, ..second }).is_err());
     assert!(server.connect_tls(trusting(&second_authority)).await.is_ok());
 }
@@ -252,7 +252,7 @@ async fn certificates_of_clients_are_verified_and_told() {
     let mut nobody = server.connect_tls(trust().client_config()).await.unwrap();
     send(&mut nobody, "/").await;
     assert_eq!(answer(&mut nobody).await, "certificates: 0");
-    // With TLS 1.3, a client hears of a refusal when it reads.
+    // With TLS 1.3, a client notices a refusal when it reads.
     let mut stranger = server.connect_tls(with(&server_authority)).await.unwrap();
     assert!(end(&mut stranger).await.is_err());
 }

@@ -1,4 +1,4 @@
-//! TLS of a listener: its certificate, which may be replaced at any time, and the authorities of its clients.
+//! TLS of a listener: its replaceable certificate, and the authorities of its clients.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::certificate::{Certificate, CertificateError};
 use super::provider::crypto_provider;
 use crate::kit::Stop;
 
-/// How often the files of a certificate are read again: soon enough for certificates that are renewed days before they end.
+/// Interval of rereading the files of a certificate: often enough, since certificates are renewed days before they expire.
 const REREAD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The TLS settings of a listener. Clones share the certificate.
@@ -26,7 +26,7 @@ pub struct ServerTls {
     config: Arc<ServerConfig>,
 }
 
-/// The certificate of the connections that begin.
+/// The certificate for new connections.
 #[derive(Debug)]
 struct Current(ArcSwap<CertifiedKey>);
 
@@ -37,7 +37,7 @@ impl ResolvesServerCert for Current {
 }
 
 impl ServerTls {
-    /// Serves with a certificate. Clients need none.
+    /// Returns settings with a certificate. Clients need none.
     ///
     /// # Errors
     /// If the certificate cannot be used.
@@ -45,8 +45,8 @@ impl ServerTls {
         Self::with_client_authorities(certificate, None)
     }
 
-    /// Serves with a certificate, and asks clients for one of these authorities (PEM). Clients without a certificate are let in,
-    /// too: whether they may do something is decided by the service. Those with a certificate of another authority are refused.
+    /// Returns settings with a certificate that request client certificates of these authorities (PEM). Clients without a certificate are
+    /// accepted, too: the service decides about their permissions. Certificates of other authorities are refused.
     ///
     /// # Errors
     /// If a certificate cannot be used.
@@ -71,17 +71,17 @@ impl ServerTls {
         Ok(Self { certificate: current, config: Arc::new(config) })
     }
 
-    /// Replaces the certificate for connections that begin; those that are open go on.
+    /// Replaces the certificate for new connections; open ones continue.
     ///
     /// # Errors
-    /// If the new certificate cannot be used: the old one stays.
+    /// If the new certificate cannot be used: the old one is kept.
     pub fn replace(&self, certificate: &Certificate) -> Result<(), CertificateError> {
         self.certificate.0.store(certificate.certified_key()?);
         Ok(())
     }
 
-    /// Follows the files of a certificate until the stop: what changes there counts for connections that begin. Files that cannot be
-    /// used, for example because only one of them was replaced yet, are told once and change nothing.
+    /// Watches the files of a certificate until the stop: changes apply to new connections. Unusable files, for example because only one
+    /// of them was replaced yet, are logged once and change nothing.
     pub async fn follow(&self, chain: PathBuf, key: PathBuf, stop: Stop) {
         let mut known = Certificate::read(&chain, &key).ok();
         let mut is_broken = false;
@@ -112,7 +112,7 @@ impl ServerTls {
         }
     }
 
-    /// Returns the certificate that connections get which begin now.
+    /// Returns the certificate for new connections.
     #[cfg(test)]
     pub(super) fn served(&self) -> CertificateDer<'static> {
         self.certificate.0.load().cert[0].clone()

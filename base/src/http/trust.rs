@@ -23,32 +23,32 @@ use x509_cert::ext::pkix::ExtendedKeyUsage;
 
 use super::provider::crypto_provider;
 
-/// How often a file of authorities is read again: as often as kubelets renew the volumes of service accounts, roughly.
+/// Interval of rereading a file of authorities: about as often as kubelets update the volumes of service accounts.
 const REREAD_INTERVAL: Duration = Duration::from_mins(1);
 
-/// A certificate with one of these extended key usages, or none at all, may stand for a server.
+/// A certificate with one of these extended key usages, or without any, is valid for a server.
 const SERVER_USAGES: [ObjectIdentifier; 2] =
     [ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.1"), ObjectIdentifier::new_unwrap("2.5.29.37.0")];
 
-/// The authorities that a client trusts, as the verifier of its TLS connections.
+/// The trusted authorities of a client, as the verifier of its TLS connections.
 #[derive(Debug)]
 pub struct Trust {
     authorities: ArcSwap<Authorities>,
-    /// The file that the authorities are from. It may change while the process runs.
+    /// The file of the authorities. It may change while the process runs.
     file: Option<PathBuf>,
     provider: Arc<CryptoProvider>,
 }
 
 #[derive(Debug)]
 struct Authorities {
-    /// Verifies certificates that were signed by an authority. None without authorities: then nothing is trusted.
+    /// Verifies certificates signed by an authority. `None` without authorities: then nothing is trusted.
     signed: Option<Arc<WebPkiServerVerifier>>,
     certificates: Vec<CertificateDer<'static>>,
     read_at: UnixTime,
 }
 
 impl Authorities {
-    /// Skips certificates that webpki does not understand, as every client does with large bundles.
+    /// Skips certificates that webpki does not support, as clients generally do with large bundles.
     fn new(certificates: Vec<CertificateDer<'static>>, provider: Arc<CryptoProvider>) -> Self {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(certificates.iter().cloned());
@@ -64,15 +64,15 @@ impl Trust {
         Self { authorities: ArcSwap::from_pointee(Authorities::new(certificates, Arc::clone(&provider))), file: None, provider }
     }
 
-    /// Trusts the authorities of a PEM text; what is not a certificate in it is skipped.
+    /// Trusts the authorities of a PEM text; other sections in it are skipped.
     pub fn of_pem(text: &[u8]) -> Self {
         Self::new(CertificateDer::pem_slice_iter(text).filter_map(Result::ok).collect())
     }
 
-    /// Trusts the authorities of a PEM file, which is read again from time to time.
+    /// Trusts the authorities of a PEM file, which is reread periodically.
     ///
     /// # Errors
-    /// If it cannot be read now. Later the last readable content counts.
+    /// If it cannot be read now. Later, the last readable content is used.
     pub fn of_file(path: &Path) -> Result<Self, rustls::pki_types::pem::Error> {
         Ok(Self { file: Some(path.to_owned()), ..Self::new(read(path)?) })
     }
@@ -109,7 +109,7 @@ impl Trust {
 
 fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, rustls::pki_types::pem::Error> {
     let certificates = CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>()?;
-    // A file that is being written may be empty for a moment.
+    // A file that is being written may be empty briefly.
     if certificates.is_empty() { Err(rustls::pki_types::pem::Error::NoItemsFound) } else { Ok(certificates) }
 }
 
@@ -154,7 +154,7 @@ impl ServerCertVerifier for Trust {
     }
 }
 
-/// Checks what Go checks of a server certificate that is an authority itself: everything but signatures, since there is no chain.
+/// Runs Go's checks of a server certificate that is itself an authority: everything except signatures, since there is no chain.
 fn verify_authority_as_server(certificate: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> Result<(), Error> {
     // Refuses unknown critical extensions.
     let parsed = ParsedCertificate::try_from(certificate)?;
@@ -226,7 +226,7 @@ mod tests {
     fn an_authority_that_is_not_configured_is_refused() {
         let (params, key) = authority(&[]);
         let other = params.self_signed(&key).unwrap();
-        // The same name and the same key, but not the same bytes.
+        // The same name and key, but different bytes.
         let again = params.self_signed(&key).unwrap();
         assert_ne!(other.der(), again.der());
         let trust = Trust::of_pem(other.pem().as_bytes());
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(refusal(&trust, leaf.as_bytes(), "localhost", start), CertificateError::UnknownIssuer);
         assert_eq!(verify(&trust, leaf.as_bytes(), "localhost", start + 61), Ok(()));
         assert!(verify(&trust, KOPF, "localhost", start + 62).is_err());
-        // What cannot be read leaves everything as it was.
+        // An unreadable file changes nothing.
         std::fs::remove_file(&file).unwrap();
         assert_eq!(verify(&trust, leaf.as_bytes(), "localhost", start + 200), Ok(()));
         assert!(Trust::of_file(&file).is_err());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Walks through a list of delays; what follows the last one is the caller's choice.
+/// Iterates over a list of delays; the caller chooses what follows the last one.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     delays: std::sync::Arc<[Duration]>,
@@ -15,19 +15,19 @@ impl Backoff {
         Self { delays: delays.into(), next: 0 }
     }
 
-    /// Returns the next delay, or none when they are used up.
+    /// Returns the next delay, or `None` when they are used up.
     pub fn next_or_end(&mut self) -> Option<Duration> {
         let delay = self.delays.get(self.next).copied();
         self.next += usize::from(delay.is_some());
         delay
     }
 
-    /// Returns the next delay, the last one for ever after, or none if there are no delays at all.
+    /// Returns the next delay, and repeats the last one; `None` if there are no delays.
     pub fn next_or_last(&mut self) -> Option<Duration> {
         self.next_or_end().or_else(|| self.delays.last().copied())
     }
 
-    /// Starts over: the next failure is a first one again.
+    /// Starts over: the next failure counts as the first.
     pub fn reset(&mut self) {
         self.next = 0;
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// Tells the time, either the machine's, or one that follows the runtime's (possibly paused) timer from a chosen moment.
+/// A clock: the system's, or one that follows the runtime's (possibly paused) timer from a given time.
 #[derive(Debug, Clone)]
 pub struct Clock {
     source: Source,
@@ -18,17 +18,17 @@ enum Source {
 }
 
 impl Clock {
-    /// Returns the machine's clock.
+    /// Returns the system clock.
     pub fn system() -> Self {
         Self { source: Source::System }
     }
 
-    /// Returns a clock that shows `base` and goes on with the runtime's timer.
+    /// Returns a clock that starts at `base` and follows the runtime's timer.
     pub fn starting_at(base: Timestamp) -> Self {
         Self { source: Source::Virtual { base, origin: Instant::now() } }
     }
 
-    /// Returns the time.
+    /// Returns the current time.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that asks the machine")]
     pub fn now(&self) -> Timestamp {
         match self.source {
@@ -37,7 +37,7 @@ impl Clock {
         }
     }
 
-    /// Waits until a moment has come.
+    /// Waits until a time.
     pub async fn sleep_until(&self, moment: Timestamp) {
         let left = Duration::try_from(moment.duration_since(self.now())).unwrap_or_default();
         tokio::time::sleep(left).await;

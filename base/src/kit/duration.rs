@@ -1,11 +1,11 @@
-//! Durations as people write them, such as `500ms`, `30s`, `1.5h`, `1h30m`, `2d`.
+//! Durations with units, such as `500ms`, `30s`, `1.5h`, `1h30m`, `2d`.
 
 use std::time::Duration;
 
-/// Why a text is no duration.
+/// Why a text is not a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// There is nothing in it.
+    /// It is empty.
     #[error("the duration is empty")]
     Empty,
     /// There are spaces between the numbers and the units.
@@ -14,24 +14,24 @@ pub enum ParseError {
     /// It begins with a minus sign.
     #[error("a duration is never negative")]
     Negative,
-    /// A number stands alone.
+    /// A number has no unit.
     #[error("a duration in a string needs a unit")]
     NoUnit,
-    /// A number has another unit.
+    /// A number has an unknown unit.
     #[error("the units of durations are ms, s, m, h, and d")]
     UnknownUnit,
-    /// A part of it is no number.
+    /// A part of it is not a number.
     #[error("not a duration")]
     NoNumber,
-    /// It is longer than the machine can count.
+    /// It is out of range.
     #[error("the duration is too long")]
     TooLong,
 }
 
-/// Returns the duration that a text means. Every number needs a unit; several are added up.
+/// Parses a duration. Every number needs a unit; several are added.
 ///
 /// # Errors
-/// If it is none.
+/// If the text is not a duration.
 pub fn parse(text: &str) -> Result<Duration, ParseError> {
     let mut rest = text.trim();
     if rest.starts_with('-') {

@@ -1,4 +1,4 @@
-//! Errors as texts.
+//! Formats errors.
 
 use std::error::Error;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// A position in a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SourcePosition {
-    /// The file, as the user knows it.
+    /// The file, as named by the user.
     pub file: PathBuf,
     /// The line.
     pub line: usize,
@@ -13,13 +13,13 @@ pub struct SourcePosition {
     pub column: usize,
 }
 
-/// A part of a line of a file that is known from the context.
+/// A part of a line; the file is known from the context.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spot {
     /// The line.
     pub line: usize,
     /// The column.
     pub column: usize,
-    /// The length, up to the end of the line at most.
+    /// The length, at most up to the end of the line.
     pub length: usize,
 }

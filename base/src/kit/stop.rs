@@ -1,10 +1,10 @@
-//! A signal to stop, with its reason, that everything below the giver hears.
+//! A stop signal with a reason, which is passed to all its children.
 
 use std::sync::{Arc, OnceLock};
 
 use tokio_util::sync::CancellationToken;
 
-/// One end of a stop signal: anybody who holds it may ask for the stop, and hear of it. Cheap to clone.
+/// A handle to a stop signal: every holder may request the stop and wait for it. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     token: CancellationToken,
@@ -13,33 +13,33 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Returns a signal that has not been given yet.
+    /// Returns a signal that is not set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns a signal that is given with this one, but can also be given alone.
+    /// Returns a signal that is set with this one, but can also be set alone.
     pub fn child(&self) -> Self {
         Self { token: self.token.child_token(), reason: Arc::default(), parent: Some(Arc::new(self.clone())) }
     }
 
-    /// Asks to stop. The first reason is kept.
+    /// Requests the stop. The first reason is kept.
     pub fn request(&self, reason: impl Into<String>) {
         let _ = self.reason.set(reason.into());
         self.token.cancel();
     }
 
-    /// Tells whether the stop was asked for.
+    /// Tells whether the stop was requested.
     pub fn is_requested(&self) -> bool {
         self.token.is_cancelled()
     }
 
-    /// Returns why, once the stop was asked for.
+    /// Returns the reason, once the stop was requested.
     pub fn reason(&self) -> Option<&str> {
         self.reason.get().map(String::as_str).or_else(|| self.parent.as_ref()?.reason())
     }
 
-    /// Waits until the stop is asked for.
+    /// Waits until the stop is requested.
     ///
     /// *Cancel safety*: the wait may be dropped and begun again.
     pub async fn requested(&self) {

@@ -1,9 +1,9 @@
-//! Suggestions: which of the known words was probably meant.
+//! Suggestions of known words for misspelt ones.
 
-/// Longer words are not compared: it would take the product of the lengths.
+/// Longer words are not compared: the time grows with the product of the lengths.
 const LONGEST: usize = 64;
 
-/// Returns the known word that is nearest to another one, if it is near enough to be meant. Words that begin with it count as near.
+/// Returns the nearest known word, if it is near enough to be meant. Words that begin with it count as near.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = squash(word);
     let length = wanted.chars().count();
@@ -26,7 +26,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     Some(found)
 }
 
-/// `initial_delay` and `initialDelay` are one word written differently.
+/// Returns a word without case and separators: `initial_delay` and `initialDelay` are equal.
 fn squash(word: &str) -> String {
     word.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
 }

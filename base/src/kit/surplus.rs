@@ -1,6 +1,6 @@
-//! How much is left of what is told only in part.
+//! The number of omitted items in shortened lists.
 
-/// Returns how many there are beyond the most that are told; none if all are.
+/// Returns the number of items beyond a maximum; `None` if there are none.
 pub fn surplus(count: usize, most: usize) -> Option<usize> {
     count.checked_sub(most).filter(|more| *more > 0)
 }

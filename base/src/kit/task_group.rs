@@ -1,4 +1,4 @@
-//! Many short tasks of one kind: they are counted and waited for, but their results are not kept.
+//! Groups of many short tasks: counted and awaited, without keeping their results.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 use super::stop::Stop;
 use super::tasks::{panic_text, report_panic};
 
-/// The tasks of one owner that come and go in great numbers. A panic ends its task and is logged.
+/// The tasks of one owner, in large numbers. A panic ends its task and is logged.
 #[derive(Debug, Default)]
 pub struct TaskGroup {
     tracker: TaskTracker,
@@ -23,7 +23,7 @@ impl TaskGroup {
         Self { tracker: TaskTracker::default(), abandoned: stop.child() }
     }
 
-    /// Spawns a task on the current runtime. The name is made only if the task panics.
+    /// Spawns a task on the current runtime. The name is computed only if the task panics.
     pub fn spawn(&self, name: impl FnOnce() -> String + Send + 'static, task: impl Future<Output = ()> + Send + 'static) {
         let abandoned = self.abandoned.clone();
         self.tracker.spawn(async move {
@@ -39,7 +39,7 @@ impl TaskGroup {
         });
     }
 
-    /// Returns how many tasks have not ended.
+    /// Returns the number of running tasks.
     pub fn len(&self) -> usize {
         self.tracker.len()
     }
@@ -49,7 +49,7 @@ impl TaskGroup {
         self.tracker.is_empty()
     }
 
-    /// Waits until all tasks have ended, at most for `grace`. Returns whether they have.
+    /// Waits until all tasks have ended, up to `grace`. Returns whether they have.
     pub async fn settle(&self, grace: Duration) -> bool {
         self.tracker.close();
         let is_settled = tokio::time::timeout(grace, self.tracker.wait()).await.is_ok();
@@ -57,7 +57,7 @@ impl TaskGroup {
         is_settled
     }
 
-    /// Cancels all tasks where they wait, and waits for their end.
+    /// Cancels all tasks at their await points, and waits for their end.
     pub async fn abandon(&self) {
         self.abandoned.request("abandoned");
         self.tracker.close();

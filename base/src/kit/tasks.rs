@@ -19,7 +19,7 @@ pub struct Tasks<T> {
 pub struct Ended<T> {
     /// The name it was spawned with.
     pub name: String,
-    /// What it returned, or the text of its panic; nothing if it was cancelled.
+    /// Its result, or the text of its panic; `None` if it was cancelled.
     pub result: Option<Result<T, String>>,
 }
 
@@ -36,7 +36,7 @@ impl<T: Send + 'static> Tasks<T> {
         self.names.insert(handle.id(), name.into());
     }
 
-    /// Returns how many tasks have not been waited for.
+    /// Returns the number of tasks whose end was not taken yet.
     pub fn len(&self) -> usize {
         self.set.len()
     }
@@ -46,7 +46,7 @@ impl<T: Send + 'static> Tasks<T> {
         self.set.is_empty()
     }
 
-    /// Waits for the next task to end; returns nothing if there are none.
+    /// Waits for the next task to end; returns `None` if there are none.
     ///
     /// *Cancel safety*: a task's end is either returned or kept for the next call.
     pub async fn next_ended(&mut self) -> Option<Ended<T>> {
@@ -58,7 +58,7 @@ impl<T: Send + 'static> Tasks<T> {
         Some(Ended { name: self.names.remove(&id).unwrap_or_default(), result })
     }
 
-    /// Waits for all tasks, at most for `grace`, then cancels the rest. Returns the names of those that were cancelled.
+    /// Waits for all tasks, up to `grace`, then cancels the rest. Returns the names of the cancelled ones.
     /// Panics are logged.
     pub async fn finish(&mut self, grace: Duration) -> Vec<String> {
         let all = async {
@@ -91,7 +91,7 @@ pub fn report_panic(task: &str, panic: &str) {
     tracing::error!(target: "kopfd::tasks", task, panic, "A task has failed because of a defect of the engine.");
 }
 
-/// Returns the text that a panic was raised with.
+/// Returns the message of a panic.
 pub fn panic_text(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a text".to_owned())
@@ -107,7 +107,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Collects what the current thread logs, while the guard is held.
+    /// Collects the log lines of the current thread while the guard is held.
     pub(in crate::kit) fn logged() -> (Arc<Mutex<Vec<String>>>, tracing::subscriber::DefaultGuard) {
         let lines = Arc::default();
         let guard = tracing::subscriber::set_default(Lines(Arc::clone(&lines)));

@@ -1,4 +1,4 @@
-//! A server for tests that answers by a function and lives in virtual time: there is no network.
+//! A server for tests that answers with a function, in virtual time and without a network.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct Script {
     /// The requests so far: method and path.
     pub(crate) requests: Arc<Mutex<Vec<String>>>,
     logins: Arc<AtomicU64>,
-    /// Logins bring different credentials up to this number.
+    /// The number of logins that return different credentials.
     different_logins: u64,
     expires_at: Option<jiff::Timestamp>,
 }
@@ -68,7 +68,7 @@ impl Transport for Script {
         self.requests.lock().push(format!("{} {}", request.method(), request.uri()));
         let answer = (self.handler.lock())(&request);
         Box::pin(async {
-            // As on a network, others come in between.
+            // As on a network, other tasks run in between.
             tokio::task::yield_now().await;
             answer
         })

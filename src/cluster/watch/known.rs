@@ -1,4 +1,4 @@
-//! The objects that a watcher has seen, as little of each as is needed to tell that it vanished.
+//! The identities of the objects that a watcher has seen, to notice when one has vanished.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,8 @@ use super::super::partial_metadata::PartialMetadata;
 /// The identities of objects. One takes about 140 bytes with usual names.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// Uid, namespace, name, and, for objects without a uid, the time of creation, with zero bytes between them;
-    /// and the listing in which the object was seen last.
+    /// Uid, namespace, name, and, for objects without a uid, the time of creation, separated by zero bytes; with the list in which the
+    /// object was last seen.
     objects: HashMap<Box<str>, Sight>,
     listing: u32,
     key: String,
@@ -20,11 +20,11 @@ pub(super) struct Known {
 #[derive(Debug, Clone, Copy)]
 struct Sight {
     listing: u32,
-    /// Its version then; zero if that is no number.
+    /// Its version then; zero if it is not a number.
     version: u64,
 }
 
-/// What is left of a vanished object.
+/// The identity of a vanished object.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Identity(Box<str>);
 
@@ -66,7 +66,8 @@ impl Known {
         self.listing = self.listing.wrapping_add(1);
     }
 
-    /// Returns what was not seen since the listing began. It stays known until it is forgotten, so that an interrupted report is made again.
+    /// Returns the objects that were not seen since the list began. They stay known until forgotten, so that an interrupted report is
+    /// repeated.
     pub(super) fn end_listing(&mut self) -> Vec<Identity> {
         let is_old = |sight: &Sight| sight.listing != self.listing;
         let mut vanished: Vec<Identity> =
@@ -89,7 +90,7 @@ impl Known {
 }
 
 impl Identity {
-    /// Returns the metadata that are left.
+    /// Returns the identity as metadata.
     pub(super) fn metadata(&self) -> Value {
         let keys = ["uid", "namespace", "name", "creationTimestamp"];
         let parts = keys.into_iter().zip(self.0.split('\0')).filter(|(_, part)| !part.is_empty());

@@ -21,7 +21,7 @@ enum Reply {
     Stream(Vec<Step>),
 }
 
-/// What comes out of a stream.
+/// One item of a stream.
 enum Step {
     Bytes(String),
     Pause(u64),
@@ -78,7 +78,7 @@ fn replied(reply: Reply) -> Result<Answer, Error> {
     }
 }
 
-/// Writes down what it sees.
+/// Records the events.
 #[derive(Clone, Default)]
 struct Transcript {
     lines: Arc<Mutex<Vec<String>>>,
@@ -113,7 +113,7 @@ fn pods() -> Resource {
     Resource { version: "v1".into(), plural: "pods".into(), kind: "Pod".into(), namespaced: true, ..Resource::default() }
 }
 
-/// Lets a watcher run for some virtual seconds. After the last reply the server is silent.
+/// Runs a watcher for some virtual seconds. After the last reply the server is silent.
 async fn run_with(seconds: u64, watching: Watching, replies: Vec<Reply>, mut sink: Transcript) -> Run {
     let mut replies = VecDeque::from(replies);
     let script = Script::new(move |_| replied(replies.pop_front().unwrap_or(Stream(vec![Silence]))));

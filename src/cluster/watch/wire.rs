@@ -1,4 +1,4 @@
-//! What lists and watches look like on the wire, as far as a watcher reads them.
+//! The wire format of lists and watches, as far as a watcher reads it.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -28,12 +28,12 @@ pub(super) struct Page<'a> {
 pub(super) struct PageMetadata {
     #[serde(default)]
     pub(super) resource_version: Option<String>,
-    /// Where the next page begins; missing or empty on the last one.
+    /// The continue token of the next page; missing or empty on the last one.
     #[serde(default, rename = "continue")]
     pub(super) next: Option<String>,
 }
 
-/// Compares versions where they are numbers, as they are on all API servers that are known.
+/// Compares versions that are numbers, as on all known API servers.
 pub(super) fn is_before(version: &str, other: &str) -> bool {
     match (version.parse::<u64>(), other.parse::<u64>()) {
         (Ok(version), Ok(other)) => version < other,

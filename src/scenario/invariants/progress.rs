@@ -114,7 +114,7 @@ pub struct Progress {
     pending: Vec<Attempt>,
     /// Completed handlers whose end is stored on the object.
     recorded: BTreeSet<String>,
-    /// Those of them whose records were purged before the cause ended.
+    /// Recorded handlers whose records were purged before the cause ended.
     purged: BTreeSet<String>,
     /// Completed deletion handlers whose removal of the finalizer met a conflict: the operator keeps it in memory and
     /// sends it again in the next cycle.
@@ -291,7 +291,7 @@ impl Progress {
     pub fn cycle_ended(&mut self, context: &mut Context<'_>, error: Option<&str>) {
         self.has_failed = error.is_some();
         if error.is_some() {
-            // The engine does not wait for what it sent before the failure.
+            // The engine does not wait for events of requests before the failure.
             self.written = self.written.map(|written| Written { is_acknowledged: false, ..written });
         }
         let reason = self.seen_state.as_ref().and_then(|seen_state| seen_state.facts.as_ref()).map(|facts| facts.reason);
@@ -322,7 +322,7 @@ impl Progress {
         }
     }
 
-    /// Notes the end of the operator run: what was not stored is repeated.
+    /// Notes the end of the operator run: attempts that were not stored are repeated.
     pub fn run_ended(&mut self, operator: usize, tallies: &mut Tallies) {
         self.purged.append(&mut self.kept_in_memory);
         self.excuse_unstored(operator, tallies);

@@ -55,7 +55,7 @@ impl Watches {
         Self { known: Arc::default(), failed_lists: Arc::default(), changed }
     }
 
-    /// Describes what is not delivered; `None` if everything is.
+    /// Describes undelivered events; `None` if there are none.
     pub fn pending(&self, api: &ApiServer) -> Option<String> {
         let failed_lists = self.failed_lists.lock();
         if let Some((path, _)) = failed_lists.iter().find(|(_, failed_at)| failed_at.elapsed() < LIST_PAUSE) {

@@ -1,4 +1,4 @@
-//! What is allowed but hardly meant: warnings about results, about paths that may not be there, and about hidden functions.
+//! Warnings about allowed but probably unintended code: unused results, paths that may be absent, and hidden functions.
 
 use super::catalogue::Catalogue;
 use super::facts::{To, Unit, Value, What};
@@ -10,7 +10,7 @@ use crate::script::arguments;
 use crate::script::declaration::BindingKind;
 use crate::script::problem::{Problem, Severity};
 
-/// Warns where a binding's function returns something that is not used, or nothing though it is called for its result.
+/// Warns if a binding's function returns an unused value, or returns nothing although it is called for its result.
 pub fn check_returns(code: &Code, unit: &Unit, kind: BindingKind, place: &SourcePosition, binding: usize, report: &mut Report) {
     let returns = || {
         unit.uses.iter().filter_map(|usage| match usage.what {
@@ -45,7 +45,7 @@ pub fn check_returns(code: &Code, unit: &Unit, kind: BindingKind, place: &Source
     }
 }
 
-/// Warns where an expression goes on from something that may not be there.
+/// Warns about expressions that access a part of a possibly absent value.
 pub fn check_paths(code: &Code, has_value: bool, report: &mut Report) {
     let is_object = |root: &str| arguments::VIEWS.contains(&root) || (has_value && root == arguments::VALUE);
     for usage in &code.top.uses {
@@ -66,7 +66,7 @@ pub fn check_paths(code: &Code, has_value: bool, report: &mut Report) {
     }
 }
 
-/// Warns about functions with the name of a host function, which they hide, and about closures that all see the same item of a loop.
+/// Warns about functions that hide a host function, and about closures that all capture the same item of a loop.
 pub fn check_code(code: &Code, catalogue: &Catalogue, report: &mut Report) {
     for unit in code.units.iter().filter(|unit| !unit.is_closure() && catalogue.is_host(&unit.name, unit.params.len())) {
         let Some(&(spot, _)) = code.source.function(&unit.name, unit.params.len()) else { continue };

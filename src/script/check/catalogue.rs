@@ -1,4 +1,4 @@
-//! The functions that scripts can call: those of the language, and those of the host.
+//! The functions that scripts can call, of the language and of the host.
 
 use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,14 +7,14 @@ use rhai::{Array, Blob, Engine, FnPtr, ImmutableString, Map};
 
 use crate::script::engine::host_types;
 
-/// Functions that the interpreter handles itself, with the arguments that they take.
+/// Functions that the interpreter handles itself, with their numbers of arguments.
 const KEYWORDS: &[(&str, &[usize])] = &[("Fn", &[1]), ("is_def_fn", &[2, 3]), ("is_def_var", &[1]), ("is_shared", &[1]), ("type_of", &[1])];
-/// What belongs to certain kinds of bindings, whether or not this version runs them; methods count the value that they belong to.
+/// Functions of certain kinds of bindings, including those that this version does not run; methods count their receiver.
 const ANNOUNCED: &[(&str, &[usize])] =
     &[("entries", &[1]), ("entry", &[2]), ("execute", &[0]), ("subhandler", &[2, 3]), ("transform", &[2])];
 /// The same, in the module for login functions.
 const ANNOUNCED_LOGIN: &[(&str, &[usize])] = &[("kubeconfig", &[0, 1]), ("service_account", &[0])];
-/// Methods of functions, which take whatever the function takes.
+/// Methods of functions, with the arguments of the function.
 const OPEN: &[&str] = &["call", "curry"];
 
 /// Modules of kopfd that this version does not offer.
@@ -24,13 +24,13 @@ pub const UNSUPPORTED_FUNCTIONS: &[(&str, &str)] = &[("k8s", "event")];
 
 type Functions = BTreeMap<String, BTreeSet<usize>>;
 
-/// All functions by name, with the numbers of arguments that they take.
+/// All functions by name, with their numbers of arguments.
 pub struct Catalogue {
     global: Functions,
     modules: BTreeMap<String, Functions>,
-    /// The names that are not only those of methods.
+    /// The names that are not only methods.
     plain: BTreeSet<String>,
-    /// The functions that kopfd has put there, and not Rhai.
+    /// The functions of kopfd, without those of Rhai.
     host: Functions,
 }
 
@@ -60,7 +60,7 @@ impl Catalogue {
         catalogue
     }
 
-    /// Returns the numbers of arguments that a function takes; nothing if there is no such function.
+    /// Returns the numbers of arguments of a function; `None` if it does not exist.
     pub fn function(&self, name: &str) -> Option<&BTreeSet<usize>> {
         self.global.get(name)
     }
@@ -80,7 +80,7 @@ impl Catalogue {
         self.modules.keys().map(String::as_str)
     }
 
-    /// Returns the names of the functions that are called as they are, and not as methods.
+    /// Returns the names of the functions that are not called as methods.
     pub fn functions(&self) -> impl Iterator<Item = &str> {
         self.plain.iter().map(String::as_str).filter(|name| is_word(name))
     }
@@ -90,7 +90,7 @@ impl Catalogue {
         self.global.keys().map(String::as_str).filter(|name| is_word(name))
     }
 
-    /// Tells whether kopfd has a function of this name, with as many parameters. Methods of values do not count.
+    /// Tells whether kopfd has a function with this name and number of parameters. Methods of values do not count.
     pub fn is_host(&self, name: &str, parameters: usize) -> bool {
         self.host.get(name).is_some_and(|arities| arities.contains(&parameters))
     }
@@ -100,7 +100,7 @@ fn is_word(name: &str) -> bool {
     name.starts_with(|c: char| c.is_alphabetic()) && !name.contains('$')
 }
 
-/// Returns the functions that are no methods: those whose first parameter is no text, no collection, and no value of the host.
+/// Returns the functions that are not methods: their first parameter is not a text, a collection, or a value of the host.
 fn plain(engine: &Engine, with_packages: bool) -> Vec<(String, usize)> {
     let receivers =
         [TypeId::of::<Array>(), TypeId::of::<Map>(), TypeId::of::<Blob>(), TypeId::of::<ImmutableString>(), TypeId::of::<FnPtr>()];

@@ -1,7 +1,7 @@
-//! What a call may reach: the functions and closures behind a binding, and what they do with the values that the host passes.
+//! The code reachable from a binding: its functions and closures, and their use of the values from the host.
 //!
-//! The walk starts with the arguments of the handler function, follows calls to other functions of scripts with the arguments
-//! that are passed on, and closures with the variables that they capture. Each function is visited once per kind of caller.
+//! The walk starts with the arguments of the handler function, and follows calls to other functions of scripts with the passed arguments,
+//! and closures with their captured variables. Each function is visited once per kind of caller.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::script::arguments;
 use crate::script::declaration::BindingKind;
 use crate::script::problem::{Problem, Severity};
 
-/// What kind of code a walk starts from, which decides what it may do.
+/// The kind of code at the start of a walk, which decides what is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ground {
     /// A handler function, or an inline body.
@@ -41,7 +41,7 @@ impl Ground {
         }
     }
 
-    /// Returns what to do instead of what is not available.
+    /// Returns an alternative for unavailable functions.
     fn advice(self) -> &'static str {
         match self {
             Self::Function(BindingKind::Login) => {
@@ -54,7 +54,7 @@ impl Ground {
         }
     }
 
-    /// Tells whether a host function of some kind can be called.
+    /// Tells whether a kind of host function can be called.
     fn allows(self, deed: Deed) -> bool {
         match (self, deed) {
             (Self::Function(BindingKind::Change), _) => true,
@@ -65,7 +65,7 @@ impl Ground {
     }
 }
 
-/// What a host function does that is not allowed everywhere.
+/// An effect of a host function that is not allowed everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deed {
     Cluster,
@@ -88,7 +88,7 @@ impl Deed {
     }
 }
 
-/// The walk through all code that is reached.
+/// The walk through all reachable code.
 pub struct Walk<'a> {
     program: &'a Program,
     indexes: &'a [String],
@@ -96,7 +96,7 @@ pub struct Walk<'a> {
     visited: HashSet<Visit>,
 }
 
-/// A unit, by its place, name and number of parameters; the kind of caller; and what is known of its variables.
+/// A unit, by its position, name and number of parameters; the kind of caller; and the known types of its variables.
 #[derive(PartialEq, Eq, Hash)]
 struct Visit {
     place: (PathBuf, usize, usize),
@@ -106,11 +106,11 @@ struct Visit {
     types: Vec<(String, String)>,
 }
 
-/// What is known of the variables of a unit: which argument of the host they are.
+/// The known variables of a unit: which argument of the host they are.
 type Types = BTreeMap<String, String>;
 
 impl<'a> Walk<'a> {
-    /// Returns a walk that has seen nothing yet.
+    /// Returns a walk without visited code.
     pub fn new(program: &'a Program, indexes: &'a [String], report: &'a mut Report) -> Self {
         Self { program, indexes, report, visited: HashSet::new() }
     }
@@ -304,7 +304,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Returns the function that a call means, if it is one of scripts.
+/// Returns the called function, if it is one of the scripts.
 fn target<'b>(
     program: &'b Program,
     code: &'b Code,
@@ -326,7 +326,7 @@ fn target<'b>(
     }
 }
 
-/// Reports a parameter that is no argument of the kind of binding.
+/// Reports a parameter that is not an argument of the kind of binding.
 #[expect(clippy::too_many_arguments, reason = "a parameter, what it is compared with, and where it is told")]
 pub fn check_parameter(
     code: &Code,
@@ -399,13 +399,13 @@ fn view_hint(kind: &str, steps: &[Step]) -> String {
     format!("assign to `{way}`")
 }
 
-/// Functions that return what they have made, and change nothing in place.
+/// Functions that return changed copies, and change nothing in place.
 const RETURNING: &[&str] = &["adopt", "label", "append_owner", "remove_owner", "harmonize_naming", "adjust_namespace"];
 
-/// Functions that make an error, which does nothing unless it is thrown.
+/// Functions that create an error, which has no effect unless it is thrown.
 const ERRORS: &[&str] = &["temporary", "permanent", "reject"];
 
-/// Reports results that are lost although they are all that the function does, and errors that are made but not thrown.
+/// Reports dropped results of functions without side effects, and errors that are created but not thrown.
 pub fn check_lost_results(code: &Code, is_handler: impl Fn(&Unit) -> bool, report: &mut Report) {
     for unit in std::iter::once(&code.top).chain(&code.units) {
         let is_handler = is_handler(unit);

@@ -1,4 +1,4 @@
-//! Calls that are sure to fail because of what stands in their arguments: templates, patterns, quantities, times, kinds, variables.
+//! Calls that certainly fail because of literal arguments: templates, patterns, quantities, times, kinds, variables.
 
 use std::path::Path;
 
@@ -16,10 +16,10 @@ use crate::script::declaration::Declaration;
 use crate::script::functions::{moments, regexp, templates};
 use crate::script::problem::{Problem, Severity};
 
-/// The files of a folder that are looked at for a suggestion.
+/// The files of a folder that are considered for a suggestion.
 const MAX_NEIGHBOURS: usize = 1_000;
 
-/// What is wrong with a text, and a way out.
+/// A problem of a text, and a hint.
 type Wrong = (String, Option<String>);
 
 /// Reports the calls of host functions that cannot succeed.
@@ -62,7 +62,7 @@ fn judge(declaration: &Declaration, module: Option<&str>, name: &str, (index, co
     }
 }
 
-/// Returns the hint that names the file beside a missing one that was probably meant.
+/// Returns a hint with the existing file that was probably meant by a missing one.
 fn neighbour(root: &Path, name: &str) -> Option<String> {
     let (folder, wanted) = name.rsplit_once('/').map_or(("", name), |(folder, file)| (folder, file));
     if folder.split('/').any(|part| part == "..") || root.join(name).exists() {

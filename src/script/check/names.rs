@@ -1,4 +1,4 @@
-//! Names that mean nothing: unknown variables, functions, methods, and modules, and calls with a wrong number of arguments.
+//! Unknown variables, functions, methods, and modules, and calls with a wrong number of arguments.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use super::suggest::{closest, did_you_mean};
 use crate::script::arguments;
 use crate::script::problem::{Problem, Severity};
 
-/// What the names of one text are looked up in.
+/// The context in which the names of one text are looked up.
 pub struct Names<'a> {
     /// All files.
     pub program: &'a Program,
     /// The functions of the language and of the host.
     pub catalogue: &'a Catalogue,
-    /// The properties that maps of any script have, which may hold functions.
+    /// The keys of maps in all scripts, which may contain functions.
     pub keys: &'a BTreeSet<String>,
     /// The text.
     pub code: &'a Code,
@@ -86,7 +86,7 @@ impl Names<'_> {
         if is_top && arguments::is_argument(name) && !self.arguments.is_empty() {
             return Some((message, Some(format!("`{name}` is no argument here: there are {}", self.arguments.join(", ")))));
         }
-        // A closure captures what is there when it is made, and that is before the assignment.
+        // A closure captures the variables that exist at its creation, before the assignment.
         if let Some(function) = self.assigned_closure(unit, name) {
             let hint =
                 format!("a closure cannot call itself by the variable that it is assigned to: write `fn {name}({function}) {{ … }}`");
@@ -103,7 +103,7 @@ impl Names<'_> {
         Some((message, Some(hint.unwrap_or_else(known))))
     }
 
-    /// Returns the parameters of the closure that mentions the variable which it is assigned to.
+    /// Returns the parameters of a closure that uses the variable it is assigned to.
     fn assigned_closure(&self, unit: &Unit, name: &str) -> Option<String> {
         let assigned = unit.uses.windows(2).find_map(|pair| match (&pair[0].what, &pair[1].what) {
             (What::Closure { name: closure, captured, .. }, What::Declaration { name: declared, .. }) if declared == name => {
@@ -231,8 +231,8 @@ impl Names<'_> {
         (format!("unknown module `{module}`"), did_you_mean(module, imported.chain(self.catalogue.modules())))
     }
 
-    /// A method is a function of the host whose first argument is the value, or one of the script with the value as `this`.
-    /// A function that a map holds can be called like a method too.
+    /// A method is a function of the host whose first argument is the value, or a function of the script with the value as `this`. A
+    /// function in a map can also be called like a method.
     fn method(&self, name: &str, arity: usize) -> Option<Finding> {
         if Catalogue::is_open(name) || self.keys.contains(name) {
             return None;

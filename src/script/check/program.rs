@@ -1,4 +1,4 @@
-//! All code of a declaration, compiled: files with what they import, inline bodies, and expressions.
+//! All compiled code of a declaration: files with their imports, inline bodies, and expressions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,9 +17,9 @@ use crate::script::program::name_of;
 
 /// One compiled text.
 pub struct Code {
-    /// Where it stands.
+    /// Its source.
     pub source: Source,
-    /// The name of the file within the scripts; for code of the manifest, of the file that it inherits.
+    /// The name of the file below the root of scripts; for code of the manifest, of the file that it inherits.
     pub name: String,
     /// The top level; the whole of inline bodies and expressions.
     pub top: Unit,
@@ -33,7 +33,7 @@ impl Code {
         Self { source, name, top, units }
     }
 
-    /// Returns the functions of a name, whatever their number of parameters.
+    /// Returns the functions with a name, with any number of parameters.
     pub fn functions<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Unit> {
         self.units.iter().filter(move |unit| unit.name == name)
     }
@@ -43,7 +43,7 @@ impl Code {
         self.units.iter().find(|unit| unit.name == name && unit.params.len() == arity)
     }
 
-    /// Returns the names of the functions that are no closures.
+    /// Returns the names of the functions that are not closures.
     pub fn function_names(&self) -> impl Iterator<Item = &str> {
         self.units.iter().filter(|unit| !unit.is_closure()).map(|unit| unit.name.as_str())
     }
@@ -79,17 +79,17 @@ impl Code {
         })
     }
 
-    /// Returns what the path of an import means, if it is a plain text; the error is told where the import stands.
+    /// Returns the file of an import; the error is reported at the position of the import.
     pub fn target(&self, path: &str) -> Result<String, String> {
         modules::target(&self.name, path)
     }
 }
 
-/// The module that an alias stands for.
+/// The module of an alias.
 pub enum Module<'a> {
     /// There is no such alias.
     Unknown,
-    /// It is there, but nothing can be said about it: it is broken, or its path is computed.
+    /// It exists, but cannot be checked: it is broken, or its path is computed.
     Unclear,
     /// It is a file.
     File(&'a Code),
@@ -102,7 +102,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Reads and compiles every file that the declaration names, and what they import. What is wrong is reported.
+    /// Reads and compiles all files of the declaration and their imports. Problems are reported.
     pub fn load(declaration: &Declaration, engine: &Engine, report: &mut Report) -> Self {
         let mut program = Self::default();
         for (file, place, binding) in named_files(declaration) {
@@ -116,7 +116,7 @@ impl Program {
         program
     }
 
-    /// Returns a file; nothing if it is broken or was not named.
+    /// Returns a file; `None` if it is broken or unknown.
     pub fn file(&self, name: &str) -> Option<&Code> {
         self.files.get(name)?.as_ref()
     }
@@ -126,7 +126,7 @@ impl Program {
         self.files.values().flatten()
     }
 
-    /// Loads what code of the manifest imports.
+    /// Loads the imports of code in the manifest.
     pub fn load_imports(&mut self, declaration: &Declaration, engine: &Engine, code: &Code, report: &mut Report) {
         let imports = imports(code).map(|(path, _, spot)| (path, spot)).collect::<Vec<_>>();
         for (path, spot) in imports {
@@ -167,7 +167,7 @@ impl Program {
         self.files.insert(file.to_owned(), Some(code));
     }
 
-    /// Returns the module that an alias stands for in a unit of some code.
+    /// Returns the module of an alias in a unit of some code.
     pub fn module<'a>(&'a self, code: &Code, unit: &Unit, alias: &str) -> Module<'a> {
         let outer = self.outer(code);
         let units = [Some((code, unit)), Some((code, &code.top)), outer.map(|outer| (outer, &outer.top))];
@@ -189,7 +189,7 @@ impl Program {
         self.file(&code.name).filter(|outer| !std::ptr::eq(*outer, code))
     }
 
-    /// Top levels that import each other can never be run.
+    /// Reports import cycles: their top levels can never run.
     fn report_circles(&self, report: &mut Report) {
         let mut done = BTreeSet::new();
         for file in self.files.keys() {
@@ -216,13 +216,13 @@ impl Program {
     }
 }
 
-/// Compiles code of the manifest. What is wrong is reported.
+/// Compiles code of the manifest. Problems are reported.
 pub fn compile_inline(engine: &Engine, source: Source, file: Option<&Path>, report: &mut Report) -> Option<Code> {
     let compiled = engine.compile(&source.text);
     finish(compiled, source, file, report)
 }
 
-/// Compiles an expression of the manifest. What is wrong is reported.
+/// Compiles an expression of the manifest. Problems are reported.
 pub fn compile_expression(engine: &Engine, source: Source, file: Option<&Path>, report: &mut Report) -> Option<Code> {
     let compiled = engine.compile_expression(&source.text);
     finish(compiled, source, file, report)
@@ -242,7 +242,7 @@ fn shown_file(root: &Path, file: &str) -> std::path::PathBuf {
     if file.starts_with(modules::LIBRARY_PREFIX) { file.into() } else { root.join(file) }
 }
 
-/// Returns the imports of all units: path, alias, and where.
+/// Returns the imports of all units: path, alias, and position.
 fn imports(code: &Code) -> impl Iterator<Item = (Option<&str>, &str, Spot)> {
     let units = std::iter::once(&code.top).chain(&code.units);
     units.flat_map(|unit| &unit.uses).filter_map(|usage| match &usage.what {
@@ -271,7 +271,7 @@ fn syntax(error: &ParseError, source: &Source) -> Problem {
     let (message, hint) = explain(error.err_type());
     let word = source.word(spot);
     let hint = hint_for(word).or(hint);
-    // What ends a statement belongs behind it, and not before the next one, which may be lines below.
+    // The missing end of a statement is reported after it, and not before the next one, which may be lines below.
     let spot = match error.err_type() {
         ParseErrorType::MissingToken(token, _) if token == ";" => {
             source.end_before(spot).filter(|end| end.line < spot.line).unwrap_or(spot)
@@ -339,7 +339,7 @@ fn missing(error: &ParseErrorType) -> Option<String> {
     })
 }
 
-/// Returns what to write where a word of another language stands.
+/// Returns what to write for a keyword of another language.
 fn hint_for(word: &str) -> Option<String> {
     let hint = match word {
         "and" => "Rhai writes `&&`",

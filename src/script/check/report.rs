@@ -1,11 +1,11 @@
-//! The problems that a check has found so far.
+//! The problems found by a check.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use crate::script::problem::{Problem, Severity};
 
-/// What is found: each thing once, and one error for each place. So what knows more about a place must look at it first.
+/// Problems without duplicates, and with one error for each position. So the more specific checks must run first.
 #[derive(Debug, Default)]
 pub struct Report {
     problems: Vec<Problem>,
@@ -13,7 +13,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds a problem, unless it is known.
+    /// Adds a problem, unless it is a duplicate.
     pub fn add(&mut self, problem: Problem) {
         let told = (problem.severity != Severity::Error).then(|| problem.message.clone());
         if self.seen.insert((problem.file.clone(), problem.line, problem.column, told)) {

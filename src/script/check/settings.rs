@@ -1,6 +1,6 @@
-//! The names of all settings, as scripts may use them.
+//! The names of all settings in scripts.
 
-/// The groups of settings, and what is in each.
+/// The groups of settings, with their keys.
 pub const GROUPS: &[(&str, &[&str])] = &[
     ("admission", &["managed", "server"]),
     ("background", &["cancellationPolling", "instantExitTimeout", "instantExitZeroTimeCycles"]),
@@ -18,16 +18,16 @@ pub const GROUPS: &[(&str, &[&str])] = &[
 /// A key that no setting has.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unknown {
-    /// Which of the keys.
+    /// The index of the unknown key.
     pub depth: usize,
-    /// The keys that there are in its place.
+    /// The known keys at its position.
     pub known: Vec<&'static str>,
 }
 
-/// Tells whether a way from `settings` leads to a setting, or at least towards one. What is inside of a setting is not checked.
+/// Checks that a path from `settings` is that of a setting or a group. The contents of settings are not checked.
 ///
 /// # Errors
-/// If a key on the way is unknown.
+/// If a key of the path is unknown.
 pub fn check(keys: &[&str]) -> Result<(), Unknown> {
     let Some(group) = keys.first() else { return Ok(()) };
     let Some((_, names)) = GROUPS.iter().find(|(name, _)| name == group) else {

@@ -1,4 +1,4 @@
-//! The texts of scripts: read from within the root, and searched for the places that the syntax tree does not keep.
+//! The texts of scripts, read from below the root, and searched for positions that the syntax tree does not have.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use crate::kit::source::{SourcePosition, Spot};
 use crate::script::files::{self, Unreadable};
 use crate::script::modules;
 
-/// A text with code, and where it stands.
+/// A text with code, and its position.
 #[derive(Debug, Clone)]
 pub struct Source {
     /// The file that a user would open.
@@ -20,7 +20,7 @@ pub struct Source {
     functions: OnceCell<BTreeMap<String, Vec<FunctionSpots>>>,
 }
 
-/// Where the name of a function is, and where each of its parameters.
+/// The positions of a function's name and of its parameters.
 pub type FunctionSpots = (Spot, Vec<(String, Spot)>);
 
 /// Returns the spot at a position of the interpreter.
@@ -39,7 +39,7 @@ impl Source {
         Self { file: place.file.clone(), text: text.to_owned(), origin: place.clone(), functions: OnceCell::new() }
     }
 
-    /// Returns where a spot of the code is in the file.
+    /// Returns the position in the file of a spot in the code.
     pub fn place(&self, spot: Spot) -> SourcePosition {
         SourcePosition {
             file: self.file.clone(),
@@ -97,10 +97,10 @@ fn names_until(tokens: &[Token<'_>], end: &str) -> Vec<(String, Spot)> {
     inside.filter(|token| token.text != ",").map(|token| (token.text.to_owned(), token.spot)).collect()
 }
 
-/// Returns the text of a script, by its name within the root, or within the library that ships in the binary.
+/// Returns the text of a script, by its name below the root, or in the library of the binary.
 ///
 /// # Errors
-/// If there is none, or it cannot be read.
+/// If it does not exist, or cannot be read.
 pub fn read(root: &Path, name: &str) -> Result<String, Unreadable> {
     let Some(rest) = name.strip_prefix(modules::LIBRARY_PREFIX) else { return files::read(root, "script", name) };
     let bare = rest.strip_suffix(".rhai").unwrap_or(rest);
@@ -113,11 +113,11 @@ pub fn read(root: &Path, name: &str) -> Result<String, Unreadable> {
 struct Token<'a> {
     text: &'a str,
     spot: Spot,
-    /// Where the next character stands.
+    /// The position after the token.
     end: Spot,
 }
 
-/// Reads as much of the language as it takes to find functions: words, single signs, and texts.
+/// Reads only the parts of the language that are needed to find functions: words, single signs, and texts.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut reader = Reader { rest: text, line: 1, column: 1 };
     let mut tokens = Vec::new();
@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A back-tick has no escapes; what is interpolated cannot declare functions, so that only its braces matter, and they do not.
+    /// A back-tick text has no escapes. Interpolated code cannot declare functions, so its tokens do not matter.
     fn skip_text(&mut self, quote: char) {
         self.take(1);
         while let Some(c) = self.rest.chars().next() {

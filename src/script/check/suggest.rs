@@ -1,10 +1,10 @@
-//! The hint that names the word that was probably meant.
+//! Hints with the word that was probably meant.
 
 use crate::kit::suggest;
 
 pub use crate::kit::suggest::nearest as closest;
 
-/// Returns the hint that names the nearest candidate.
+/// Returns a hint with the nearest candidate.
 pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     suggest::nearest(name, candidates).map(|candidate| format!("did you mean `{candidate}`?"))
 }

@@ -1,4 +1,4 @@
-//! How mistakes are told, from the outside: scripts and bindings in, lines of problems out.
+//! Tests of the reported problems: scripts and bindings in, lines of problems out.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -54,7 +54,7 @@ impl Case {
         self
     }
 
-    /// Returns the problems, one a line, with hints after an arrow.
+    /// Returns the problems, one per line, with hints after an arrow.
     fn problems(&self) -> String {
         let mut text = String::new();
         for problem in check(&self.declaration) {
@@ -355,6 +355,6 @@ fn many_handlers_of_one_file_are_checked_in_reasonable_time() {
     let case = (0..200).fold(Case::new(&script), |case, n| case.runs(BindingKind::Change, &format!("f{n}")));
     let begun = std::time::Instant::now();
     assert_eq!(case.problems(), "");
-    // It takes a fraction of a second also unoptimised; the bound catches what is quadratic.
+    // It takes a fraction of a second even unoptimised; the limit catches quadratic checks.
     assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
 }

@@ -1,7 +1,7 @@
 //! `adopt` and its family: objects in, changed objects out. Nothing is changed in place.
 //!
-//! The objects are one object or nested arrays of them; `()` and empty ones stay as they are. An option that names no owner means
-//! the object that is handled.
+//! The objects are one object or nested arrays of objects; `()` and empty ones stay unchanged. Without an owner in the options, the owner
+//! is the handled object.
 
 use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 use serde_json::Value;
@@ -49,16 +49,16 @@ fn call(
     Ok(convert::to_dynamic(&changed))
 }
 
-/// `adopt(objects, #{owner, forced, strict, nested})`: an owner reference, the owner's name as theirs (`generateName`, or with `strict`
-/// the name itself), its namespace, and its labels, also in the `nested` paths. Without `forced`, what is there stays.
+/// `adopt(objects, #{owner, forced, strict, nested})`: sets an owner reference, the owner's name (as `generateName`, or with `strict` as
+/// the name), its namespace, and its labels, also in the `nested` paths. Without `forced`, existing values are kept.
 fn adopt(context: &Context, objects: Value, options: &Options) -> Result<Value, Thrown> {
     let adoption =
         Adoption { forced: options.switch("forced", false)?, strict: options.switch("strict", false)?, nested: nested(options)? };
     owned(context, options, |owner| hierarchy::adopt(objects, owner, &adoption))
 }
 
-/// `append_owner(objects, #{owner, controller, blockOwnerDeletion})`: an owner reference, unless there is one with the owner's uid.
-/// Both flags are `true` by default, and left out of the reference if they are `()`. Kopf's name `block_owner_deletion` is accepted, too.
+/// `append_owner(objects, #{owner, controller, blockOwnerDeletion})`: adds an owner reference, unless there is one with the owner's uid.
+/// Both flags are `true` by default, and omitted if they are `()`. Kopf's name `block_owner_deletion` is accepted, too.
 fn append_owner(context: &Context, objects: Value, options: &Options) -> Result<Value, Thrown> {
     let flag = |key| match options.value(key) {
         None => Ok(Some(true)),
@@ -77,12 +77,13 @@ fn append_owner(context: &Context, objects: Value, options: &Options) -> Result<
     owned(context, options, |owner| hierarchy::append_owner_reference(objects, owner, &reference))
 }
 
-/// `remove_owner(objects, #{owner})`: no reference to the owner is left.
+/// `remove_owner(objects, #{owner})`: removes all references to the owner.
 fn remove_owner(context: &Context, objects: Value, options: &Options) -> Result<Value, Thrown> {
     owned(context, options, |owner| hierarchy::remove_owner_reference(objects, owner))
 }
 
-/// `label(objects, #{labels, forced, nested})`: labels, by default those of the handled object. Without `forced`, what is there stays.
+/// `label(objects, #{labels, forced, nested})`: sets labels, by default those of the handled object. Without `forced`, existing labels are
+/// kept.
 fn label(context: &Context, objects: Value, options: &Options) -> Result<Value, Thrown> {
     let labels = match options.value("labels") {
         None => hierarchy::labels_of(handled(context, "labels").map_err(thrown)?).map_err(thrown)?,
@@ -92,8 +93,8 @@ fn label(context: &Context, objects: Value, options: &Options) -> Result<Value, 
     hierarchy::label(objects, &labels, options.switch("forced", false)?, &nested(options)?).map_err(thrown)
 }
 
-/// `harmonize_naming(objects, #{name, forced, strict})`: a `generateName`, or with `strict` a name, where there is none;
-/// by default that of the handled object.
+/// `harmonize_naming(objects, #{name, forced, strict})`: sets a `generateName`, or with `strict` a name, if there is none; by default that
+/// of the handled object.
 fn harmonize_naming(context: &Context, objects: Value, options: &Options) -> Result<Value, Thrown> {
     let name = match options.value("name") {
         None => &handled(context, "name").map_err(thrown)?["metadata"]["name"],
@@ -107,7 +108,7 @@ fn harmonize_naming(context: &Context, objects: Value, options: &Options) -> Res
     hierarchy::harmonize_naming(objects, name, options.switch("forced", false)?, options.switch("strict", false)?).map_err(thrown)
 }
 
-/// `adjust_namespace(objects, #{namespace, forced})`: a namespace where there is none; by default that of the handled object.
+/// `adjust_namespace(objects, #{namespace, forced})`: sets a namespace if there is none; by default that of the handled object.
 fn adjust_namespace(context: &Context, objects: Value, options: &Options) -> Result<Value, Thrown> {
     let namespace = match options.value("namespace") {
         None => handled(context, "namespace").map_err(thrown)?["metadata"]["namespace"].as_str(),

@@ -1,8 +1,8 @@
 //! `k8s::`: reading and writing objects of the cluster.
 //!
-//! A kind is a selector that means one kind, such as `"v1/services"`, `"deployments.apps"` or `"batch/v1/CronJob"`. A namespace that is
-//! left out, or `()`, is the object's own, else that of the handled object. Objects are returned as ordinary maps. Whatever the server
-//! refuses is thrown with `status`, `reason` and `details`.
+//! A kind is a selector of one kind, such as `"v1/services"`, `"deployments.apps"` or `"batch/v1/CronJob"`. The default namespace, also
+//! for `()`, is the object's own, else that of the handled object. Objects are returned as ordinary maps. Errors of the server are thrown
+//! with `status`, `reason` and `details`.
 
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ impl Caller {
         wait_in(&self.context, sent)?.map_err(|error| self.failed(target, error))
     }
 
-    /// Says in the error what was attempted.
+    /// Adds the attempted operation to the error.
     fn failed(&self, target: &Target, error: ApiError) -> Thrown {
         let message = format!("{} {target}: {}", self.name, error.message);
         Failure::from(ApiError { message, ..error }).into()
@@ -104,7 +104,7 @@ impl Caller {
         Failure::argument(format!("`{}`: {message}", self.name)).into()
     }
 
-    /// Returns what `kind, [namespace,] name` mean.
+    /// Returns the target of `kind, [namespace,] name`.
     fn named(&self, given: &[Dynamic]) -> Result<(Target, String), Thrown> {
         let (kind, namespace, name) = match given {
             [kind, name] => (kind, None, name),
@@ -122,7 +122,7 @@ impl Caller {
     }
 }
 
-/// `k8s::get(kind, [namespace,] name)`: the object; `()` if there is none.
+/// `k8s::get(kind, [namespace,] name)`: the object; `()` if it does not exist.
 fn get(call: &Caller, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     Ok(find(call, given)?.map_or(Dynamic::UNIT, |object| convert::to_dynamic(&object)))
 }
@@ -138,7 +138,7 @@ fn find(call: &Caller, given: &[Dynamic]) -> Result<Option<Value>, Thrown> {
 }
 
 /// `k8s::list(kind, [namespace,] [#{labels, fields}])`: an array of the objects; without a namespace, or with `()`, of all namespaces.
-/// The selectors are texts as kubectl takes them, or maps of what must be equal.
+/// The selectors are texts in the form of kubectl, or maps of required values.
 fn list(call: &Caller, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     let (kind, namespace, options) = match given {
         [kind] => (kind, None, None),
@@ -172,9 +172,9 @@ enum Write {
 
 /// `k8s::create(object)`, `k8s::update(object)`, `k8s::apply(object, [#{force}])`: the object as the server has stored it.
 ///
-/// An array, also a nested one, is written in its order, and gives an array; the first failure ends it. `update` needs the whole object,
-/// and fails with 409 if its `resourceVersion` is not the newest. `apply` is server-side, with the operator as the field manager; unless
-/// `force` is `false`, it takes fields over from other managers, else it throws 409 with the conflicts in `details`.
+/// Arrays, also nested ones, are written in their order, and give an array; the first failure ends the call. `update` needs the whole
+/// object, and fails with 409 if its `resourceVersion` is not the newest. `apply` is server-side, with the operator as the field manager;
+/// it takes fields over from other managers, unless `force` is `false`: then it throws 409 with the conflicts in `details`.
 fn write(call: &Caller, given: &Dynamic, how: Write) -> Result<Dynamic, Thrown> {
     let written = write_all(call, json(&call.name, given)?, how)?;
     Ok(convert::to_dynamic(&written))
@@ -219,9 +219,10 @@ fn patch(call: &Caller, given: &[Dynamic], subresource: Option<&str>) -> Result<
     Ok(convert::to_dynamic(&call.send(&target, Operation::Patch { name, subresource, patch })?))
 }
 
-/// `k8s::delete(kind, [namespace,] name, [#{propagation, grace}])`, `k8s::delete(object)`: `true`; `false` if it was not there.
+/// `k8s::delete(kind, [namespace,] name, [#{propagation, grace}])`, `k8s::delete(object)`: `true`; `false` if it did not exist.
 ///
-/// `propagation` is `Background`, `Foreground` or `Orphan`; `grace` is seconds, or a duration. The object may still be there for a while.
+/// `propagation` is `Background`, `Foreground` or `Orphan`; `grace` is seconds, or a duration. The object may exist for a while after the
+/// call.
 fn delete(call: &Caller, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     let (what, options) = match given.split_last() {
         Some((options, what)) if !what.is_empty() && !options.is_string() => (what, Some(options)),

@@ -1,4 +1,4 @@
-//! Time: `now()`, `time(text)`, and `duration(text)`. What can be done with times stands beside their type.
+//! Time: `now()`, `time(text)`, and `duration(text)`. The operations on times are in `time.rs`.
 
 use jiff::Timestamp;
 use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
@@ -24,7 +24,7 @@ fn now(native: &NativeCallContext<'_>) -> Result<Time, Thrown> {
     Ok(Time(context.clock().now()))
 }
 
-/// `time(text)`: the moment that an RFC 3339 text means, such as a `creationTimestamp`. A time is returned as it is.
+/// `time(text)`: the moment of an RFC 3339 text, such as a `creationTimestamp`. A time is returned unchanged.
 fn parse(given: &Dynamic) -> Result<Time, Thrown> {
     if let Some(time) = given.read_lock::<Time>() {
         return Ok(*time);
@@ -32,10 +32,10 @@ fn parse(given: &Dynamic) -> Result<Time, Thrown> {
     Ok(Time(moment(&text("time", "the time", given)?).map_err(Failure::argument)?))
 }
 
-/// Returns the moment that a text means.
+/// Returns the moment of a text.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The text of the error.
 pub fn moment(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| format!("{text:?} is no time: write it like \"2020-01-01T00:00:00Z\""))
 }

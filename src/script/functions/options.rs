@@ -1,4 +1,4 @@
-//! The map of options that many host functions take last: read by name, and nothing in it may be left over.
+//! The map of options that is the last argument of many host functions. Unknown options are errors.
 
 use rhai::{Dynamic, EvalAltResult, NativeCallContext};
 use serde_json::{Map, Value};
@@ -16,10 +16,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns the options of a call; nothing given means none.
+    /// Returns the options of a call; without a map there are none.
     ///
     /// # Errors
-    /// If it is no map, or has a key that is no option of the function.
+    /// If it is not a map, or has a key that is not an option of the function.
     pub fn read(function: &'static str, known: &'static [&'static str], given: Option<&Dynamic>) -> Result<Self, Thrown> {
         let entries = match given.map(|given| json(function, given)).transpose()? {
             None | Some(Value::Null) => Map::new(),
@@ -35,16 +35,16 @@ impl Options {
         }
     }
 
-    /// Returns an option as it is; a given `()` is null, which differs from nothing given.
+    /// Returns an option; `()` is null, which differs from an absent option.
     pub fn value(&self, key: &str) -> Option<&Value> {
         debug_assert!(self.known.contains(&key), "{key} is an option");
         self.entries.get(key)
     }
 
-    /// Returns an option that is a switch.
+    /// Returns a boolean option.
     ///
     /// # Errors
-    /// If it is no boolean.
+    /// If it is not a boolean.
     pub fn switch(&self, key: &str, default: bool) -> Result<bool, Thrown> {
         match self.value(key) {
             None | Some(Value::Null) => Ok(default),
@@ -53,10 +53,10 @@ impl Options {
         }
     }
 
-    /// Returns an option that is a text.
+    /// Returns a text option.
     ///
     /// # Errors
-    /// If it is no text.
+    /// If it is not a text.
     pub fn text(&self, key: &str) -> Result<Option<&str>, Thrown> {
         match self.value(key) {
             None | Some(Value::Null) => Ok(None),
@@ -71,10 +71,10 @@ impl Options {
     }
 }
 
-/// Puts the place of the call into an error that has none: the interpreter does so for functions outside of modules only.
+/// Adds the position of the call to an error without one: the interpreter does so only for functions outside of modules.
 ///
 /// # Errors
-/// The one that is given.
+/// The given error.
 pub fn placed<T>(native: &NativeCallContext<'_>, result: Result<T, Thrown>) -> Result<T, Thrown> {
     result.map_err(|mut error| {
         if error.position().is_none() {
@@ -92,10 +92,10 @@ pub fn json(function: &str, value: &Dynamic) -> Result<Value, Thrown> {
     convert::to_json(value).map_err(|error| Failure::argument(format!("`{function}`: {error}")).into())
 }
 
-/// Returns an argument that is a text.
+/// Returns a text argument.
 ///
 /// # Errors
-/// If it is none.
+/// If it is not a text.
 pub fn text(function: &str, what: &str, value: &Dynamic) -> Result<String, Thrown> {
     match value.as_immutable_string_ref() {
         Ok(text) => Ok(text.to_string()),

@@ -1,4 +1,4 @@
-//! Rng: `random()`, `random(low, high)`, and `uuid()`. Not available in expressions; simulations can seed it.
+//! Randomness: `random()`, `random(low, high)`, and `uuid()`. Not available in expressions; simulations can seed it.
 
 use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 

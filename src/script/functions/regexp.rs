@@ -1,4 +1,4 @@
-//! `regex::`: regular expressions that take linear time, whatever the pattern. The first argument is the pattern.
+//! `regex::`: regular expressions in linear time. The first argument is the pattern.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,10 +12,10 @@ use crate::script::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 
-/// The compiled patterns that an interpreter keeps. Beyond that, patterns are made by the script itself, and keeping them is useless.
+/// Limit of cached patterns. With more of them, scripts generate patterns, and caching is useless.
 const CACHED: usize = 256;
 
-/// The bytes of one compiled pattern, the default being ten times that.
+/// Limit of bytes of one compiled pattern; the default would be ten times as much.
 const MAX_SIZE: usize = 1 << 20;
 
 /// Registers the module.
@@ -62,14 +62,14 @@ fn replace(patterns: &Patterns, [pattern, given, with]: [Dynamic; 3]) -> Result<
     Ok(regex.replace_all(&text("regex::replace", "the second argument", &given)?, with.as_str()).into_owned().into())
 }
 
-/// Compiles a pattern, with bounds for its size and nesting.
+/// Compiles a pattern, with limits of its size and nesting.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The text of the error.
 pub fn compile(pattern: &str) -> Result<Regex, String> {
     let regex = RegexBuilder::new(pattern).size_limit(MAX_SIZE).dfa_size_limit(MAX_SIZE).nest_limit(50).build();
     regex.map_err(|error| {
-        // The parser draws the pattern over several lines; the last one says what is wrong.
+        // The parser prints the pattern in several lines; the last one has the error.
         let text = error.to_string();
         let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
         format!("{pattern:?} is no regular expression: {last}")

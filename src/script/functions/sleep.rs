@@ -15,7 +15,7 @@ pub fn register(engine: &mut Engine) {
 fn sleep(native: &NativeCallContext<'_>, seconds: &Dynamic) -> Result<(), Box<EvalAltResult>> {
     let context = Context::of(native)?;
     context.acts("sleep")?;
-    // What is too long for the timer ends with the call's own deadline, if not with the process.
+    // A sleep beyond the range of the timer ends with the call's deadline, or with the process.
     let until = tokio::time::Instant::now().checked_add(time::duration(seconds)?);
     wait_in(&context, async move {
         match until {

@@ -1,4 +1,4 @@
-//! What a call of `k8s::` is about: which kind, in which namespace, and under which name.
+//! The target of a `k8s::` call: the kind, the namespace, and the name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::script::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 
-/// A kind, and maybe a namespace and a name in it.
+/// A kind, and optionally a namespace and a name.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// The kind.
     pub resource: Arc<Resource>,
-    /// The namespace; none for cluster-scoped objects, and for all namespaces.
+    /// The namespace; `None` for cluster-scoped objects, and for all namespaces.
     pub namespace: Option<String>,
     name: String,
 }
@@ -47,7 +47,7 @@ impl Target {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// Writes the namespace into an object that names none: requests take it from there.
+    /// Sets the namespace of an object without one: requests take it from there.
     pub fn place(&self, object: &mut Value) {
         if let Some(namespace) = &self.namespace
             && let Some(object) = object.as_object_mut()
@@ -60,7 +60,7 @@ impl Target {
     /// Returns the target in a namespace: the given one, else that of the handled object.
     ///
     /// # Errors
-    /// If there is no namespace though the kind has them, or the other way round.
+    /// If the namespace is missing for a namespaced kind, or given for a cluster-scoped one.
     pub fn within(self, context: &Context, function: &str, given: Option<String>) -> Result<Self, Thrown> {
         let kind = &self.resource.kind;
         match (self.resource.namespaced, given) {
@@ -75,10 +75,10 @@ impl Target {
     }
 }
 
-/// Returns the target that a kind means, in no namespace yet.
+/// Returns the target of a kind, without a namespace.
 ///
 /// # Errors
-/// If the text is no selector of one kind, or the cluster has no such kind.
+/// If the text is not a selector of one kind, or the cluster has no such kind.
 pub fn of_kind(context: &Context, function: &str, kind: &str) -> Result<Target, Thrown> {
     let selector = Selector::parse(kind).map_err(|error| Failure::argument(format!("`{function}`: {kind:?} is no kind: {error}")))?;
     if !selector.is_specific() {
@@ -90,7 +90,7 @@ pub fn of_kind(context: &Context, function: &str, kind: &str) -> Result<Target, 
 /// Returns the target of an object: its own kind, and its own namespace or that of the handled object.
 ///
 /// # Errors
-/// If the object does not tell its kind, or the cluster has no such kind.
+/// If the object has no kind, or the cluster has no such kind.
 pub fn of_object(context: &Context, function: &str, object: &Value) -> Result<Target, Thrown> {
     let field = |key: &str| {
         let missing = || Failure::argument(format!("`{function}`: the object has no {key}"));
@@ -102,7 +102,7 @@ pub fn of_object(context: &Context, function: &str, object: &Value) -> Result<Ta
     let selector = Selector { group: Some(group.to_owned()), version: Some(version.to_owned()), name };
     let target = resolve(context, function, selector, &format!("{api_version}/{kind}"))?;
     if !target.resource.namespaced {
-        // A namespace that stands there by mistake, as a forced adoption leaves it, is for the server to refuse.
+        // A wrong namespace, as a forced adoption may set it, is left for the server to refuse.
         return Ok(target);
     }
     let own = object["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty());
@@ -116,10 +116,10 @@ fn resolve(context: &Context, function: &str, selector: Selector, shown: &str) -
     Ok(Target::new(resolved.map_err(failed)?))
 }
 
-/// Returns a selector of labels or fields: a text as it is, or a map of what must be equal.
+/// Returns a selector of labels or fields: a text, or a map of required values.
 ///
 /// # Errors
-/// If it is something else.
+/// If it is neither.
 pub fn selector(options: &Options, key: &str) -> Result<Option<String>, Thrown> {
     match options.value(key) {
         None | Some(Value::Null) => Ok(None),
@@ -136,7 +136,7 @@ pub fn selector(options: &Options, key: &str) -> Result<Option<String>, Thrown> 
     }
 }
 
-/// Returns the error about an answer that the API cannot give.
+/// Returns the error for an answer that the API never gives.
 pub fn unexpected(message: &str) -> ApiError {
     ApiError { message: message.to_owned(), status: None, reason: None, details: None }
 }

@@ -14,9 +14,9 @@ use crate::script::convert;
 use crate::script::files::{self, Unreadable};
 use crate::script::script_error::Failure;
 
-/// The steps of one rendering. A template that needs more is a loop that was not meant.
+/// Limit of steps of one rendering. A template that needs more has an endless loop.
 const FUEL: u64 = 5_000_000;
-/// The nesting of includes and macros: each takes native stack.
+/// Limit of nested includes and macros: each takes native stack.
 const RECURSION: usize = 30;
 
 /// Registers the function.
@@ -26,10 +26,10 @@ pub fn register(engine: &mut Engine) {
 }
 
 /// `template(file, map)`: the objects of a template below the folder of scripts. One document gives its object, several give an array;
-/// empty documents are dropped, and nothing else gives `()`.
+/// empty documents are dropped; without any document the value is `()`.
 ///
-/// The map's keys are the variables. Undefined ones are errors, also those that are `()`; nothing is escaped, `{{ x | tojson }}` quotes
-/// safely. Includes are found like the file itself.
+/// The map's keys are the variables. Undefined variables are errors, including `()` values; nothing is escaped, `{{ x | tojson }}` quotes
+/// safely. Includes are looked up like the file itself.
 fn template(native: &NativeCallContext<'_>, file: &Dynamic, values: &Dynamic) -> Result<Dynamic, Box<EvalAltResult>> {
     let context = Context::of(native)?;
     let file = text("template", "the file", file)?;
@@ -48,10 +48,10 @@ fn template(native: &NativeCallContext<'_>, file: &Dynamic, values: &Dynamic) ->
     })
 }
 
-/// Checks that there is a template, and that it can be parsed.
+/// Checks that a template exists and can be parsed.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem.
 pub fn check(root: &Path, file: &str) -> Result<(), Unreadable> {
     files::read(root, "template", file)?;
     environment(root).get_template(file).map(|_| ()).map_err(|error| Unreadable::new(explain(file, &error)))
@@ -77,7 +77,7 @@ fn environment(root: &Path) -> Environment<'static> {
 
 fn template_value(value: &Value) -> minijinja::Value {
     match value {
-        // `None` in the text would be taken for a word of YAML. Scripts do not tell `()` from an absent key either.
+        // `None` in the text would be read as a YAML string. Scripts do not distinguish `()` from an absent key either.
         Value::Null => minijinja::Value::UNDEFINED,
         Value::Bool(flag) => (*flag).into(),
         Value::Number(number) => match (number.as_i64(), number.as_u64()) {
@@ -93,7 +93,7 @@ fn template_value(value: &Value) -> minijinja::Value {
     }
 }
 
-/// The engine's own text repeats the kind of the error; a reader wants the place, and what is wrong.
+/// The engine's own text repeats the kind of the error; a reader needs the position and the problem.
 fn explain(file: &str, error: &Error) -> String {
     let what = match (error.kind(), error.detail()) {
         (ErrorKind::OutOfFuel, _) => "the template takes too many steps".to_owned(),

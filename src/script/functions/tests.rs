@@ -1,4 +1,4 @@
-//! Host functions, as scripts see them.
+//! Tests of host functions, called by scripts.
 
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use crate::script::convert;
 use crate::script::declaration::{Allow, Limits};
 use crate::script::subject::{Object, Subject};
 
-/// Returns the JSON of a script's value, or the text of its error with the place.
+/// Returns the JSON of a script's value, or the text of its error with the position.
 fn plain(result: Result<Dynamic, Box<EvalAltResult>>) -> Result<Value, String> {
     result.map(|value| convert::to_json(&value).unwrap()).map_err(|error| match error.unwrap_inner() {
         EvalAltResult::ErrorRuntime(value, position) => format!("{} ({position})", convert::text_of(value)),
@@ -159,7 +159,7 @@ async fn templates_give_objects() {
     }
 }
 
-/// A cluster that keeps the requests, and answers from a list.
+/// A cluster that records the requests, and answers from a list.
 #[derive(Default)]
 struct Cluster {
     requests: Mutex<Vec<String>>,

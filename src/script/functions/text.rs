@@ -35,7 +35,7 @@ fn module<const N: usize>(engine: &mut Engine, name: &str, functions: [(&str, Fu
     engine.register_static_module(name, module.into());
 }
 
-/// `yaml::parse(text)`: the value of the one document; `()` for an empty text. Several documents, and what is no YAML, are errors.
+/// `yaml::parse(text)`: the value of the only document; `()` for an empty text. Several documents, and invalid YAML, are errors.
 fn yaml_parse(given: &Dynamic) -> Result<Dynamic, Thrown> {
     let values = read_yaml("yaml::parse", given)?;
     match values.as_slice() {
@@ -58,19 +58,19 @@ fn read_yaml(function: &str, given: &Dynamic) -> Result<Vec<serde_json::Value>, 
     yaml::parse(&text(function, "the YAML", given)?).map_err(|error| Failure::host("parse", format!("`{function}`: {error}")).into())
 }
 
-/// `yaml::dump(value)`: the value as one document. What has no JSON form is an error.
+/// `yaml::dump(value)`: the value as one document. Values without a JSON form are errors.
 fn yaml_dump(value: &Dynamic) -> Result<Dynamic, Thrown> {
     let dumped = yaml::dump(&json("yaml::dump", value)?);
     dumped.map(Into::into).map_err(|error| Failure::argument(format!("`yaml::dump`: {error}")).into())
 }
 
-/// `json::parse(text)`: the value. What is no JSON is an error with line and column.
+/// `json::parse(text)`: the value. Invalid JSON is an error with line and column.
 fn json_parse(given: &Dynamic) -> Result<Dynamic, Thrown> {
     let parsed: Result<serde_json::Value, _> = serde_json::from_str(&text("json::parse", "the JSON", given)?);
     parsed.map(|value| convert::to_dynamic(&value)).map_err(|error| Failure::host("parse", format!("`json::parse`: {error}")).into())
 }
 
-/// `json::dump(value)`: the value on one line. What has no JSON form is an error.
+/// `json::dump(value)`: the value on one line. Values without a JSON form are errors.
 fn json_dump(value: &Dynamic) -> Result<Dynamic, Thrown> {
     Ok(json("json::dump", value)?.to_string().into())
 }
@@ -80,7 +80,7 @@ fn base64_encode(given: &Dynamic) -> Result<Dynamic, Thrown> {
     Ok(STANDARD.encode(text("base64::encode", "the value", given)?).into())
 }
 
-/// `base64::decode(text)`: the text. What is no base64, or no UTF-8 text inside of it, is an error.
+/// `base64::decode(text)`: the text. Invalid base64 or UTF-8 is an error.
 fn base64_decode(given: &Dynamic) -> Result<Dynamic, Thrown> {
     let encoded = text("base64::decode", "the value", given)?;
     let wrong = |why: String| Thrown::from(Failure::host("parse", format!("`base64::decode`: {why}")));
@@ -97,8 +97,8 @@ fn sha256(given: &Dynamic) -> Result<String, Thrown> {
     }))
 }
 
-/// `quantity(text)`: the number that a quantity such as `500Mi` or `100m` means; an integer if it is one, else a float.
-/// Numbers are returned as they are. Other values are errors.
+/// `quantity(text)`: the number of a quantity such as `500Mi` or `100m`; an integer if possible, else a float.
+/// Numbers are returned unchanged. Other values are errors.
 fn quantity(given: &Dynamic) -> Result<Dynamic, Thrown> {
     if given.is_int() || given.is_float() {
         return Ok(given.clone());

@@ -1,4 +1,4 @@
-//! What scripts can do with `memo`.
+//! The methods of `memo`.
 
 use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString};
 
@@ -6,7 +6,7 @@ use super::Memo;
 use crate::script::convert;
 use crate::script::script_error::Failure;
 
-/// Registers what scripts can do with a memo.
+/// Registers the methods of `memo`.
 pub fn register(engine: &mut Engine) {
     engine.register_type_with_name::<Memo>("Memo");
     pure!(get engine, Memo::get);
@@ -31,7 +31,7 @@ impl Memo {
     fn set(&mut self, key: ImmutableString, value: Dynamic) -> Result<(), Box<EvalAltResult>> {
         let value = convert::to_plain(&value).map_err(|error| Failure::argument(format!("a memo holds plain data only: {error}")))?;
         if !self.is_writable {
-            // After reading through a chain of calls, the interpreter writes what it has read back.
+            // After a chain of calls, the interpreter writes the read value back.
             let present = convert::to_json(&self.get(key)).ok();
             return if present == convert::to_json(&value).ok() { Ok(()) } else { Err(read_only()) };
         }

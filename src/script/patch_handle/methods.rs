@@ -1,4 +1,4 @@
-//! What scripts can do with `patch`.
+//! The methods of `patch`.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use super::PatchHandle;
 use crate::script::convert;
 use crate::script::script_error::Failure;
 
-/// Registers what scripts can do with the patch.
+/// Registers the methods of `patch`.
 pub fn register(engine: &mut Engine) {
     engine.register_type_with_name::<PatchHandle>("Patch");
     pure!(get engine, PatchHandle::get);
@@ -76,7 +76,7 @@ impl PatchHandle {
         let keys = self.keys();
         let mut patch = self.patch.borrow_mut();
         if keys == ["status"] && value.is_null() {
-            // The status belongs to everybody who reports there: it is never deleted as a whole.
+            // Several clients may write the status: it is never deleted as a whole.
             patch.merge.remove("status");
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! What scripts can do with `settings`.
+//! The methods of `settings`.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use super::SettingsHandle;
 use crate::script::convert;
 use crate::script::script_error::Failure;
 
-/// Registers what scripts can do with it.
+/// Registers the methods of `settings`.
 pub fn register(engine: &mut Engine) {
     engine.register_type_with_name::<SettingsHandle>("Settings");
     pure!(get engine, SettingsHandle::get);

@@ -1,4 +1,4 @@
-//! What scripts can do with `stopped`.
+//! The methods of `stopped`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::script::context::{Context, wait_in};
 use crate::script::script_error::Failure;
 use crate::script::time;
 
-/// Registers what scripts can do with it.
+/// Registers the methods of `stopped`.
 pub fn register(engine: &mut Engine) {
     engine.register_type_with_name::<Stopped>("Stopped");
     pure!(get engine, Stopped::get);
@@ -33,11 +33,11 @@ impl Stopped {
 fn wait(native: &NativeCallContext<'_>, stopped: &Stopped, limit: Option<Duration>) -> Result<bool, Box<EvalAltResult>> {
     let context = Context::of(native)?;
     context.acts("stopped.wait")?;
-    // What is too long for the timer is no limit.
+    // A limit beyond the range of the timer counts as none.
     let until = limit.and_then(|limit| tokio::time::Instant::now().checked_add(limit));
     wait_in(&context, async {
         match until {
-            // The time being over is no failure: what matters is whether a flag is raised.
+            // A timeout is not an error: the result is whether a flag is raised.
             Some(until) => drop(tokio::time::timeout_at(until, stopped.raised()).await),
             None => stopped.raised().await,
         }

@@ -19,7 +19,7 @@ use crate::script::patch_handle::PatchHandle;
 use crate::script::script_error::Failure;
 use crate::script::trace;
 
-/// The time that one transformation may take.
+/// The time limit of one transformation.
 const TIME: Duration = Duration::from_secs(1);
 
 /// Registers `patch.transform`.
@@ -43,7 +43,7 @@ fn transform(native: &NativeCallContext<'_>, patch: &mut PatchHandle, function: 
     Ok(())
 }
 
-/// Returns the context without the registry of sub-handlers, which would keep the whole call.
+/// Returns the context without the registry of sub-handlers, which would keep the whole call in memory.
 fn stripped(context: &Context) -> Context {
     let stripped = Context::new(Rc::clone(context.environment()), Rc::clone(context.budget()), Mode::Transform);
     match context.subject() {
@@ -52,7 +52,7 @@ fn stripped(context: &Context) -> Context {
     }
 }
 
-/// A transformation that a script has asked for.
+/// A transformation registered by a script.
 struct Asked {
     closure: Closure,
     context: Context,

@@ -1,4 +1,4 @@
-//! What scripts can do with an object that they see.
+//! The methods of views.
 
 use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString, Map, NativeCallContext};
 use serde_json::Value;
@@ -8,11 +8,11 @@ use crate::object::equality;
 use crate::script::convert;
 use crate::script::script_error::Failure;
 
-/// The functions of lists and maps that take a closure, or two values, and work on a view's children as on a native list.
+/// The functions of lists and maps with a closure or two values, which treat a view's children like a native list.
 const FORWARDED: [&str; 12] =
     ["map", "filter", "some", "all", "find", "find_map", "index_of", "for_each", "reduce", "reduce_rev", "zip", "extract"];
 
-/// Registers what scripts can do with a view.
+/// Registers the methods of views.
 pub fn register(engine: &mut Engine) {
     engine.register_type_with_name::<View>("Object");
     pure!(get engine, View::get);
@@ -59,7 +59,7 @@ fn register_operators(engine: &mut Engine) {
 impl View {
     fn set(&mut self, key: ImmutableString, value: Dynamic) -> Result<(), Box<EvalAltResult>> {
         let present = self.get(key.clone())?;
-        // A null is written as a unit, too: telling it from an absent key would need a change, which is refused anyway.
+        // Null is also written as `()`: distinguishing it from an absent key would need a change, which is refused anyway.
         let is_new = matches!(self.value(), Value::Object(map) if !map.contains_key(key.as_str()));
         if is_new && !value.is_unit() {
             return Err(read_only(&format!("`{key}`")));
@@ -88,7 +88,7 @@ impl View {
     }
 }
 
-/// After a call in a chain, such as `meta.labels.keys()`, the interpreter writes back what it has read.
+/// After a call in a chain, such as `meta.labels.keys()`, the interpreter writes the read value back.
 fn accept(present: &Dynamic, written: &Dynamic, place: &str) -> Result<(), Box<EvalAltResult>> {
     if same(present, written) { Ok(()) } else { Err(read_only(place)) }
 }
@@ -111,7 +111,7 @@ fn same(present: &Dynamic, written: &Dynamic) -> bool {
     }
 }
 
-/// Calls a native function of lists or maps with one level of the view in its place.
+/// Calls a native function of lists or maps with one level of the view as its value.
 fn forward(native: &NativeCallContext<'_>, view: &mut View, rest: &mut [Dynamic]) -> Result<Dynamic, Box<EvalAltResult>> {
     let mut level = view.level();
     let mut arguments = vec![&mut level];
@@ -119,7 +119,7 @@ fn forward(native: &NativeCallContext<'_>, view: &mut View, rest: &mut [Dynamic]
     native.call_native_fn_raw(native.fn_name(), true, &mut arguments)
 }
 
-/// Returns two maps or two lists together, as Rhai's own `+` does.
+/// Returns the sum of two maps or two lists, as Rhai's own `+` does.
 fn sum(a: &Dynamic, b: &Dynamic) -> Result<Dynamic, Box<EvalAltResult>> {
     let plain = |value: &Dynamic| convert::to_plain(value).unwrap_or_else(|_| value.clone());
     let (a, b) = (plain(a), plain(b));

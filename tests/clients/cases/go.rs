@@ -1,4 +1,4 @@
-//! Go's informers, as all controllers written in Go have them.
+//! Go's informers, as used by all controllers written in Go.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,23 +22,23 @@ pub const OWN: &[Case] = cases![Own: informers_go_on_after_restarts, informers_g
 const CONFIG_MAPS: &str = "configmaps.v1.";
 const GAUGES: &str = "gauges.v1.clients.kopfd.dev";
 
-/// An informer in a process of its own.
+/// An informer in its own process.
 struct Informer(Process);
 
 impl Informer {
-    /// Starts one. It tells its requests, so that the way in which it lists can be seen.
+    /// Starts an informer. It prints its requests, so that its way of listing can be checked.
     fn start(stage: &Stage<'_>, kubeconfig: &Path, name: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(&stage.world().tools().kubernetes);
         command.args(["informer", "-v=8", "--namespace", &stage.namespace, "--kubeconfig"]).arg(kubeconfig).args(arguments);
         Self(Process::start("informer", &mut command, &stage.directory.join(format!("{name}.log"))))
     }
 
-    /// Returns what it has told so far.
+    /// Returns the printed lines so far.
     fn told(&self) -> Vec<Value> {
         self.0.log().lines().filter(|line| line.starts_with('{')).filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// Waits until it tells something.
+    /// Waits for an event.
     fn tells(&self, event: &str, name: &str, label: Option<&str>) {
         eventually(&format!("the informer tells {event} of {name} with {label:?}"), PATIENCE / 2, || {
             self.0.must_run();
@@ -66,7 +66,7 @@ fn object(kind: &str, name: &str, value: &str) -> Value {
     object
 }
 
-/// Lets an informer see objects that are there, and then each change.
+/// Follows existing objects with an informer, and then each change.
 fn follow(stage: &Stage<'_>, server: &Server, client: &str, resource: &str, kind: &str, place: &str) {
     let collection = stage.path(place);
     server.client.create(&collection, &object(kind, "early", "a"));
@@ -84,7 +84,7 @@ fn follow(stage: &Stage<'_>, server: &Server, client: &str, resource: &str, kind
     informer.tells("update", "late", Some("b"));
     server.client.delete(&format!("{collection}/early"));
     informer.tells("delete", "early", Some("a"));
-    // A resync tells again what is there.
+    // A resync repeats the existing objects.
     let before = informer.count("update", "late");
     eventually("the informer tells again what is there", PATIENCE / 2, || (informer.count("update", "late") > before).then_some(()));
     assert_eq!((informer.count("add", "late"), informer.count("delete", "late")), (1, 0));
@@ -121,7 +121,7 @@ fn lists_come_in_pages(stage: &Stage<'_>, server: &Server) {
     assert_eq!(names, ["m0", "m1", "m2", "m3", "m4"]);
 }
 
-/// A server that keeps its objects ends, well or by a crash, and comes back: the informers miss nothing.
+/// A server with durable objects stops or crashes, and restarts: the informers miss nothing.
 fn informers_go_on_after_restarts(stage: &Stage<'_>) {
     let world = stage.world();
     let mut server = Embedded::start_with_data(&world.tools().kopfd, &stage.directory.join("server"), world.runtime());
@@ -163,7 +163,7 @@ fn informers_go_on_after_restarts(stage: &Stage<'_>) {
     }
 }
 
-/// Watches end in all ways in which watches end: the informers tell of each object once all the same.
+/// Watches end in all possible ways: the informers still report each object once.
 fn informers_go_on_after_broken_watches(stage: &Stage<'_>) {
     let world = stage.world();
     let directory = stage.directory.join("server");

@@ -1,4 +1,4 @@
-//! Python kopf 1.44.6 with small operators. Their handlers stand in `operators/`.
+//! Python kopf 1.44.6 with small operators. Their handlers are in `operators/`.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ pub const CASES: &[Case] = cases![Each:
     handlers_are_selected_by_filters,
 ];
 
-/// One operator at work, with the collection of its objects.
+/// One running operator, with the collection of its objects.
 struct Scene<'s> {
     server: &'s Server,
     process: Process,
@@ -46,7 +46,7 @@ impl<'s> Scene<'s> {
         format!("{}/{name}", self.collection)
     }
 
-    /// Waits until all handlers of an object are done with it and its status has something.
+    /// Waits until all handlers of an object have finished and its status fulfils a condition.
     fn handled(&self, name: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
         self.server.object(&self.path(name), what, |object| {
             self.process.must_run();
@@ -54,7 +54,7 @@ impl<'s> Scene<'s> {
         })
     }
 
-    /// Waits until an Event about an object is there.
+    /// Waits for an Event about an object.
     fn event(&self, name: &str, reason: &str, text: &str) {
         eventually(&format!("an event {reason} about {name} says {text:?}"), PATIENCE / 2, || {
             let events = self.server.client.list(&format!("/api/v1/namespaces/{}/events", self.namespace));
@@ -111,7 +111,7 @@ fn failures_are_retried_ignored_or_final(stage: &Stage<'_>, server: &Server) {
 
 fn every_cause_reaches_its_handlers(stage: &Stage<'_>, server: &Server) {
     let scene = Scene::start(stage, server, "handlers.py");
-    // From its first object on the operator watches, and sees later ones come.
+    // After its first object the operator watches, and receives later ones as added.
     scene.create("beacon", json!({}));
     scene.handled("beacon", "is created", |object| object["status"]["phase"] == "Created");
     scene.create("dial", json!({"spec": {"size": 5}}));
@@ -145,7 +145,7 @@ fn every_cause_reaches_its_handlers(stage: &Stage<'_>, server: &Server) {
     scene.logs("Handler 'deleted' succeeded.");
     scene.logs("SEEN DELETED dial");
 
-    // What is there already when the operator comes back is resumed.
+    // Objects that exist when the operator restarts are resumed.
     scene.create("stays", json!({}));
     scene.handled("stays", "is created", |object| object["status"]["phase"] == "Created");
     scene.end();

@@ -44,14 +44,14 @@ fn gauge(name: &str, size: u64) -> Value {
     json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Gauge", "metadata": {"name": name}, "spec": {"size": size}})
 }
 
-/// What a watcher has told, as `apply NAME SIZE` and the like; it ends with this value.
+/// The events of a watcher, as `apply NAME SIZE` and the like; it ends with this value.
 struct Seen {
     lines: Arc<Mutex<Vec<String>>>,
     task: tokio::task::AbortHandle,
 }
 
 impl Seen {
-    /// Begins to collect what a stream of events tells.
+    /// Collects the events of a stream.
     fn collect<K: Send + 'static>(
         client: &Client,
         events: impl futures::Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
@@ -92,7 +92,7 @@ impl Drop for Seen {
     }
 }
 
-/// Tries again in a moment, however often it has failed.
+/// Retries after a moment, without limit.
 struct Steady;
 
 impl Iterator for Steady {
@@ -115,7 +115,7 @@ fn api(stage: &Stage<'_>, client: &Client) -> Api<DynamicObject> {
     Api::namespaced_with(client.parts().0, &stage.namespace, &gauges())
 }
 
-/// Lets a watcher see objects that are there, and then each change.
+/// Follows existing objects with a watcher, and then each change.
 fn follow(stage: &Stage<'_>, server: &Server, config: watcher::Config) {
     let collection = stage.path("clients.kopfd.dev/v1/gauges");
     for (name, size) in [("a", 1), ("b", 2), ("c", 3)] {
@@ -154,13 +154,13 @@ fn a_watcher_of_metadata_sees_no_more(stage: &Stage<'_>, server: &Server) {
     seen.has("apply b PartialObjectMetadata");
 }
 
-/// What the reconciler needs.
+/// The context of the reconciler.
 struct Context {
     client: kube::Client,
     calls: AtomicUsize,
 }
 
-/// Keeps a config map for each gauge, and tells in the status that it does.
+/// Maintains a config map for each gauge, and reports it in the status.
 async fn reconcile(object: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action, kube::Error> {
     context.calls.fetch_add(1, Ordering::Relaxed);
     let namespace = object.namespace().unwrap_or_default();
@@ -210,12 +210,12 @@ fn a_controller_reconciles_what_it_owns(stage: &Stage<'_>, server: &Server) {
     server.object(&format!("{maps}/one"), "has the size", size("1"));
     server.client.merge(&format!("{collection}/one"), &json!({"spec": {"size": 2}}));
     server.object(&format!("{maps}/one"), "has the new size", size("2"));
-    // What is owned comes back, and goes with its owner.
+    // An owned object is created again, and deleted with its owner.
     server.client.delete(&format!("{maps}/one"));
     server.object(&format!("{maps}/one"), "is made anew", size("2"));
     server.client.merge(&format!("{maps}/one"), &json!({"data": {"size": "wrong"}}));
     server.object(&format!("{maps}/one"), "is corrected", size("2"));
-    // A reconciliation under way must not make the owned object anew after its owner is gone.
+    // A running reconciliation must not create the owned object again after its owner is gone.
     std::thread::sleep(Duration::from_millis(500));
     server.client.delete(&format!("{collection}/one"));
     server.gone(&format!("{maps}/one"));
@@ -226,7 +226,7 @@ fn a_controller_reconciles_what_it_owns(stage: &Stage<'_>, server: &Server) {
     assert_eq!(*failures.lock(), Vec::<String>::new());
 }
 
-/// A server that keeps its objects ends, well or by a crash, and comes back: the watcher misses nothing.
+/// A server with durable objects stops or crashes, and restarts: the watcher misses nothing.
 fn a_watcher_goes_on_after_restarts(stage: &Stage<'_>) {
     let world = stage.world();
     let mut server = Embedded::start_with_data(&world.tools().kopfd, &stage.directory.join("server"), world.runtime());
@@ -250,7 +250,7 @@ fn a_watcher_goes_on_after_restarts(stage: &Stage<'_>) {
     seen.has("delete before");
 }
 
-/// Watches end in all ways in which watches end: in the end the watcher knows what is there.
+/// Watches end in all possible ways: finally the watcher knows all existing objects.
 fn a_watcher_goes_on_after_broken_watches(stage: &Stage<'_>) {
     let world = stage.world();
     let directory = stage.directory.join("server");

@@ -1,4 +1,4 @@
-//! The cases, by the client. Long ones come first, so that no thread is left alone with one at the end.
+//! The cases, by client. Long ones come first, so that no thread is left with one at the end.
 
 mod go;
 mod kopf;
@@ -12,33 +12,33 @@ use crate::stage::{Server, Stage, World};
 /// One case.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// The module that it stands in.
+    /// Its module.
     pub module: &'static str,
-    /// The sentence that it proves.
+    /// The tested property, as a sentence.
     pub name: &'static str,
-    /// How it is played.
+    /// How it is run.
     pub play: Play,
 }
 
-/// How a case is played.
+/// How a case is run.
 #[derive(Clone, Copy)]
 pub enum Play {
-    /// Once, with both servers beside each other.
+    /// Once, with both servers.
     Both(fn(&Stage<'_>)),
     /// Once with each server.
     Each(fn(&Stage<'_>, &Server)),
-    /// Once, with embedded servers of its own.
+    /// Once, with its own embedded servers.
     Own(fn(&Stage<'_>)),
 }
 
-/// What runs as one: a case with the servers it is for.
+/// A unit of execution: a case with its servers.
 pub struct Part {
     case: Case,
-    /// Which of the two servers; none for both together.
+    /// The index of the server; `None` for both together.
     server: Option<usize>,
 }
 
-/// Makes a table of cases from functions whose names are the sentences.
+/// Creates a table of cases from functions, whose names are the sentences.
 macro_rules! cases {
     ($how:ident: $($play:ident),* $(,)?) => {
         &[$(crate::cases::Case { module: module_path!(), name: stringify!($play), play: crate::cases::Play::$how($play) }),*]
@@ -46,7 +46,7 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
-/// Returns everything that runs, in the order in which it starts.
+/// Returns all units, in the order of their start.
 pub fn all() -> Vec<Part> {
     let cases = [go::OWN, kube_rs::OWN, kopf::CASES, kubectl::cases().as_slice(), go::CASES, python::CASES, kube_rs::CASES].concat();
     let parts = cases.into_iter().flat_map(|case| match case.play {
@@ -57,7 +57,7 @@ pub fn all() -> Vec<Part> {
 }
 
 impl Part {
-    /// Returns the name by which a user selects it.
+    /// Returns the name for selection.
     pub fn title(&self) -> String {
         let title = format!("{}::{}", self.case.module.rsplit("::").next().unwrap_or_default(), self.case.name);
         match self.server {
@@ -67,7 +67,7 @@ impl Part {
         }
     }
 
-    /// Plays it.
+    /// Runs it.
     pub fn play(&self, number: usize, world: &World) -> Result<(), String> {
         let stage = caught(|| Stage::new(world, &self.title(), number))?;
         let played = caught(|| match (self.case.play, self.server) {

@@ -1,4 +1,4 @@
-//! The official client for Python, and its dynamic client. What they do and check stands in `python/`.
+//! The official Python client, and its dynamic client. The programs are in `python/`.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +18,7 @@ fn the_python_client_watches_and_elects_a_leader(stage: &Stage<'_>, server: &Ser
     run(stage, server, "watching.py", 5);
 }
 
-/// Runs a program, which must come through all of its parts.
+/// Runs a program, which must pass all of its parts.
 fn run(stage: &Stage<'_>, server: &Server, name: &str, parts: usize) {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/python").join(name);
     let mut command = Command::new(stage.world().python());

@@ -5,7 +5,7 @@ import kopf
 
 @kopf.on.startup()
 def configure(settings, **_):
-    # What is logged about an object is posted as an Event, too, as older versions of kopf did by themselves.
+    # Log messages about an object are also posted as Events, as older versions of kopf did by default.
     settings.posting.loggers = True
 
 

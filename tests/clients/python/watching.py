@@ -1,4 +1,4 @@
-"""The official client for Python watches, goes on where it was, and is told when that is too long ago; and it elects a leader."""
+"""The official client for Python watches, resumes, and gets an error for an expired revision; and it elects a leader."""
 
 import os
 import sys
@@ -39,7 +39,7 @@ def watches_go_on():
     core.delete_namespaced_config_map("b", namespace)
     core.patch_namespaced_config_map("a", namespace, {"metadata": {"labels": {"app": "other"}}})
     next_ones, _ = take(3, resource_version=revision)
-    # An object that is not selected any more is gone for the watcher.
+    # An object that no longer matches the selector is reported as deleted.
     assert next_ones == [("MODIFIED", "a"), ("DELETED", "b"), ("DELETED", "a")], next_ones
 
 
@@ -62,11 +62,11 @@ def watches_end_in_time():
 
 
 def what_is_too_old_is_told():
-    # The client lists again by itself when it began without a revision; whoever names one is told.
+    # The client lists again by itself if it started without a revision; with a revision it raises the error.
     is_embedded = "kopfd" in client.VersionApi().get_code().git_version
     try:
         for _ in watch.Watch().stream(core.list_namespaced_config_map, namespace, resource_version="1", timeout_seconds=5):
-            # A real server that is as young as those of tests may ask its store, which remembers the first revision.
+            # A real server started as recently as those of tests may read from etcd, which still has the first revision.
             assert not is_embedded, "there are events of a revision that nobody remembers"
             return
     except ApiException as error:
@@ -98,5 +98,5 @@ for part in [watches_go_on, events_come_while_they_happen, watches_end_in_time, 
     part()
     print("done:", part.__name__, flush=True)
 
-# Those who want to lead go on for ever, and an interpreter that waits for its end may stumble over their output.
+# The candidates' threads never end, and a regular shutdown of the interpreter may fail on their output.
 os._exit(0)

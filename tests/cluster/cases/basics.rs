@@ -1,4 +1,4 @@
-//! What happens to one object: creation, update, deletion, resuming, fields, events, retries.
+//! The life of one object: creation, update, deletion, resuming, fields, events, retries.
 
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! Two hundred crashes at seeded random moments: no handler is lost, and none is called again after its success was stored.
 //!
-//! Every call leaves an object in the same store as the handled objects, so the revisions put calls and progress into one order.
-//! A call is right if the newest version of its object before it has no success of this handler and exactly its number of attempts.
+//! Every call creates an object in the same store as the handled objects, so the revisions order calls and progress.
+//! A call is correct if the newest version of its object before it has no success of this handler and exactly its number of attempts.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub const CASES: &[Case] = cases![
     crashes_of_the_fourth_operator_lose_and_repeat_nothing,
 ];
 
-/// How many operators are crashed side by side.
+/// Number of operators that are crashed in parallel.
 const LANES: u64 = 4;
 
 fn crashes_of_the_first_operator_lose_and_repeat_nothing(scene: &Scene<'_>) {
@@ -42,7 +42,7 @@ const CREATION: [&str; 3] = ["first", "second", "third"];
 const UPDATE: [&str; 2] = ["wider", "taller"];
 const DELETION: [&str; 2] = ["empty", "remove"];
 
-/// What the case does to an object, one after the other, as soon as the object is handled.
+/// The steps of the case for an object, each as soon as the object is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// It is only created.
@@ -69,7 +69,7 @@ fn crashes(scene: &Scene<'_>, lane: u64) {
         scene.create(&kind, &name, spec(&mut dice));
         objects.push((name, [Fate::Created, Fate::Changed, Fate::Deleted][dice.random_range(0..3)]));
         push_on(scene, &kind, &objects);
-        // Most crashes hit an operator at work, some hit it while it starts.
+        // Most crashes happen during the work of an operator, some during its start.
         if dice.random_ratio(4, 5) {
             scene.eventually(&format!("a call after crash {number} (seed {seed})"), || (scene.calls().len() > noted).then_some(()));
         }
@@ -96,7 +96,7 @@ fn handlers() -> Vec<Handler> {
     [of("create", &CREATION), of("update", &UPDATE), of("delete", &DELETION)].concat()
 }
 
-/// Every handler sleeps a little or not, and fails up to two times.
+/// Every handler sleeps briefly or not, and fails up to two times.
 fn spec(dice: &mut StdRng) -> Value {
     let mut steps = serde_json::Map::new();
     for handler in CREATION.iter().chain(&UPDATE).chain(&DELETION) {
@@ -111,7 +111,7 @@ fn spec(dice: &mut StdRng) -> Value {
     json!({"size": 1, "steps": steps})
 }
 
-/// Takes every object that is handled one step towards its fate, and tells whether all have met it.
+/// Takes the next step for every handled object, and tells whether all are finished.
 fn push_on(scene: &Scene<'_>, kind: &Kind, objects: &[(String, Fate)]) -> bool {
     let present = scene.client().list(&kind.collection(&scene.namespace));
     objects.iter().all(|(name, fate)| {
@@ -157,7 +157,7 @@ fn check(name: &str, fate: Fate, calls: &[&Call], versions: &[Version], seed: u6
     }
 }
 
-/// Tells whether the cause of a handler is processed: its records are gone, and the essence says so.
+/// Tells whether the cause of a handler is processed: its records are purged, and the essence is stored.
 fn is_over(object: &Value, handler: &str) -> bool {
     let handled = last_handled(object).map(|essence| essence["spec"]["size"].clone());
     if CREATION.contains(&handler) {

@@ -1,4 +1,4 @@
-//! The examples of the checkout, run as their READMEs say, and what a reader is promised to see.
+//! The examples, run as described in their READMEs, with the promised results.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -30,11 +30,11 @@ pub struct ExampleKind {
 
 /// The kind of the database example.
 pub const DATABASE: ExampleKind = ExampleKind { group: "techoral.com", kind: "Database", plural: "databases" };
-/// The kind that the small examples share.
+/// The shared kind of the small examples.
 const SMALL: ExampleKind = ExampleKind { group: "kopfd.dev", kind: "KopfdExample", plural: "kopfdexamples" };
 
 impl ExampleKind {
-    /// Returns where its objects are.
+    /// Returns the kind of its objects.
     pub fn kind(&self) -> Kind {
         Kind::of_group(self.group).named(self.kind, self.plural)
     }
@@ -48,12 +48,12 @@ pub fn example(name: &str) -> PathBuf {
 /// Applies the definition of an example's kind, and waits until it is served.
 pub fn apply_definition(scene: &Scene<'_>, name: &str) {
     let file = example(name).join("crd.yaml").display().to_string();
-    // Several cases may do this at once; server-side apply does not mind.
+    // Several cases may do this at once, which server-side apply supports.
     scene.cluster().kubectl_ok(&["apply", "--server-side", "--force-conflicts", "-f", &file]);
     scene.cluster().kubectl_ok(&["wait", "--for=condition=Established", "--timeout=60s", "-f", &file]);
 }
 
-/// Returns the children of a database: what exists by their names and belongs to it.
+/// Returns the existing children of a database, by their names and owner.
 pub fn database_children(scene: &Scene<'_>, database: &Value) -> Vec<Value> {
     let (name, namespace) = (&database["metadata"]["name"], &database["metadata"]["namespace"]);
     let (name, namespace) = (name.as_str().expect("it has a name"), namespace.as_str().expect("it has a namespace"));
@@ -79,7 +79,7 @@ pub fn database_children(scene: &Scene<'_>, database: &Value) -> Vec<Value> {
 fn run(scene: &Scene<'_>, name: &str) -> Rc<Operator> {
     apply_definition(scene, name);
     let operator = scene.start(&scene.launch_source(&example(name).join("operator.yaml")));
-    // What is there before the watch begins is listed; what is applied now is added.
+    // Objects that exist before the watch are listed; later ones are added.
     log_says(scene, &operator, " watches ");
     apply_object(scene, name);
     operator
@@ -266,7 +266,7 @@ fn the_database_example_tells_why_it_cannot_provision(scene: &Scene<'_>) {
     apply_definition(scene, "database");
     let kind = DATABASE.kind();
     scene.start(&scene.launch_source(&example("database").join("operator.yaml")));
-    // A name that is good for a Database, and too long for a Service.
+    // A name that is valid for a Database, and too long for a Service.
     let name = "x".repeat(63);
     scene.create(&kind, &name, json!({"engine": "mysql", "version": "8", "storage": "1Gi"}));
     let object = scene.handled(&kind, &name);

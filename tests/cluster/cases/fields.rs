@@ -1,4 +1,4 @@
-//! The fields of built-in kinds, as the two servers describe them.
+//! The fields of built-in kinds in the OpenAPI documents of both servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::harness::{Case, Scene};
 
 pub const CASES: &[Case] = cases![built_in_kinds_have_the_fields_that_they_have_on_a_real_server];
 
-/// What is described otherwise: parts of the path of a field.
+/// Fields with different descriptions: parts of their paths.
 const OTHERWISE: [(&str, &str); 2] = [
     ("ObjectMeta.", "the metadata is described shortly, and read by rules of its own"),
     ("ListMeta", "what lists say of themselves is described shortly"),
@@ -53,7 +53,7 @@ async fn get(embedded: &Embedded, path: &str) -> Value {
     serde_json::from_slice(&body.to_bytes()).expect("descriptions are JSON")
 }
 
-/// Returns the fields of all schemas that have any, with their types.
+/// Returns the fields of all schemas, with their types.
 fn components(document: &Value) -> BTreeMap<String, BTreeMap<String, String>> {
     let schemas = document["components"]["schemas"].as_object().expect("a description has schemas");
     let fields =

@@ -1,4 +1,4 @@
-//! Kinds of all sorts: without a status subresource, outside of namespaces, built-in, appearing late, forbidden; and namespaces by pattern.
+//! Various kinds: without a status subresource, cluster-scoped, built-in, appearing late, forbidden; and namespaces by pattern.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The cases, by what they are about. Long ones come first, so that no thread is left alone with one at the end.
+//! The cases, by topic. Long ones come first, so that no thread is left with one at the end.
 
 mod basics;
 mod crashes;
@@ -13,7 +13,7 @@ mod trouble;
 
 use crate::harness::Case;
 
-/// Makes a table of cases from functions whose names are the sentences.
+/// Creates a table of cases from functions, whose names are the sentences.
 macro_rules! cases {
     ($($play:ident),* $(,)?) => {
         &[$(crate::harness::Case { module: module_path!(), name: stringify!($play), play: $play }),*]

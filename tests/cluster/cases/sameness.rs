@@ -19,13 +19,13 @@ use crate::harness::{Case, Cluster, Controllers, Scene};
 
 pub const CASES: &[Case] = cases![the_real_server_answers_as_recorded];
 
-/// Cases that are played against the real server at the same time.
+/// Number of cases sent to the real server in parallel.
 const AT_ONCE: usize = 8;
 
-/// How often a case is played again whose answers are not those that were recorded.
+/// Number of repetitions of a case whose answers differ from the recorded ones.
 const REPETITIONS: usize = 3;
 
-/// The real server, with a client for everybody who asks.
+/// The real server, with a client for each user.
 struct Real(BTreeMap<Who, kube::Client>);
 
 impl Server for Real {
@@ -37,7 +37,7 @@ impl Server for Real {
 }
 
 fn the_real_server_answers_as_recorded(scene: &Scene<'_>) {
-    // A cluster of its own: the controllers of workloads would write in between.
+    // Its own cluster: the controllers of workloads would write in between.
     let (directory, tools) = (scene.directory().join("cluster"), scene.cluster().tools());
     let cluster = Cluster::start(&directory, tools, Controllers::Housekeeping);
     let real = Real([Who::Administrator, Who::Guest, Who::Stranger, Who::Nobody].map(|who| (who, cluster.connection(token(who)))).into());
@@ -92,20 +92,20 @@ fn describe_difference(report: &mut String, name: &str, recorded: Option<&Vec<Va
     }
 }
 
-/// Plays a case again while the answers are not those that were recorded: a busy real server may be too late for what a watch of one
-/// second is to see, or not be ready for a kind that it already serves.
+/// Repeats a case while its answers differ from the recorded ones: a busy real server may be too late for a watch of one second, or not
+/// ready for a kind that it already serves.
 fn repeat(case: &Differential, found: &mut Vec<Value>, play: impl Fn(&Differential) -> Vec<Value>) {
     let recorded = answers::read(&case.topic);
     for number in 1..=REPETITIONS {
         if recorded.get(&case.name).is_none_or(|recorded| recorded == found) {
             return;
         }
-        // What it left behind may still be going.
+        // Its objects may still be terminating.
         *found = play(&Differential { id: format!("{}-{number}", case.id), ..case.clone() });
     }
 }
 
-/// Writes the answers of a topic: one line for each step. Those of cases that were not played stay.
+/// Writes the answers of a topic: one line for each step. Answers of other cases are kept.
 fn write(topic: &str, played: &BTreeMap<String, Vec<Value>>) {
     let mut answers = answers::read(topic);
     answers.extend(played.clone());

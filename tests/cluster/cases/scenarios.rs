@@ -34,26 +34,26 @@ pub const CASES: &[Case] = cases![
 const EXAMPLES: [&str; 8] =
     ["01-minimal", "02-children", "03-exceptions", "05-handlers", "07-subhandlers", "08-events", "11-filtering", "database"];
 
-/// The longest time that a step may really take.
+/// Limit of the real time of a step.
 const SOON: Duration = Duration::from_secs(5);
 
 /// Limit of the downtime of an operator.
 const MAX_DOWNTIME: Duration = Duration::from_secs(1);
 
-/// Why a scenario, or a part of it, cannot be played on a real cluster.
+/// Why a scenario, or a part of it, cannot run on a real cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Obstacle {
-    /// Requests are to go wrong, and nobody stands between the binary and the server.
+    /// It needs failing requests, and there is no proxy between the binary and the server.
     Faults,
-    /// Time is to pass that nobody wants to wait for.
+    /// It needs long times.
     Time,
-    /// The operator is to die at a certain moment of its work, which the machine's speed decides.
+    /// The operator must be killed at a certain moment of its work, which depends on the machine's speed.
     Moment,
-    /// The requests of the binary are to be counted, and nobody counts them. All else of the scenario is played.
+    /// It counts requests, which are not recorded here. The rest of the scenario is run.
     Requests,
 }
 
-/// Everything that is left out.
+/// All skipped scenarios and parts.
 const LEFT_OUT: [(&str, &str, Obstacle); 10] = [
     ("01-minimal", "a request that fails is sent again", Obstacle::Faults),
     ("02-children", "a job that cannot be made is tried again", Obstacle::Faults),
@@ -132,7 +132,7 @@ fn is_playable(scenario: &Scenario) -> bool {
     matches!(obstacle(scenario), None | Some(Obstacle::Requests))
 }
 
-/// Returns the first thing that keeps a scenario from being played as a whole.
+/// Returns the first reason why a scenario cannot run completely.
 fn obstacle(scenario: &Scenario) -> Option<Obstacle> {
     let mut found = BTreeSet::new();
     let mut is_at_rest = true;
@@ -189,7 +189,7 @@ fn away(ground: &Ground<'_, '_>, downtime: &Downtime) {
     ground.start();
 }
 
-/// Performs what can be done while the operator is away, too.
+/// Performs a step that is allowed while the operator is stopped, too.
 fn simple(ground: &Ground<'_, '_>, step: &Step) {
     match &step.action {
         StepAction::Apply(objects) => objects.iter().for_each(|object| ground.apply(object)),

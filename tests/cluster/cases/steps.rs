@@ -1,6 +1,6 @@
 //! A crash between any two steps: the operator is killed right after its n-th write, for every n that its work needs.
 //!
-//! The server has done the write, and the operator never hears of it.
+//! The server has carried out the write, but the operator gets no answer.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ pub const CASES: &[Case] = cases![
     an_object_outlives_a_crash_after_any_write,
 ];
 
-/// More writes than any of these lives takes; a case that gets here does not come to an end.
+/// More writes than any of these cases needs; a case that reaches this does not end.
 const TOO_MANY: usize = 80;
 
 fn a_database_outlives_a_crash_after_any_first_write_of_four(scene: &Scene<'_>) {
@@ -54,11 +54,11 @@ fn an_object_outlives_a_crash_after_any_write(scene: &Scene<'_>) {
         scene.delete(&kind, name);
         scene.gone(&kind, name);
         let mut calls = scene.calls_of(name);
-        // The one that was interrupted is repeated.
+        // The interrupted call is repeated.
         calls.dedup();
         let expected = ["first#0", "second#0", "wider#0", "taller#0", "empty#0", "remove#0"];
-        // As in kopf, a deletion that is done first takes its progress off the object and then its finalizer, in two requests.
-        // After a crash between the two nothing tells that the deletion was handled.
+        // As in kopf, the end of a deletion first purges the progress and then removes the finalizer, in two requests.
+        // After a crash between the two, the object has no record of the handled deletion.
         let repeated = [&expected[..], &["empty#0", "remove#0"]].concat();
         assert!(calls == expected || calls == repeated, "the calls for {name} are {calls:?}");
     });
@@ -70,7 +70,7 @@ fn database_with_crashes(scene: &Scene<'_>, first: usize) {
     crash_after_each(scene, &launch, first, 4, |name| life_of_a_database(scene, name));
 }
 
-/// Goes through a life once for every write, until a life ends before its crash was due.
+/// Runs a case once for every write, until it ends before its crash was due.
 fn crash_after_each(scene: &Scene<'_>, launch: &Launch, first: usize, step: usize, life: impl Fn(&str)) {
     for writes in (first..TOO_MANY).step_by(step) {
         scene.start_and_crash_after(launch, writes);

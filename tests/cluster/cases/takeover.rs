@@ -1,4 +1,4 @@
-//! kopfd beside Python kopf 1.44.6: what one has begun the other ends, as if they were one operator that was restarted.
+//! kopfd and Python kopf 1.44.6: each continues the work of the other, as if one operator was restarted.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ pub const CASES: &[Case] = cases![
     a_deletion_that_kopfd_began_is_finished_by_kopf,
 ];
 
-/// Who begins and who ends.
+/// The first and the second engine.
 type Pair = [Engine; 2];
 
 fn kopfd_follows_kopf() -> Pair {
@@ -168,7 +168,7 @@ fn chain() -> [Handler; 4] {
     [Handler::on("create", "first"), Handler::on("create", "second"), Handler::on("create", "third"), Handler::on("update", "on_update")]
 }
 
-/// The first handler has succeeded, the second is to be repeated, and the operator dies while the third is at work.
+/// The first handler has succeeded, the second will be retried, and the operator is killed while the third is running.
 fn interrupt_chain(scene: &Scene<'_>, kind: &Kind, pair: Pair) {
     let operator = scene.operator_of(pair[0], kind, &chain());
     scene.create(kind, "one", json!({"size": 1, "steps": {"second": [{"temporary": 2}], "third": [{"sleep": 4}]}}));
@@ -181,7 +181,7 @@ fn interrupt_chain(scene: &Scene<'_>, kind: &Kind, pair: Pair) {
     );
 }
 
-/// Checks who got which calls, also a while later.
+/// Checks which engine got which calls, again after a while.
 fn settled(scene: &Scene<'_>, expected: &[String]) {
     let seen = || -> Vec<String> { scene.calls().iter().map(|call| format!("{} {}", call.engine, call.short())).collect() };
     scene.eventually(&format!("the calls are {expected:?}"), || (seen().len() >= expected.len()).then_some(()));
@@ -189,7 +189,7 @@ fn settled(scene: &Scene<'_>, expected: &[String]) {
     assert_eq!(seen(), expected);
 }
 
-/// Writes the name of the first or the second engine in the place of its number.
+/// Replaces the numbers by the names of the first or the second engine.
 fn calls(pair: Pair, numbered: &[&str]) -> Vec<String> {
     let name = |engine: Engine| if engine == Engine::Kopf { "kopf" } else { "kopfd" };
     numbered

@@ -1,4 +1,4 @@
-//! What goes wrong around an operator: crashes, downtime, servers that die, fall silent or forget, and a burst of objects.
+//! Failures around an operator: crashes, downtime, servers that die, are silent or lose their data, and a burst of objects.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ pub const CASES: &[Case] = cases![
     a_deletion_waits_for_a_running_handler_only,
 ];
 
-/// Silence is noticed by time-outs, of which kopf has one of 70 seconds.
+/// Silence is detected by timeouts, of which kopf has one of 70 seconds.
 const SILENCE: Duration = Duration::from_secs(150);
 
 /// The size of the burst.
 const BURST: usize = 1_000;
 
 fn create_and_update() -> [Handler; 2] {
-    // A note that finds no server is an error of the handler; the usual minute until the next attempt would be long.
+    // A failed note is an error of the handler; the default delay of a minute would be long.
     ["create", "update"].map(|cause| Handler::on(cause, &format!("on_{cause}")).with("backoff", 2))
 }
 
@@ -142,7 +142,7 @@ fn a_server_that_is_killed_and_restarted_is_served_on(scene: &Scene<'_>) {
     scene.handled(&kind, "before");
     scene.object(&kind, "retried", "waits for its second attempt", |object| progress(object, "on_create").is_some());
     server.kill();
-    // The operator is cut off; its user is not.
+    // The operator is disconnected; its user is not.
     scene.create(&kind, "meanwhile", json!({}));
     scene.merge(&kind, "before", json!({"spec": {"size": 2}}));
     std::thread::sleep(Duration::from_secs(6));
@@ -157,7 +157,7 @@ fn a_server_that_is_killed_and_restarted_is_served_on(scene: &Scene<'_>) {
     for name in ["meanwhile", "after"] {
         assert_eq!(scene.calls_of(name), ["on_create#0"]);
     }
-    // Notes go through the same server: an attempt whose note was refused failed before it was counted by anybody.
+    // Notes use the same server: an attempt with a refused note failed before it was counted.
     let retried = scene.calls_of("retried");
     assert_eq!(retried.first().map(String::as_str), Some("on_create#0"), "{retried:?}");
 }
@@ -191,7 +191,7 @@ fn a_server_that_falls_silent_and_dies_is_waited_for(scene: &Scene<'_>) {
 }
 
 fn a_server_that_forgets_everything_is_served_anew(scene: &Scene<'_>) {
-    // kopf itself sees nothing of the new life, at least not within this time.
+    // kopf itself sees nothing of the reset server, at least not within this time.
     if Engine::under_test() == Engine::Kopf {
         return;
     }
@@ -202,9 +202,9 @@ fn a_server_that_forgets_everything_is_served_anew(scene: &Scene<'_>) {
     {
         let own = Scene::new(&cluster, "before", &scene.directory().join("before"));
         own.install(&kind);
-        // The operator belongs to the outer scene: it lives on when the cluster starts over.
+        // The operator belongs to the outer scene: it keeps running when the cluster is reset.
         scene.start(&launch);
-        // Raises the revision above everything that the next life of the store will reach soon.
+        // Raises the revision above the revisions that the reset store will reach soon.
         for number in 0..200 {
             own.create(&kind, &format!("old-{number}"), json!({"quiet": true}));
         }
@@ -214,7 +214,7 @@ fn a_server_that_forgets_everything_is_served_anew(scene: &Scene<'_>) {
     let own = Scene::new(&cluster, "after", &scene.directory().join("after"));
     own.install(&kind);
     own.create(&kind, "new", json!({"size": 7, "quiet": true}));
-    // The status is a request of its own, after the one that marks the object as handled.
+    // The status is a separate request, after the one that marks the object as handled.
     let is_told = |object: &Value| is_handled(object) && object["status"]["on_create"]["size"] == 7;
     scene.eventually_within(SILENCE, "an object of the new life is handled", || own.get(&kind, "new").filter(is_told));
 }

@@ -1,4 +1,4 @@
-//! A small client of the API server: paths and JSON, without a model of Kubernetes that could share a mistake with the engine.
+//! A small client of the API server: paths and JSON, without a model of Kubernetes that could have the same errors as the engine.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -10,12 +10,12 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-/// Why the API server did not do what was asked.
+/// A failed request.
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// The HTTP status; 0 if there was no answer.
     pub status: u16,
-    /// The words of the server or of the connection.
+    /// The message of the server or of the connection.
     pub message: String,
 }
 
@@ -34,7 +34,7 @@ impl Failure {
     }
 }
 
-/// Talks to one API server; may be used from many threads.
+/// A client of one API server, usable from many threads.
 #[derive(Clone)]
 pub struct Client {
     runtime: Arc<Runtime>,
@@ -49,14 +49,14 @@ impl Client {
             let mut config =
                 kube::Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await.expect("our own kubeconfig is complete");
             config.read_timeout = None;
-            // What the server says is what a case wants to see.
+            // Cases need the answers of the server itself.
             config.default_retry = false;
             kube::Client::try_from(config).expect("a client for our own kubeconfig")
         });
         Self { runtime, client }
     }
 
-    /// Returns the connection itself and the runtime it lives on.
+    /// Returns the connection itself and its runtime.
     pub fn parts(&self) -> (kube::Client, Arc<Runtime>) {
         (self.client.clone(), Arc::clone(&self.runtime))
     }
@@ -78,7 +78,7 @@ impl Client {
         })
     }
 
-    /// Returns an object, or nothing if there is none.
+    /// Returns an object, or `None` if it does not exist.
     pub fn get(&self, path: &str) -> Option<Value> {
         match self.request("GET", path, "application/json", None) {
             Ok(object) => Some(object),
@@ -115,7 +115,7 @@ impl Client {
         self.request("PATCH", path, "application/merge-patch+json", Some(patch)).unwrap_or_else(|failure| panic!("PATCH {path}: {failure}"))
     }
 
-    /// Deletes an object; nothing happens if it is not there.
+    /// Deletes an object, if it exists.
     pub fn delete(&self, path: &str) {
         match self.request("DELETE", path, "application/json", None) {
             Ok(_) => {}
@@ -124,7 +124,7 @@ impl Client {
         }
     }
 
-    /// Begins to collect the watch events of a collection from a revision on, until the result is dropped.
+    /// Collects the watch events of a collection from a revision on, until the result is dropped.
     pub fn watch(&self, path: &str, revision: &str) -> Watch {
         let events = Arc::new(Mutex::new(Vec::new()));
         let (client, collected) = (self.client.clone(), Arc::clone(&events));
@@ -153,7 +153,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Returns what has come so far.
+    /// Returns the events so far.
     pub fn events(&self) -> Vec<Value> {
         self.events.lock().expect("nobody panics while holding the events").clone()
     }

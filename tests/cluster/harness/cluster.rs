@@ -1,4 +1,4 @@
-//! A cluster without nodes: etcd, the API server and the controllers, as processes of this machine.
+//! A cluster without nodes: etcd, the API server and the controllers, as local processes.
 
 use std::fs;
 use std::net::TcpListener;
@@ -15,9 +15,9 @@ use super::client::Client;
 use super::process::Process;
 use super::wait::eventually;
 
-/// The administrator's token. The servers listen on loopback only and live for one run.
+/// The administrator's token. The servers listen only on loopback, and only during one run.
 const TOKEN: &str = "admin-of-the-suite";
-/// The token of a user who may do nothing but what a case allows.
+/// The token of a user who has only the permissions given by a case.
 pub const GUEST_TOKEN: &str = "guest-of-the-suite";
 /// The name of that user.
 pub const GUEST: &str = "guest";
@@ -30,14 +30,14 @@ const CONTROLLERS: &[&str] = &[
     "statefulset-controller",
     "job-controller",
     "cronjob-controller",
-    // Admission puts a finalizer on every claim, and only this controller takes it off.
+    // Admission adds a finalizer to every claim, and only this controller removes it.
     "persistentvolumeclaim-protection-controller",
 ];
 
-/// What the embedded API server does by itself, too.
+/// The controllers that the embedded API server has, too.
 const HOUSEKEEPING: &[&str] = &["garbage-collector-controller", "namespace-controller", "serviceaccount-controller"];
 
-/// The programs that the suite runs.
+/// The programs of the suite.
 #[derive(Clone)]
 pub struct Tools {
     /// etcd, the API server, the controllers and kubectl in one binary.
@@ -51,12 +51,12 @@ pub struct Tools {
 /// Whether a cluster has controllers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Controllers {
-    /// Owner references cascade, namespaces end, workloads make pods.
+    /// All controllers: garbage collection, namespaces, workloads.
     Running,
-    /// Owner references cascade and namespaces end, but no workload makes anything.
+    /// Garbage collection and namespaces, but no workloads.
     #[allow(dead_code, reason = "only the suite of the clients compares with a server that does no more")]
     Housekeeping,
-    /// Only the API server: quick to start, and nothing moves by itself.
+    /// Only the API server: quick to start, and no object changes by itself.
     Absent,
 }
 
@@ -82,7 +82,7 @@ struct Etcd {
 }
 
 impl Cluster {
-    /// Starts a cluster whose files are in `directory`, and waits until it answers.
+    /// Starts a cluster with its files in `directory`, and waits until it answers.
     pub fn start(directory: &Path, tools: &Tools, controllers: Controllers) -> Self {
         if directory.exists() {
             fs::remove_dir_all(directory).expect("the files of an earlier run can be removed");
@@ -104,7 +104,7 @@ impl Cluster {
         Self { controllers, api_server, etcd, directory: directory.to_owned(), tools: tools.clone(), runtime, client }
     }
 
-    /// Returns a client with all rights.
+    /// Returns an administrator's client.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -114,12 +114,12 @@ impl Cluster {
         &self.tools
     }
 
-    /// Returns the API server that everything uses if a case does not say otherwise.
+    /// Returns the default API server.
     pub fn api_server(&self) -> &ApiServer {
         &self.api_server
     }
 
-    /// Starts one more API server on the same etcd, for a case that wants to disturb it.
+    /// Starts another API server on the same etcd, for a case that disturbs it.
     pub fn another_api_server(&self, title: &str) -> ApiServer {
         let server = ApiServer::start(&self.directory, &self.tools, self.etcd.port, title);
         server.wait_until_ready(&self.client_of(&server));
@@ -131,7 +131,7 @@ impl Cluster {
         Client::new(Arc::clone(&self.runtime), &server.kubeconfig_text(TOKEN))
     }
 
-    /// Returns a connection with somebody's token, or with none.
+    /// Returns a connection with a token, or without one.
     pub fn connection(&self, token: Option<&str>) -> kube::Client {
         let mut kubeconfig = self.api_server.kubeconfig_text(token.unwrap_or_default());
         if token.is_none() {
@@ -140,7 +140,7 @@ impl Cluster {
         Client::new(Arc::clone(&self.runtime), &kubeconfig).parts().0
     }
 
-    /// Forgets everything: the servers come back on their ports with an empty store, whose revisions begin anew.
+    /// Resets the cluster: the servers restart on their ports with an empty store, whose revisions start again.
     pub fn start_over(&mut self) {
         assert!(self.controllers.is_none(), "only a cluster without controllers can start over");
         self.api_server.kill();
@@ -189,7 +189,7 @@ impl Etcd {
     }
 }
 
-/// One API server process, which may be killed, silenced and started again at the same address.
+/// One API server process, which can be killed, paused and restarted at the same address.
 pub struct ApiServer {
     process: Option<Process>,
     directory: PathBuf,
@@ -221,7 +221,7 @@ impl ApiServer {
         command
             .arg("kube-apiserver")
             .arg(format!("--etcd-servers=http://127.0.0.1:{}", self.etcd))
-            // Otherwise versions are too old for watches from the sixth minute on.
+            // Otherwise versions expire for watches from the sixth minute on.
             .arg("--etcd-compaction-interval=0")
             .arg(format!("--cert-dir={}", file(&format!("{}-certificates", self.title))))
             .arg(format!("--secure-port={}", self.port))
@@ -246,17 +246,17 @@ impl ApiServer {
         });
     }
 
-    /// Ends the server as a crash would.
+    /// Kills the server.
     pub fn kill(&self) {
         self.running().kill();
     }
 
-    /// Makes the server silent: connections stay open and nothing is answered.
+    /// Pauses the server: connections stay open and nothing is answered.
     pub fn silence(&self) {
         self.running().signal("STOP");
     }
 
-    /// Lets a silenced server go on.
+    /// Continues a paused server.
     pub fn revive(&self) {
         self.running().signal("CONT");
     }
@@ -271,7 +271,7 @@ impl ApiServer {
         self.directory.join(format!("{}.kubeconfig", self.title))
     }
 
-    /// Writes a kubeconfig for the user who may do nothing.
+    /// Writes a kubeconfig for the user without permissions.
     pub fn guest_kubeconfig(&self) -> PathBuf {
         let path = self.directory.join(format!("{}-guest.kubeconfig", self.title));
         write_private(&path, &self.kubeconfig_text(GUEST_TOKEN));
@@ -312,7 +312,7 @@ fn start_controllers(directory: &Path, tools: &Tools, server: &ApiServer, names:
         .arg(format!("--kubeconfig={}", server.kubeconfig().display()))
         .arg(format!("--controllers={}", names.join(",")))
         .args(["--leader-elect=false", "--secure-port=0", "--kube-api-qps=200", "--kube-api-burst=400"])
-        // A namespace or an owner of a kind that appeared a moment ago must not wait for the usual half minute.
+        // Namespaces and owners of new kinds must not wait for the usual half minute.
         .args(["--concurrent-gc-syncs=4", "--concurrent-namespace-syncs=4"]);
     Process::start("the controllers", &mut command, &directory.join("controllers.log"))
 }
@@ -335,7 +335,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port on loopback").port()
 }
 
-/// Returns the revision of an object or a list as a number. Within one etcd they order everything that happens.
+/// Returns the revision of an object or a list as a number. Within one etcd, revisions order all writes.
 pub fn revision(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"]
         .as_str()

@@ -1,5 +1,5 @@
-//! A door between an operator and the API server that counts writes and can shut after the n-th:
-//! the server has done it, the operator never hears of it. Killing the operator then is a crash between two known steps.
+//! A proxy between an operator and the API server that counts writes and can stop after the n-th: the server has carried it out, but the
+//! operator gets no answer. Killing the operator then is a crash between two known steps.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use http::header::{ACCEPT_ENCODING, AUTHORIZATION, HOST};
 use super::client::Client;
 use super::cluster::kubeconfig;
 
-/// The largest request that is passed on: more than any of ours.
+/// The largest forwarded request: larger than any of ours.
 const LARGEST_REQUEST: usize = 8 << 20;
 
-/// A running door. It is gone when this is dropped.
+/// A running proxy. It stops when this is dropped.
 pub struct Gate {
     state: Arc<Passage>,
     port: u16,
@@ -32,7 +32,7 @@ struct Passage {
 }
 
 impl Gate {
-    /// Opens a door to the server of a client, which shuts after so many writes.
+    /// Starts a proxy to the server of a client, which stops after this many writes.
     pub fn open(client: &Client, shut_after: usize) -> Self {
         let (client, runtime) = client.parts();
         let state = Arc::new(Passage {
@@ -49,7 +49,7 @@ impl Gate {
         Self { state, port, task }
     }
 
-    /// Writes a kubeconfig that leads through the door.
+    /// Writes a kubeconfig that uses the proxy.
     pub fn kubeconfig(&self, directory: &std::path::Path) -> PathBuf {
         let path = directory.join(format!("gate-{}.kubeconfig", self.port));
         std::fs::write(&path, kubeconfig(&format!("http://127.0.0.1:{}", self.port), "not-looked-at"))
@@ -57,12 +57,12 @@ impl Gate {
         path
     }
 
-    /// Tells whether the door has shut.
+    /// Tells whether the proxy has stopped forwarding.
     pub fn is_shut(&self) -> bool {
         self.state.shut.load(Ordering::SeqCst)
     }
 
-    /// Opens the door for good.
+    /// Forwards all requests from now on.
     pub fn reopen(&self) {
         self.state.shut_after.store(usize::MAX, Ordering::SeqCst);
         self.state.shut.store(false, Ordering::SeqCst);

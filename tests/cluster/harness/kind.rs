@@ -1,8 +1,8 @@
-//! A kind of objects: one that a case defines for itself, or one that every cluster has.
+//! A kind of objects: defined by a case, or built in.
 
 use serde_json::{Value, json};
 
-/// Where the objects of a kind are found.
+/// The paths and names of a kind.
 #[derive(Debug, Clone)]
 pub struct Kind {
     /// The API group; empty for the core.
@@ -13,14 +13,14 @@ pub struct Kind {
     pub plural: String,
     /// The name of the kind, as in objects.
     pub name: String,
-    /// Whether objects are in namespaces.
+    /// Whether objects are namespaced.
     pub namespaced: bool,
-    /// Whether the status is written through a path of its own.
+    /// Whether it has a status subresource.
     pub status_subresource: bool,
 }
 
 impl Kind {
-    /// A kind of a case's own: namespaced, with a status subresource, and with any fields.
+    /// Returns a new kind: namespaced, with a status subresource, and with any fields.
     pub fn of_group(group: &str) -> Self {
         Self {
             group: group.to_owned(),
@@ -32,24 +32,24 @@ impl Kind {
         }
     }
 
-    /// The same with another name.
+    /// Returns the kind with another name.
     pub fn named(self, name: &str, plural: &str) -> Self {
         Self { name: name.to_owned(), plural: plural.to_owned(), ..self }
     }
 
-    /// The same without a status subresource.
+    /// Returns the kind without a status subresource.
     pub fn with_plain_status(mut self) -> Self {
         self.status_subresource = false;
         self
     }
 
-    /// The same outside of namespaces.
+    /// Returns the kind as cluster-scoped.
     pub fn cluster_scoped(mut self) -> Self {
         self.namespaced = false;
         self
     }
 
-    /// A namespaced kind of the core.
+    /// Returns a namespaced kind of the core group.
     pub fn core(name: &str, plural: &str, status_subresource: bool) -> Self {
         Self { status_subresource, ..Self { group: String::new(), ..Self::of_group("") }.named(name, plural) }
     }
@@ -83,7 +83,7 @@ impl Kind {
         format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}", self.selector())
     }
 
-    /// Returns the name that a manifest and kubectl use.
+    /// Returns the name for manifests and kubectl.
     pub fn selector(&self) -> String {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }

@@ -1,4 +1,4 @@
-//! What the cases stand on: processes of a cluster, a client, operators to run, and a scene for each case.
+//! The test harness: processes of a cluster, a client, operators, and a scene for each case.
 
 #[allow(dead_code, reason = "the tests of the binary use all of it")]
 #[path = "../../child.rs"]

@@ -1,4 +1,4 @@
-//! A running operator: the binary under test, or Python kopf with the twin of its handlers.
+//! A running operator: the binary under test, or Python kopf with the same handlers.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -17,9 +17,9 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Returns the engine that plays the part of the engine under test.
+    /// Returns the engine under test.
     ///
-    /// `KOPFD_CLUSTER_ENGINE=kopf` gives the part to Python kopf: cases that then fail expect what kopf does not do.
+    /// With `KOPFD_CLUSTER_ENGINE=kopf` it is Python kopf: cases that then fail expect behaviour that kopf does not have.
     pub fn under_test() -> Self {
         match std::env::var("KOPFD_CLUSTER_ENGINE").as_deref() {
             Ok("kopf") => Self::Kopf,
@@ -31,17 +31,17 @@ impl Engine {
 /// How an operator is started.
 #[derive(Debug, Clone)]
 pub struct Launch {
-    /// Which program runs.
+    /// The engine.
     pub engine: Engine,
     /// The directory with `operator.yaml`, or the Python file.
     pub source: PathBuf,
     /// The access to the cluster.
     pub kubeconfig: PathBuf,
-    /// Names or patterns of namespaces; none means the whole cluster.
+    /// Names or patterns of namespaces; empty means the whole cluster.
     pub namespaces: Vec<String>,
     /// Further options of the command.
     pub options: Vec<&'static str>,
-    /// Where its output goes.
+    /// The log file.
     pub log: PathBuf,
 }
 
@@ -52,7 +52,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Starts an operator, and does not wait for anything.
+    /// Starts an operator without waiting.
     pub fn start(tools: &Tools, launch: &Launch) -> Self {
         let mut command = match launch.engine {
             Engine::Kopfd => kopfd(&tools.kopfd, &launch.source),
@@ -65,7 +65,7 @@ impl Operator {
             command.args(["-n", namespace]);
         }
         command.args(&launch.options);
-        // A developer's own settings must not leak into the cases.
+        // A developer's settings must not affect the cases.
         command.env_clear();
         for kept in ["PATH", "HOME", "LANG", "RUST_BACKTRACE", "LD_LIBRARY_PATH"] {
             if let Some(value) = std::env::var_os(kept) {
@@ -80,17 +80,17 @@ impl Operator {
         Self { process: Process::start(title, &mut command, &launch.log), engine: launch.engine }
     }
 
-    /// Ends the operator as a crash would.
+    /// Kills the operator.
     pub fn kill(&self) {
         self.process.kill();
     }
 
-    /// Asks the operator to end, and waits for it.
+    /// Stops the operator, and waits for its end.
     pub fn stop(&self) -> ExitStatus {
         self.process.stop(Duration::from_secs(30))
     }
 
-    /// Returns everything that the operators of this log have written.
+    /// Returns the log of all operators that share it.
     pub fn log(&self) -> String {
         self.process.log()
     }
@@ -100,7 +100,7 @@ impl Operator {
         self.process.must_run();
     }
 
-    /// Returns which program this is.
+    /// Returns the engine.
     pub fn engine(&self) -> Engine {
         self.engine
     }

@@ -1,4 +1,4 @@
-//! A child process with its output in a file, which does not outlive its owner.
+//! A child process with its output in a file, which is killed with its owner.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program that writes both of its streams to the end of a file.
+    /// Starts a program that appends both of its output streams to a file.
     pub fn start(title: &str, command: &mut Command, log: &Path) -> Self {
         let output: File = OpenOptions::new().create(true).append(true).open(log).expect("the log can be written");
         let errors = output.try_clone().expect("the log can be written twice");
@@ -29,15 +29,15 @@ impl Process {
         Self { child: Mutex::new(child), log: log.to_owned(), title: title.to_owned() }
     }
 
-    /// Returns how the program ended, if it did.
+    /// Returns the exit status, if the program has ended.
     pub fn ended(&self) -> Option<ExitStatus> {
         self.child().try_wait().expect("the state of a child can be asked for")
     }
 
-    /// Ends the program as a crash would: at once and without its knowledge.
+    /// Kills the program.
     pub fn kill(&self) {
         let mut child = self.child();
-        // A program that has ended by itself cannot be killed, and need not be.
+        // A program that has ended cannot be killed, and need not be.
         let _ = child.kill();
         child.wait().expect("a killed child ends");
     }
@@ -49,18 +49,18 @@ impl Process {
         assert!(status.success(), "signal {name} did not reach {}", self.title);
     }
 
-    /// Asks the program to end, and waits for it.
+    /// Stops the program, and waits for its end.
     pub fn stop(&self, within: Duration) -> ExitStatus {
         self.signal("TERM");
         eventually(&format!("{} ends after SIGTERM", self.title), within, || self.ended())
     }
 
-    /// Returns everything that the program has written.
+    /// Returns the output of the program.
     pub fn log(&self) -> String {
         fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
-    /// Fails the case if the program has ended, and shows its last words.
+    /// Fails the case if the program has ended, and shows the end of its log.
     pub fn must_run(&self) {
         if let Some(status) = self.ended() {
             panic!("{} has ended ({status}); its last words:\n{}", self.title, self.last_words());

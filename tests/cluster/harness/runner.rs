@@ -1,4 +1,4 @@
-//! Runs the cases on a few threads and tells how it goes.
+//! Runs the cases on a few threads and reports the results.
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
@@ -10,35 +10,35 @@ use std::time::{Duration, Instant};
 use super::cluster::{Cluster, Tools};
 use super::scene::Scene;
 
-/// One case: what it shows, and how.
+/// One case.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// The module that it stands in.
+    /// Its module.
     pub module: &'static str,
-    /// The sentence that it proves.
+    /// The tested property, as a sentence.
     pub name: &'static str,
-    /// Plays the case, and panics if it goes wrong.
+    /// Runs the case, and panics if it fails.
     pub play: fn(&Scene<'_>),
 }
 
-/// What a run is to do.
+/// The options of a run.
 pub struct Options {
     /// Parts of names; a case runs if its name contains one of them, or if there are none.
     filters: Vec<String>,
-    /// Only print the names.
+    /// Whether only the names are printed.
     pub list: bool,
-    /// How many cases run side by side.
+    /// Number of parallel cases.
     pub threads: usize,
-    /// Where all files go.
+    /// The directory of all files.
     pub directory: PathBuf,
     /// The programs.
     pub tools: Tools,
 }
 
 impl Options {
-    /// Reads the arguments after the program's name, and the environment that `tests/cluster/run` sets.
+    /// Reads the arguments after the program's name, and the environment set by `tests/cluster/run`.
     ///
-    /// The files of a suite go into a directory of its name.
+    /// The files of a suite are in a directory with its name.
     pub fn read(suite: &str, arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let (mut filters, mut list) = (Vec::new(), false);
         for argument in arguments {
@@ -64,14 +64,14 @@ impl Options {
         Ok(Self { filters, list, threads, directory, tools })
     }
 
-    /// Tells whether a case is to run.
+    /// Tells whether a case is selected.
     pub fn selects(&self, name: &str) -> bool {
         self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
     }
 }
 
 impl Case {
-    /// Returns the name by which a user selects the case.
+    /// Returns the name for selection.
     pub fn title(&self) -> String {
         format!("{}::{}", self.module.rsplit("::").next().unwrap_or_default(), self.name)
     }
@@ -81,13 +81,13 @@ thread_local! {
     static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs all cases in a cluster, each on a scene of its own, and tells whether all went well.
+/// Runs all cases in a cluster, each with its own scene, and returns whether all passed.
 pub fn run(cases: &[Case], cluster: &Cluster, options: &Options) -> bool {
     let titles: Vec<String> = cases.iter().map(Case::title).collect();
     run_titled(&titles, options.threads, |number| play(&cases[number], number, cluster, &options.directory))
 }
 
-/// Plays what the titles name, prints a line for each and what went wrong at the end, and tells whether all went well.
+/// Runs the cases with these titles, prints a line for each and the failures at the end, and returns whether all passed.
 pub fn run_titled(titles: &[String], threads: usize, play: impl Fn(usize) -> Result<(), String> + Sync) -> bool {
     panic::set_hook(Box::new(|panic| LAST_PANIC.with(|last| *last.borrow_mut() = panic.to_string())));
     let started = Instant::now();
@@ -127,7 +127,7 @@ fn play(case: &Case, number: usize, cluster: &Cluster, directory: &Path) -> Resu
     caught(|| (case.play)(&scene)).map_err(|story| format!("{story}\n{}", scene.last_words()))
 }
 
-/// Does something, and returns the words of a panic in it.
+/// Runs a function, and returns the message of its panic.
 pub fn caught<T>(action: impl FnOnce() -> T) -> Result<T, String> {
     panic::catch_unwind(AssertUnwindSafe(action)).map_err(|_| LAST_PANIC.with(|last| last.borrow().clone()))
 }

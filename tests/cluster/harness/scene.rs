@@ -1,4 +1,4 @@
-//! What one case works with: its namespaces, its kinds, its operators, and a record of the calls that its handlers got.
+//! The environment of one case: its namespaces, its kinds, its operators, and a record of its handlers' calls.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -16,10 +16,10 @@ use super::operator::{Engine, Launch, Operator};
 use super::twins::{self, Handler, Notes};
 use super::wait::{PATIENCE, eventually};
 
-/// An object that nobody changes for so long is at rest, also on a machine with much to do.
+/// An object that is unchanged for this long counts as settled, even on a busy machine.
 const REST: Duration = Duration::from_millis(400);
 
-/// The stage of one case.
+/// The environment of one case.
 pub struct Scene<'c> {
     cluster: &'c Cluster,
     /// The namespace of the case; also the first part of its API group.
@@ -29,9 +29,9 @@ pub struct Scene<'c> {
     kinds: RefCell<Vec<Kind>>,
     operators: RefCell<Vec<Rc<Operator>>>,
     launched: Cell<usize>,
-    /// The object that was waited for last, to be shown if that was in vain.
+    /// The last awaited object, shown if the wait fails.
     last_seen: RefCell<Option<Value>>,
-    /// An operator behind a gate that is crashed and started again when the gate shuts.
+    /// An operator behind a gate, which is killed and restarted when the gate stops.
     crashing: RefCell<Option<Crashing>>,
 }
 
@@ -42,20 +42,20 @@ struct Crashing {
     has_crashed: bool,
 }
 
-/// One call of a handler, as it was noted down.
+/// One recorded call of a handler.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// When it was noted, in the order of everything that happens in the cluster.
+    /// The revision of the record, in the order of all writes in the cluster.
     pub revision: u64,
-    /// The moment in the operator's own clock.
+    /// The time by the operator's clock.
     pub at: jiff::Timestamp,
     /// The handler's id.
     pub handler: String,
     /// The object's name.
     pub object: String,
-    /// The object's namespace; empty if there is none.
+    /// The object's namespace, or empty.
     pub namespace: String,
-    /// Which engine made the call: `kopfd` or `kopf`.
+    /// The engine: `kopfd` or `kopf`.
     pub engine: String,
     /// The number of earlier attempts; 0 for events.
     pub retry: u64,
@@ -65,17 +65,17 @@ pub struct Call {
     pub change: [Value; 3],
 }
 
-/// One version of an object, as a watch showed it.
+/// One version of an object from a watch.
 #[derive(Debug, Clone)]
 pub struct Version {
-    /// When it was written.
+    /// Its revision.
     pub revision: u64,
-    /// The object; nothing if this is its end.
+    /// The object; `None` if it was deleted.
     pub object: Option<Value>,
 }
 
 impl<'c> Scene<'c> {
-    /// Sets the stage: a namespace, a namespace for notes, and an empty directory.
+    /// Creates the environment: a namespace, a namespace for notes, and an empty directory.
     pub fn new(cluster: &'c Cluster, name: &str, directory: &Path) -> Self {
         let scene = Self {
             cluster,
@@ -97,12 +97,12 @@ impl<'c> Scene<'c> {
         scene
     }
 
-    /// Returns the cluster that all cases share.
+    /// Returns the shared cluster.
     pub fn cluster(&self) -> &'c Cluster {
         self.cluster
     }
 
-    /// Returns the client with all rights.
+    /// Returns the administrator's client.
     pub fn client(&self) -> &'c Client {
         self.cluster.client()
     }
@@ -112,7 +112,7 @@ impl<'c> Scene<'c> {
         &self.directory
     }
 
-    /// Makes a namespace.
+    /// Creates a namespace.
     pub fn make_namespace(&self, name: &str) {
         self.client().ensure("/api/v1/namespaces", &json!({"metadata": {"name": name}}));
     }
@@ -129,7 +129,7 @@ impl<'c> Scene<'c> {
         kind
     }
 
-    /// Installs a kind and waits until objects can be made.
+    /// Installs a kind and waits until objects can be created.
     pub fn install(&self, kind: &Kind) {
         let (path, definition) = kind.definition();
         self.client().ensure(path, &definition);
@@ -144,13 +144,13 @@ impl<'c> Scene<'c> {
         self.operator_of(Engine::under_test(), kind, handlers)
     }
 
-    /// Starts a certain engine with handlers for a kind, in the namespace of the case.
+    /// Starts an engine with handlers for a kind, in the namespace of the case.
     pub fn operator_of(&self, engine: Engine, kind: &Kind, handlers: &[Handler]) -> Rc<Operator> {
         let launch = self.launch(engine, std::slice::from_ref(kind), handlers);
         self.start(&launch)
     }
 
-    /// Writes the files of an operator, and returns how to start it in the namespace of the case.
+    /// Writes the files of an operator, and returns its start options in the namespace of the case.
     pub fn launch(&self, engine: Engine, kinds: &[Kind], handlers: &[Handler]) -> Launch {
         let url = self.cluster.api_server().url();
         let notes = Notes { namespace: &self.notes, url: &url, token: admin_token() };
@@ -170,7 +170,7 @@ impl<'c> Scene<'c> {
         }
     }
 
-    /// Returns how to start kopfd with a manifest that is not of the suite's making, in the namespace of the case.
+    /// Returns the start options of kopfd with an existing manifest, in the namespace of the case.
     pub fn launch_source(&self, manifest: &Path) -> Launch {
         Launch {
             engine: Engine::Kopfd,
@@ -189,16 +189,16 @@ impl<'c> Scene<'c> {
         operator
     }
 
-    /// Ends an operator as a crash would. Gives the server a moment to finish what the operator had already sent.
+    /// Kills an operator. Gives the server a moment to finish its last requests.
     pub fn kill(&self, operator: &Rc<Operator>) {
         operator.kill();
         self.operators.borrow_mut().retain(|other| !Rc::ptr_eq(other, operator));
         std::thread::sleep(Duration::from_millis(200));
     }
 
-    /// Starts an operator that is crashed as soon as the server has done its n-th write, and then started again.
+    /// Starts an operator that is killed after the server has carried out its n-th write, and then restarted.
     ///
-    /// The crash happens while the case waits for something, whatever that is.
+    /// The crash happens during any wait of the case.
     pub fn start_and_crash_after(&self, launch: &Launch, writes: usize) {
         let gate = Gate::open(self.client(), writes);
         let launch = Launch { kubeconfig: gate.kubeconfig(&self.directory), ..launch.clone() };
@@ -206,7 +206,7 @@ impl<'c> Scene<'c> {
         self.crashing.replace(Some(Crashing { gate, launch, operator, has_crashed: false }));
     }
 
-    /// Ends that operator, and tells whether it came to the crash.
+    /// Ends that operator, and tells whether it was crashed.
     pub fn end_crashing(&self) -> bool {
         let crashing = self.crashing.take().expect("an operator was started to be crashed");
         self.kill(&crashing.operator);
@@ -222,7 +222,7 @@ impl<'c> Scene<'c> {
         crashing.has_crashed = true;
     }
 
-    /// Ends an operator as its user would.
+    /// Stops an operator gracefully.
     pub fn stop(&self, operator: &Rc<Operator>) {
         operator.must_run();
         let status = operator.stop();
@@ -230,12 +230,12 @@ impl<'c> Scene<'c> {
         assert!(status.success(), "{:?} stops without an error on SIGTERM, not with {status}", operator.engine());
     }
 
-    /// Waits until something is so, and fails early if an operator has ended by itself.
+    /// Waits until a probe returns a value, and fails early if an operator has ended by itself.
     pub fn eventually<T>(&self, what: &str, probe: impl FnMut() -> Option<T>) -> T {
         self.eventually_within(PATIENCE, what, probe)
     }
 
-    /// The same with another limit.
+    /// Like `eventually`, with another limit.
     pub fn eventually_within<T>(&self, within: Duration, what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
         eventually(what, within, || {
             self.crash_if_due();
@@ -249,13 +249,13 @@ impl<'c> Scene<'c> {
         self.create_in(&self.namespace, kind, name, spec)
     }
 
-    /// Creates an object in a certain namespace.
+    /// Creates an object in a namespace.
     pub fn create_in(&self, namespace: &str, kind: &Kind, name: &str, spec: Value) -> Value {
         let object = json!({"apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"name": name}, "spec": spec});
         self.client().create(&kind.collection(namespace), &object)
     }
 
-    /// Returns an object, or nothing.
+    /// Returns an object, if it exists.
     pub fn get(&self, kind: &Kind, name: &str) -> Option<Value> {
         self.client().get(&kind.path(&self.namespace, name))
     }
@@ -265,7 +265,7 @@ impl<'c> Scene<'c> {
         self.client().merge(&kind.path(&self.namespace, name), &patch)
     }
 
-    /// Asks for the deletion of an object.
+    /// Requests the deletion of an object.
     pub fn delete(&self, kind: &Kind, name: &str) {
         self.client().delete(&kind.path(&self.namespace, name));
     }
@@ -279,13 +279,13 @@ impl<'c> Scene<'c> {
         })
     }
 
-    /// Waits until an object is handled: its last-handled state is stored, and no progress is left on it.
+    /// Waits until an object is handled: its last-handled state is stored, and it has no progress.
     pub fn handled(&self, kind: &Kind, name: &str) -> Value {
         self.object(kind, name, "is handled", is_handled);
         self.at_rest(kind, name)
     }
 
-    /// Waits until an object is handled with its present spec.
+    /// Waits until an object is handled with its current spec.
     pub fn handled_again(&self, kind: &Kind, name: &str) -> Value {
         self.object(kind, name, "is handled with its newest spec", |object| {
             is_handled(object) && last_handled(object).is_some_and(|essence| essence["spec"] == object["spec"])
@@ -293,7 +293,7 @@ impl<'c> Scene<'c> {
         self.at_rest(kind, name)
     }
 
-    /// Returns an object that nobody has changed for a moment: the status is written after the rest.
+    /// Waits until an object is unchanged for a moment, and returns it: the status is written after the rest.
     fn at_rest(&self, kind: &Kind, name: &str) -> Value {
         let seen = Cell::new((0, Instant::now()));
         self.eventually(&format!("{name} is at rest"), || {
@@ -335,27 +335,27 @@ impl<'c> Scene<'c> {
         });
     }
 
-    /// Waits a while in which nothing may happen, and checks that the calls for an object are still these.
+    /// Waits a while, and checks that the calls for an object are still exactly these.
     pub fn expect_no_more_calls(&self, object: &str, expected: &[&str]) {
         std::thread::sleep(Duration::from_secs(2));
         assert_eq!(self.calls_of(object), expected, "the calls for {object} after a while");
     }
 
-    /// Makes an object and waits until it is handled: from then on the operator works and sees what happens.
+    /// Creates an object and waits until it is handled: then the operator is running and watching.
     pub fn wait_for_operator(&self, kind: &Kind) {
         let name = format!("beacon-{}", self.launched.get());
         self.create(kind, &name, json!({}));
         self.eventually("the operator handles its first object", || (!self.calls_of(&name).is_empty()).then_some(()));
     }
 
-    /// Begins to collect the versions of all objects of a kind in the namespace of the case.
+    /// Collects the versions of all objects of a kind in the namespace of the case.
     pub fn record(&self, kind: &Kind) -> Record {
         let collection = kind.collection(&self.namespace);
         let list = self.client().request("GET", &collection, "application/json", None).expect("the kind can be listed");
         Record { watch: self.client().watch(&collection, &revision(&list).to_string()) }
     }
 
-    /// Returns the object that was waited for last, and the last lines of every operator of the case.
+    /// Returns the last awaited object, and the last lines of every operator of the case.
     pub fn last_words(&self) -> String {
         let object = self.last_seen.borrow().as_ref().map(|object| format!("--- the last object\n{object}"));
         let files = fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -367,7 +367,7 @@ impl<'c> Scene<'c> {
         object.into_iter().chain(logs).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns an API server of the case's own on the shared etcd.
+    /// Returns a separate API server for the case on the shared etcd.
     pub fn api_server(&self) -> ApiServer {
         self.cluster.another_api_server(&format!("api-server-of-{}", self.namespace))
     }
@@ -381,7 +381,7 @@ impl<'c> Scene<'c> {
 }
 
 impl Drop for Scene<'_> {
-    // The operators end with the case. The namespaces end with the cluster; only kinds cost the servers something.
+    // The operators end with the case. The namespaces end with the cluster; only kinds cost the servers resources.
     fn drop(&mut self) {
         self.operators.borrow().iter().for_each(|operator| operator.kill());
     }
@@ -430,19 +430,19 @@ impl Call {
     }
 }
 
-/// Returns the last-handled state that is stored on an object.
+/// Returns the stored last-handled state of an object.
 pub fn last_handled(object: &Value) -> Option<Value> {
     let text = object["metadata"]["annotations"]["kopf.zalando.org/last-handled-configuration"].as_str()?;
     Some(serde_json::from_str(text).expect("the stored state is JSON"))
 }
 
-/// Returns the progress of a handler that is stored on an object.
+/// Returns the stored progress of a handler on an object.
 pub fn progress(object: &Value, handler: &str) -> Option<Value> {
     let text = object["metadata"]["annotations"][format!("kopf.zalando.org/{handler}")].as_str()?;
     Some(serde_json::from_str(text).expect("the stored progress is JSON"))
 }
 
-/// Tells whether the last-handled state is stored and no other annotation of the engine is left.
+/// Tells whether the last-handled state is stored, without other annotations of the engine.
 pub fn is_handled(object: &Value) -> bool {
     let Some(annotations) = object["metadata"]["annotations"].as_object() else { return false };
     let mut ours = annotations.keys().filter_map(|key| key.strip_prefix("kopf.zalando.org/"));
@@ -450,7 +450,7 @@ pub fn is_handled(object: &Value) -> bool {
     stored && ours.all(|key| key == "last-handled-configuration" || key == "kopf-managed" || key == "touch-dummy")
 }
 
-/// Tells whether the engine's finalizer is on an object.
+/// Tells whether an object has the engine's finalizer.
 pub fn has_finalizer(object: &Value) -> bool {
     let ours = "kopf.zalando.org/KopfFinalizerMarker";
     object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == ours))

@@ -1,14 +1,14 @@
-//! One declaration of handlers, written down twice: as a manifest with a script for kopfd, and as a Python file for kopf.
+//! One declaration of handlers, written twice: as a manifest with a script for kopfd, and as a Python file for kopf.
 //!
-//! Both twins do the same: each call leaves a ConfigMap behind, whose revision places the call among the versions of the object.
-//! What a call does beyond that is told by the object: `spec.steps.<handler id>` is a list with one step per attempt,
-//! and `spec.quiet` means that nothing is noted.
+//! Both do the same: each call creates a ConfigMap, whose revision orders the call among the versions of the object.
+//! The object controls the behaviour of calls: `spec.steps.<handler id>` is a list with one step per attempt,
+//! and `spec.quiet` disables the ConfigMaps.
 
 use serde_json::Value;
 
 use super::kind::Kind;
 
-/// A handler that both engines declare with the same id.
+/// A handler with the same id in both engines.
 #[derive(Debug, Clone)]
 pub struct Handler {
     id: String,
@@ -17,19 +17,19 @@ pub struct Handler {
 }
 
 impl Handler {
-    /// A handler of one cause: `create`, `update`, `delete`, `resume`, `field` or `event`.
+    /// Returns a handler of one cause: `create`, `update`, `delete`, `resume`, `field` or `event`.
     pub fn on(on: &str, id: &str) -> Self {
         Self { id: id.to_owned(), on: on.to_owned(), options: Vec::new() }
     }
 
-    /// The same with an option that has the same name and meaning in both engines, such as `retries`, `field` or `labels`.
+    /// Returns the handler with an option that has the same name and meaning in both engines, such as `retries`, `field` or `labels`.
     pub fn with(mut self, option: &str, value: impl Into<Value>) -> Self {
         self.options.push((option.to_owned(), value.into()));
         self
     }
 }
 
-/// Where the calls are noted down.
+/// The destination of the calls' ConfigMaps.
 pub struct Notes<'a> {
     /// The namespace of the ConfigMaps.
     pub namespace: &'a str,

@@ -1,14 +1,14 @@
-//! Waiting for what a cluster does in its own time.
+//! Waits for asynchronous effects in a cluster.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a case waits for what usually takes a second. Two busy cores and a debug build need the difference.
+/// Time limit of waits that usually take a second. Two busy cores and a debug build need the margin.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// Asks again and again until there is an answer, and gives up with a panic that tells what was waited for.
+/// Repeats a probe until it returns a value, and panics with a description at the limit.
 pub fn eventually<T>(what: &str, within: Duration, mut probe: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Estimates what calls cost, without their arguments.
+//! Estimates the costs of calls, without their arguments.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::cel::overload::Overload;
 use crate::cel::types::Type;
 use crate::cel::value::Value;
 
-/// An argument, as far as costs are concerned.
+/// The properties of an argument that matter for costs.
 pub(super) struct Node<'e> {
     pub(super) expression: &'e Expr,
     pub(super) path: Vec<Arc<str>>,
@@ -21,7 +21,7 @@ impl Node<'_> {
         self.size.unwrap_or(Size::UNKNOWN)
     }
 
-    /// Returns the number that a literal is.
+    /// Returns the number of a literal.
     fn number_or(&self, other: u64) -> u64 {
         match &self.expression.kind {
             Kind::Literal(Value::Int(number)) => u64::try_from(*number).unwrap_or_default(),
@@ -33,12 +33,12 @@ impl Node<'_> {
 const ONE: Estimate = Estimate::exactly(1);
 /// The bytes of an address.
 const ADDRESS: Size = Size { min: 4, max: 16 };
-/// How long the names of formats count.
+/// The assumed length of format names.
 const LONGEST_NAME: u64 = 64;
-/// How long the patterns of named formats count.
+/// The assumed length of the patterns of named formats.
 const LONGEST_FORMAT: f64 = 128.0;
 
-/// Returns the cost of a call, and the size of its result, if that can be told.
+/// Returns the cost of a call, and the size of its result, if known.
 pub(super) fn estimate(
     function: &str,
     overload: &Overload,
@@ -98,7 +98,7 @@ pub(super) fn estimate(
             (size(0).by(TEXT), Some(quoted))
         }
         "@in" if matches!(overload.arguments[1], Type::List(_)) => unsized_cost(size(1)),
-        // As a function of its own, it is not looked at more closely.
+        // As a global function, it has no special estimate.
         "matches" if target.is_some() => unsized_cost(own.plus(ONE).by(TEXT).times(size(0).by(PATTERN))),
         "contains" => unsized_cost(own.by(TEXT).times(size(0).by(TEXT))),
         "sets.contains" | "sets.intersects" => unsized_cost(size(0).times(size(1)).plus(ONE)),
@@ -107,7 +107,7 @@ pub(super) fn estimate(
     }
 }
 
-/// Calls that make new lists.
+/// Estimates calls that create lists.
 fn list_call(function: &str, overload: &Overload, own: Size, arguments: &[Node<'_>]) -> Option<(Estimate, Option<Size>)> {
     let number = |index: usize, other: u64| arguments.get(index).map_or(other, |argument| argument.number_or(other));
     let made = |size: Size, factor: f64| Some((size.by(factor).plus(Estimate::exactly(LIST + 1)), Some(size)));
@@ -127,7 +127,7 @@ fn list_call(function: &str, overload: &Overload, own: Size, arguments: &[Node<'
     }
 }
 
-/// Comparing with all items of a list, or with all of a text.
+/// Estimates comparisons with all items of a list, or with a whole text.
 fn search(target: Option<&Node<'_>>, items: Option<&Size>, own: Size) -> Estimate {
     let Some(Type::List(item)) = target.map(|target| &target.kind) else { return own.by(TEXT) };
     let mut each = ONE;
@@ -148,7 +148,7 @@ fn contained(function: &str, overload: &Overload, other: Size) -> Estimate {
     cost
 }
 
-/// Values of libraries are compared at once, except those that are texts in the end.
+/// Values of libraries have a constant comparison cost, except those stored as texts.
 fn library_equality(arguments: &[Node<'_>]) -> Option<Estimate> {
     let [one, other] = arguments else { return None };
     let Type::Library(name) = &one.kind else { return None };
@@ -164,7 +164,7 @@ fn compared(one: Size, other: Size) -> Estimate {
     Estimate { min: u64::from(most > 0), max: most }.by(TEXT)
 }
 
-/// Returns how long a text can be after all replacements.
+/// Returns the possible length of a text after all replacements.
 fn replaced(text: Size, old: Size, new: Size) -> Size {
     let (mut count, mut kept) = (Size::exactly(0), Size::exactly(0));
     if old.min == 0 {

@@ -1,4 +1,4 @@
-//! Estimates what an expression costs, from the largest sizes that its values can have. The rules are those of cel-go.
+//! Estimates the cost of an expression from the maximum sizes of its values. The rules are those of cel-go.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::cel::overload::Overload;
 use crate::cel::types::Type;
 use crate::cel::value::Value;
 
-/// Returns what an expression costs.
+/// Returns the cost of an expression.
 pub(crate) fn estimate(expression: &Expr, checked: &Checked, sizes: &dyn Sizes) -> Estimate {
     let mut estimator =
         Estimator { checked, sizes, paths: HashMap::new(), locals: Vec::new(), known: HashMap::new(), entries: HashMap::new() };
@@ -29,7 +29,7 @@ struct EntrySize {
     value: Size,
 }
 
-/// A name that a loop binds.
+/// A loop variable.
 struct Local {
     name: Arc<str>,
     path: Path,
@@ -40,7 +40,7 @@ struct Local {
 pub(super) struct Estimator<'a> {
     checked: &'a Checked,
     sizes: &'a dyn Sizes,
-    /// Where the values of nodes stand, by their numbers.
+    /// The paths of nodes' values, by node number.
     paths: HashMap<usize, Path>,
     locals: Vec<Local>,
     known: HashMap<usize, Size>,
@@ -75,7 +75,7 @@ impl Estimator<'_> {
         }
     }
 
-    /// Returns the cost of some nodes, and the sizes that they have in common.
+    /// Returns the cost of some nodes, and their combined size.
     fn aggregate<'e>(&mut self, nodes: impl Iterator<Item = &'e Expr>) -> (Estimate, Size) {
         let (mut cost, mut size) = (Estimate::exactly(0), None::<Size>);
         for node in nodes {
@@ -173,7 +173,7 @@ impl Estimator<'_> {
         }
     }
 
-    /// Returns the sizes of the items of a list, where they are known.
+    /// Returns the sizes of the items of a list, if known.
     fn items_size(&self, list: &Node<'_>) -> Size {
         let mut path: Vec<&str> = list.path.iter().map(|step| &**step).collect();
         if path.is_empty() {
@@ -253,7 +253,7 @@ impl Estimator<'_> {
 
     fn node<'e>(&mut self, expression: &'e Expr) -> Node<'e> {
         let mut path = self.path(expression);
-        // What a loop has gathered stands nowhere.
+        // The accumulated value of a loop has no path.
         if path.first().is_some_and(|first| **first == *RESULT) {
             path.clear();
         }

@@ -1,4 +1,4 @@
-//! The functions of questions about who may do what.
+//! The functions of authorization checks.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(super) fn of_name(name: &str) -> Option<Function> {
         "subresource" => |arguments| narrow(arguments, |check, text| check.subresource = text),
         "namespace" => |arguments| narrow(arguments, |check, text| check.namespace = text),
         "name" => |arguments| narrow(arguments, |check, text| check.name = text),
-        // Selectors narrow a check down; the rules of the server do not tell them apart.
+        // Selectors would restrict a check; the server ignores them.
         "fieldSelector" | "labelSelector" => |arguments| narrow(arguments, |_, _| {}),
         "serviceAccount" => |arguments| match arguments {
             [Value::Authorizer(authorizer), Value::String(namespace), Value::String(name)] => {

@@ -58,7 +58,7 @@ fn to_double(arguments: &[Value]) -> Outcome {
 fn to_duration(arguments: &[Value]) -> Outcome {
     match &arguments[0] {
         Value::Duration(nanoseconds) => Ok(Value::Duration(*nanoseconds)),
-        // Kubernetes declares this conversion, and has none.
+        // Kubernetes declares this conversion, but does not implement it.
         from @ Value::Int(_) => Err(impossible(from, "google.protobuf.Duration")),
         from @ Value::String(text) => parse_duration(text).map(Value::Duration).map_err(|_| impossible(from, "google.protobuf.Duration")),
         _ => Err(no_such_overload()),
@@ -70,7 +70,7 @@ fn to_int(arguments: &[Value]) -> Outcome {
     Ok(Value::Int(match &arguments[0] {
         Value::Int(number) | Value::Duration(number) => *number,
         Value::Uint(number) => i64::try_from(*number).map_err(|_| overflow())?,
-        // Both limits themselves are refused, as they may stem from rounding.
+        // Both limits themselves are refused, since they may result from rounding.
         Value::Double(number) if number.abs() < 2_f64.powi(63) => *number as i64,
         Value::Double(_) => return Err(overflow()),
         Value::Timestamp(moment) => moment.as_nanosecond().div_euclid(1_000_000_000) as i64,
@@ -122,7 +122,7 @@ pub(super) fn print(value: &Value) -> Result<String, Error> {
     })
 }
 
-/// As Go prints with `%g`: with an exponent where numbers are very large or very small.
+/// Prints like Go's `%g`: very large and very small numbers have an exponent.
 fn print_double(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();

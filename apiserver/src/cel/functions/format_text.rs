@@ -8,7 +8,7 @@ use crate::cel::function::Outcome;
 use crate::cel::types::Type;
 use crate::cel::value::{Key, Value};
 
-/// The digits behind the point, where a clause does not say how many.
+/// The default number of digits after the point.
 const DIGITS: usize = 6;
 
 /// A part of a format.
@@ -17,7 +17,7 @@ enum Part<'a> {
     Clause(Clause),
 }
 
-/// What becomes of an argument: the letter, and the digits behind the point.
+/// The conversion of an argument: the letter, and the digits after the point.
 #[derive(Clone, Copy)]
 struct Clause {
     letter: char,
@@ -42,7 +42,7 @@ pub(super) fn format(arguments: &[Value]) -> Outcome {
     Ok(Value::text(&formatted))
 }
 
-/// Returns what is wrong with a format and the types of its arguments, and which argument it is about.
+/// Returns the error of a format with these argument types, and the index of the argument.
 pub(crate) fn mistake(format: &str, types: &[&Type]) -> Option<(Option<usize>, String)> {
     let mut next = 0;
     for part in parts(format) {
@@ -194,7 +194,7 @@ fn special(number: f64) -> &'static str {
     }
 }
 
-/// The powers of ten of numbers are printed for people, as `× 10`.
+/// Prints powers of ten as `× 10`.
 fn scientific(number: f64, digits: usize) -> String {
     let text = format!("{number:.digits$e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));

@@ -9,7 +9,7 @@ use crate::cel::function::{Function, Outcome, whole};
 use crate::cel::value::checked::order;
 use crate::cel::value::{List, Value};
 
-/// More items than any budget allows to look at.
+/// More items than any budget allows.
 const LONGEST_RANGE: i64 = 10_000_000;
 
 pub(super) fn of_name(name: &str) -> Option<Function> {
@@ -60,7 +60,7 @@ fn is_sorted(arguments: &[Value]) -> Outcome {
     Ok(Value::Bool(true))
 }
 
-/// An empty list has no item that tells of which type its sum is: it is compared with numbers of any type alike.
+/// The sum of an empty list has no type: it is comparable with numbers of any type.
 fn sum(arguments: &[Value]) -> Outcome {
     let items = items(arguments.first())?;
     let Some((first, others)) = items.split_first() else { return Ok(Value::Int(0)) };
@@ -113,7 +113,7 @@ fn flatten_into(items: &[Value], depth: u64, flat: &mut Vec<Value>) {
     }
 }
 
-/// Sorts by keys that stand in the same order as the items.
+/// Sorts by keys given in the order of the items.
 fn sort(list: Option<&Value>, keys: Option<&Value>) -> Outcome {
     let (items, keys) = (items(list)?, items(keys)?);
     let Some(first) = keys.first() else { return Ok(Value::list(Vec::new())) };

@@ -1,4 +1,4 @@
-//! Operators, and the functions on which loops are built.
+//! Operators, and the functions for loops.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(super) fn of_name(name: &str) -> Option<Function> {
     })
 }
 
-/// Adds to the first argument, in place if it is not shared: lists and maps grow item by item in loops.
+/// Appends to the first argument, in place if it is not shared: lists and maps grow item by item in loops.
 pub(crate) fn accumulate(function: &str, arguments: Vec<Value>) -> Outcome {
     let mut arguments = arguments.into_iter();
     let (Some(first), Some(second), third) = (arguments.next(), arguments.next(), arguments.next()) else {

@@ -21,7 +21,7 @@ pub(super) fn of_name(name: &str) -> Option<Function> {
         },
         "first" => |arguments| end(arguments, <[Value]>::first),
         "last" => |arguments| end(arguments, <[Value]>::last),
-        // They are evaluated where their arguments are: the second only if it is needed.
+        // They are evaluated with their arguments: the second one only if needed.
         "or" | "orValue" | "_?._" => |_| Err(no_such_overload()),
         _ => return None,
     })

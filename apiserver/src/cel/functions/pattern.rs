@@ -11,9 +11,9 @@ use crate::cel::function::{Function, Outcome};
 use crate::cel::value::Value;
 use crate::go;
 
-/// Patterns that were used before. Rules have few; those that are computed from values push each other out.
+/// Cache of compiled patterns. Rules have few of them; computed patterns displace each other.
 static KNOWN: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
-/// Enough for the patterns of many definitions; compiled, one takes some kilobytes.
+/// Cache size, enough for many definitions; a compiled pattern takes some kilobytes.
 const MOST_KNOWN: usize = 512;
 
 pub(super) fn of_name(name: &str) -> Option<Function> {

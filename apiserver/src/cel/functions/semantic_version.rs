@@ -1,4 +1,4 @@
-//! Semantic versions, and what quantities have in common with them.
+//! Semantic versions, and the functions that quantities share with them.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ fn parse(arguments: &[Value]) -> Result<Version, Error> {
     Version::parse(&text).map_err(|error| failed(error.to_string()))
 }
 
-/// Drops a leading `v` and leading zeros, and adds the numbers that are missing.
+/// Removes a leading `v` and leading zeros, and adds missing numbers.
 fn normalized(text: &str) -> Result<String, Error> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let mut parts: Vec<String> = text.splitn(3, '.').map(without_zeros).collect();

@@ -42,7 +42,7 @@ fn out_of_range(index: i64) -> Error {
     failed(format!("index out of range: {index}"))
 }
 
-/// Returns a position that may also be the end.
+/// Returns a position, which may be the end.
 fn position(characters: &[char], index: i64) -> Result<usize, Error> {
     usize::try_from(index).ok().filter(|position| *position <= characters.len()).ok_or_else(|| out_of_range(index))
 }
@@ -54,7 +54,7 @@ fn char_at(arguments: &[Value]) -> Outcome {
     Ok(Value::text(&characters.get(position).map(char::to_string).unwrap_or_default()))
 }
 
-/// Returns where a text begins inside of another, from an offset on.
+/// Returns the first position of a text in another, from an offset on.
 pub(super) fn index_of(arguments: &[Value]) -> Outcome {
     let (text, part, offset) = search(arguments, |_| 0)?;
     if part.is_empty() {
@@ -65,7 +65,7 @@ pub(super) fn index_of(arguments: &[Value]) -> Outcome {
     Ok(found.map_or(Value::Int(-1), whole))
 }
 
-/// Returns where a text begins inside of another for the last time, up to an offset.
+/// Returns the last position of a text in another, up to an offset.
 pub(super) fn last_index_of(arguments: &[Value]) -> Outcome {
     let (text, part, offset) = search(arguments, |length| i64::try_from(length).unwrap_or(i64::MAX) - 1)?;
     if part.is_empty() {

@@ -15,7 +15,7 @@ const SECOND: i128 = 1_000_000_000;
 /// The units of durations, in nanoseconds.
 const UNITS: [(&str, i128); 8] =
     [("ns", 1), ("us", 1_000), ("µs", 1_000), ("μs", 1_000), ("ms", 1_000_000), ("s", SECOND), ("m", 60 * SECOND), ("h", 3_600 * SECOND)];
-/// The words for units in texts of the format `duration`; longer forms of the long ones count too.
+/// The words for units in texts of the format `duration`; longer forms of the long ones are accepted, too.
 const WORDS_OF_UNITS: [(&str, i128); 19] = [
     ("ns", 1),
     ("nano", 1),
@@ -65,7 +65,7 @@ fn part(arguments: &[Value], part: fn(&Zoned) -> i64) -> Outcome {
     Ok(Value::Int(part(&moment.to_zoned(zone))))
 }
 
-/// A duration has no parts: it is asked how many of a unit it is in all.
+/// Returns a part of a moment. For a duration, which has no parts, returns its total in the unit.
 fn part_or_total(arguments: &[Value], of_moment: fn(&Zoned) -> i64, unit: i128) -> Outcome {
     match arguments {
         [Value::Duration(nanoseconds)] => Ok(Value::Int((i128::from(*nanoseconds) / unit) as i64)),
@@ -88,7 +88,7 @@ fn time_zone(name: &str) -> Result<TimeZone, Error> {
 /// Reads a duration as Go does: numbers with units, such as `1h30m`.
 ///
 /// # Errors
-/// If the text is none, or one that does not fit.
+/// If the text is not a duration, or is out of range.
 pub(crate) fn parse_duration(text: &str) -> Result<i64, Error> {
     let wrong = || failed(format!("time: invalid duration {text:?}"));
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -118,7 +118,7 @@ fn amount(number: &str, unit: i128) -> Option<i128> {
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
         return None;
     }
-    // Durations reach no further than 19 digits, and fractions of nanoseconds are dropped.
+    // Durations have at most 19 digits, and fractions of nanoseconds are dropped.
     let fraction = &fraction[..fraction.len().min(18)];
     let whole: i128 = if whole.is_empty() { 0 } else { whole.parse::<u64>().ok()?.into() };
     let parts: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
@@ -128,7 +128,7 @@ fn amount(number: &str, unit: i128) -> Option<i128> {
 /// Reads a moment of RFC 3339.
 ///
 /// # Errors
-/// If the text is none.
+/// If the text is not a moment.
 pub(crate) fn parse_timestamp(text: &str) -> Result<Timestamp, Error> {
     let wrong = || failed(format!("cannot parse {text:?} as a moment"));
     if !MOMENT.is_match(text) || text.contains(":60") {
@@ -153,18 +153,18 @@ pub(crate) fn duration(text: &str) -> Option<i64> {
     total.and_then(|total| i64::try_from(total).ok())
 }
 
-/// Returns the moment of a text of the format `date-time`, which is a little less strict.
+/// Returns the moment of a text of the format `date-time`, which is slightly less strict.
 pub(crate) fn moment(text: &str) -> Option<Timestamp> {
     parse_timestamp(&text.to_ascii_uppercase().replace(' ', "T")).ok()
 }
 
-/// Returns the moment at which a date of the format `date` begins.
+/// Returns the start of a date of the format `date`.
 pub(crate) fn date(text: &str) -> Option<Timestamp> {
     let date: Date = text.parse().ok()?;
     Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
-/// Tells whether a moment lies in the years 1 to 9999.
+/// Tells whether a moment is in the years 1 to 9999.
 pub(crate) fn in_range(moment: Timestamp) -> bool {
     (-62_135_596_800..=253_402_300_799).contains(&moment.as_second())
 }
@@ -174,7 +174,7 @@ pub(super) fn print_seconds(nanoseconds: i64) -> String {
     format!("{}s", nanoseconds as f64 / 1e9)
 }
 
-/// Returns a moment as RFC 3339 writes it.
+/// Returns a moment in RFC 3339.
 pub(super) fn print_timestamp(moment: Timestamp) -> String {
     moment.to_string()
 }

@@ -53,7 +53,7 @@ fn query(arguments: &[Value]) -> Outcome {
     Ok(Value::map(parameters.into_iter().map(|(key, values)| (key.into(), Value::list(values)))))
 }
 
-/// Returns the path as it was written, if that is a valid form; otherwise with all that has to be escaped.
+/// Returns the original path, if its escaping is valid; otherwise the escaped path.
 fn escaped_path(path: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.~$&+,/:;=@".contains(c);
     if path.chars().all(|c| is_plain(c) || "!'()*[]%".contains(c)) {

@@ -1,8 +1,8 @@
-//! What the type checker refuses, in the words of cel-go.
+//! Expressions that the type checker refuses, with the messages of cel-go.
 
 use super::compile;
 
-/// Returns the mistakes without the lines that show where they are.
+/// Returns the errors without the lines of their positions.
 fn mistakes(text: &str) -> String {
     let told = compile(text).map_or_else(|mistake| mistake.to_string(), |program| format!("a program of type {}", program.result()));
     told.lines().filter(|line| !line.starts_with(" |")).collect::<Vec<_>>().join("\n").replace("ERROR: <input>:", "")

@@ -1,4 +1,4 @@
-//! What functions and operators come to.
+//! Tests of functions and operators.
 
 use std::collections::BTreeSet;
 

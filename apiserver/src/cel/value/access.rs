@@ -1,30 +1,30 @@
-//! Questions about who may do what.
+//! Authorization checks.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Answers whether a check passes for a verb.
+/// Decides a check for a verb.
 pub(crate) type Decide = Arc<dyn Fn(&Check, &str) -> bool + Send + Sync>;
 
 /// The variable `authorizer`, for the user of the request or for a service account.
 #[derive(Clone)]
 pub(crate) struct Authorizer {
-    /// Who decides.
+    /// The decision function.
     pub(crate) decide: Decide,
-    /// The namespace and name of the service account that is asked about instead of the user.
+    /// The namespace and name of the service account to check, if it is not the user.
     pub(crate) account: Option<(Arc<str>, Arc<str>)>,
 }
 
-/// What is asked for.
+/// The attributes of a check.
 #[derive(Clone)]
 pub(crate) struct Check {
-    /// For whom.
+    /// The user.
     pub(crate) authorizer: Authorizer,
-    /// A path that is no resource's.
+    /// A non-resource path.
     pub(crate) path: Option<Arc<str>>,
     /// The API group.
     pub(crate) group: Arc<str>,
-    /// The resource; none where only the group is known.
+    /// The resource; `None` if only the group is known.
     pub(crate) resource: Option<Arc<str>>,
     /// The subresource.
     pub(crate) subresource: Arc<str>,
@@ -54,7 +54,7 @@ impl fmt::Debug for Check {
 }
 
 impl Check {
-    /// Returns a check of nothing in particular.
+    /// Returns a check without attributes.
     pub(crate) fn new(authorizer: Authorizer) -> Self {
         let nothing: Arc<str> = "".into();
         Self {

@@ -1,11 +1,11 @@
-//! Operations on values that fail where a value is not of the right type.
+//! Operations on values that fail for wrong types.
 
 use std::cmp::Ordering;
 
 use super::{List, Value};
 use crate::cel::error::{Error, no_such_overload};
 
-/// A value that could not be made fails where it is used.
+/// Returns the error of a failed value when it is used.
 pub(in crate::cel) fn usable(value: Value) -> Result<Value, Error> {
     match value {
         Value::Failed(text) => Err(Error::Failed(text)),
@@ -13,7 +13,7 @@ pub(in crate::cel) fn usable(value: Value) -> Result<Value, Error> {
     }
 }
 
-/// Returns the order of two values, or the error of values that have none.
+/// Returns the order of two values, or an error if they are not comparable.
 pub(in crate::cel) fn order(one: &Value, other: &Value) -> Result<Ordering, Error> {
     one.compare(other).ok_or_else(|| match (one, other) {
         (Value::Double(_), _) | (_, Value::Double(_)) => Error::new("NaN values cannot be ordered"),
@@ -21,7 +21,7 @@ pub(in crate::cel) fn order(one: &Value, other: &Value) -> Result<Ordering, Erro
     })
 }
 
-/// Returns the list with a position, by an index that may be a whole number of any type.
+/// Returns an item of a list, by an index that may be an integral number of any type.
 pub(in crate::cel) fn item<'a>(list: &'a List, index: &Value) -> Result<Option<&'a Value>, Error> {
     let position = match index {
         Value::Int(index) => usize::try_from(*index).ok(),

@@ -1,4 +1,4 @@
-//! Named formats: what a text must be like, as a value.
+//! Named formats as values.
 
 use std::sync::LazyLock;
 
@@ -10,11 +10,11 @@ use crate::schema::metadata::{self, NameRule};
 /// A format.
 #[derive(Debug)]
 pub(crate) struct Format {
-    /// The name by which it is found.
+    /// The name.
     pub(crate) name: &'static str,
-    /// How long a regular expression for it counts, where that decides about costs.
+    /// The assumed length of its regular expression, for costs.
     pub(crate) length: u64,
-    /// Returns what is wrong with a text.
+    /// Returns the error of a text.
     pub(in crate::cel) mistake: fn(&str) -> Option<String>,
 }
 

@@ -5,16 +5,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::cel::error::{Error, failed};
 
-/// A network: an address, of which the first bits count.
+/// A network: an address and the length of its prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Network {
     /// The address, with all its bits.
     pub(crate) address: IpAddr,
-    /// How many of its bits count.
+    /// The length of the prefix in bits.
     pub(in crate::cel) bits: u8,
 }
 
-/// Addresses with zones and those of version 4 in the form of version 6 are none to Kubernetes.
+/// Kubernetes refuses addresses with zones, and IPv4 addresses in the form of IPv6.
 pub(in crate::cel) fn address(text: &str) -> Result<IpAddr, Error> {
     if let Some((address, _)) = text.split_once('%')
         && address.parse::<Ipv6Addr>().is_ok()

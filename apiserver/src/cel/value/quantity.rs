@@ -1,4 +1,4 @@
-//! Quantities, computed with exactly as `resource.Quantity` does.
+//! Quantities, with the exact arithmetic of `resource.Quantity`.
 
 use std::cmp::Ordering;
 
@@ -6,18 +6,18 @@ use kopfd_base::quantity::Factor;
 
 use crate::cel::error::{Error, failed};
 
-/// A quantity: a whole number, and the power of ten that it is multiplied with.
+/// A quantity: an integer, and the exponent of its power of ten.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Amount {
     unscaled: i128,
     scale: i32,
-    /// Whether Kubernetes keeps it as a number of 64 bits. Only of those it says that they are whole.
+    /// Whether Kubernetes stores it in 64 bits. Only such quantities count as integers.
     is_small: bool,
 }
 
-/// The smallest parts that are kept are billionths.
+/// The smallest exponent: billionths.
 const SMALLEST: i32 = -9;
-/// Numbers of up to these digits are kept in 64 bits.
+/// Numbers with up to this many digits are stored in 64 bits.
 const MOST_DIGITS: usize = 18;
 
 impl PartialEq for Amount {
@@ -27,7 +27,7 @@ impl PartialEq for Amount {
 }
 
 impl Amount {
-    /// Returns a whole number as a quantity.
+    /// Returns an integer as a quantity.
     pub(in crate::cel) fn of(number: i64) -> Self {
         Self { unscaled: i128::from(number), scale: 0, is_small: true }
     }
@@ -81,7 +81,7 @@ impl Amount {
         Ok(if is_too_much { limit } else { amount })
     }
 
-    /// What is smaller than a billionth becomes one.
+    /// Rounds parts below a billionth up to one.
     fn rounded(self) -> Self {
         if self.scale >= SMALLEST {
             return self;

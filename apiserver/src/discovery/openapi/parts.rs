@@ -1,11 +1,11 @@
-//! The schemas of built-in kinds, as far as types go: what `explain` shows below `spec`.
+//! The schemas of built-in kinds with their types, for `explain` below `spec`.
 
 use serde_json::{Map, Value, json};
 
 use crate::kinds::kind::Kind;
 use crate::kinds::messages::{self, Field, Form, Message};
 
-/// Returns the properties of a built-in kind besides what it is and its metadata, and adds the schemas that they refer to.
+/// Returns the properties of a built-in kind besides its type and metadata, and adds the schemas that they refer to.
 pub fn properties(kind: &Kind, schemas: &mut Map<String, Value>) -> Map<String, Value> {
     let Some(message) = messages::of_kind(&kind.group, &kind.version, &kind.kind) else {
         let object = || json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});

@@ -1,10 +1,10 @@
-//! Fields of new objects that the server assigns after field ownership is decided: they have no owner.
+//! Fields of new objects that the server assigns after the field ownership is computed: they have no owner.
 
 use serde_json::Value;
 
 use crate::kinds::kind::Kind;
 
-/// The account goes by two names, of which the second follows the first.
+/// The account has two names, of which the second follows the first.
 const OF_PODS: &[&str] =
     &["/spec/priority", "/spec/preemptionPolicy", "/spec/tolerations", "/spec/serviceAccount", "/spec/serviceAccountName"];
 const OF_SERVICES: &[&str] = &["/spec/clusterIP", "/spec/clusterIPs", "/spec/ipFamilies", "/spec/ipFamilyPolicy"];
@@ -31,12 +31,12 @@ fn assigned(kind: &Kind) -> &'static [&'static str] {
     }
 }
 
-/// Tells whether the server decides anything of new objects of a kind.
+/// Tells whether the server assigns fields of new objects of a kind.
 pub fn decides(kind: &Kind) -> bool {
     !assigned(kind).is_empty()
 }
 
-/// Returns the part of a new object that its writer owns, given what was sent.
+/// Returns the part of a new object that its writer owns, given the sent object.
 pub fn written(kind: &Kind, sent: &Value, new: &Value) -> Value {
     let is_sent = |pointer: &str| {
         let field = if pointer == "/spec/serviceAccount" { "/spec/serviceAccountName" } else { pointer };
@@ -47,7 +47,7 @@ pub fn written(kind: &Kind, sent: &Value, new: &Value) -> Value {
         let Some((above, name)) = pointer.rsplit_once('/') else { continue };
         let Some(members) = written.pointer_mut(above).and_then(Value::as_object_mut) else { continue };
         let name = name.replace("~1", "/");
-        // The labels themselves are the server's only if all of them are.
+        // The labels belong to the server only if all of them do.
         if name != "labels" || members.get(&name).is_some_and(is_nothing) {
             members.remove(&name);
         }

@@ -1,9 +1,9 @@
-//! Autoscalers in their old version, which has one target, and in the one that is stored, which has a list of metrics. What the old one
-//! has no fields for stands in its annotations.
+//! Converts autoscalers between their old version, which has one target, and the stored version, which has a list of metrics. Fields that
+//! the old version lacks are in its annotations.
 
 use serde_json::{Map, Value, json};
 
-/// The annotations of the old version, each with what it holds.
+/// The annotations of the old version.
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
@@ -12,8 +12,8 @@ const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 /// The default target utilization.
 const DEFAULT_UTILIZATION: i64 = 80;
 
-/// Fields of a target by their names in the old version and their places in the other. Those of a current value are called by that word
-/// instead.
+/// Fields of a target by their names in the old version and their paths in the other. For current values, the word `target` is replaced by
+/// `current`.
 type Names = &'static [(&'static str, &'static str)];
 
 /// The kinds of metrics: the type, the member that describes it, and the fields of a target in it.
@@ -57,7 +57,7 @@ const FORMS: &[(&str, &str, Names)] = &[
     ),
 ];
 
-/// Whether metrics are aimed at or measured.
+/// Whether values are targets or measurements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Target,
@@ -65,7 +65,7 @@ enum Side {
 }
 
 impl Side {
-    /// Returns the names and places of fields on this side.
+    /// Returns the names and paths of fields on this side.
     fn fields(self, names: Names) -> impl Iterator<Item = (String, String)> {
         let goes_on = |c: char| c == '.' || c.is_uppercase();
         let called = move |word: &str| match word.strip_prefix("target") {
@@ -76,7 +76,7 @@ impl Side {
     }
 }
 
-/// Turns a stored autoscaler into the old version.
+/// Converts a stored autoscaler to the old version.
 pub fn to_old(autoscaler: &mut Value) {
     let metrics = take(&mut autoscaler["spec"], "metrics");
     let (own, others): (Vec<Value>, Vec<Value>) = items(metrics).into_iter().partition(is_utilization);
@@ -108,7 +108,7 @@ pub fn to_old(autoscaler: &mut Value) {
     }
 }
 
-/// Turns an autoscaler of the old version into the one that is stored.
+/// Converts an autoscaler of the old version to the stored version.
 pub fn to_new(autoscaler: &mut Value) {
     let mut note = |name: &str| -> Value {
         let annotations = autoscaler["metadata"].get_mut("annotations").and_then(Value::as_object_mut);
@@ -186,7 +186,7 @@ fn is_utilization(metric: &Value) -> bool {
     metric["type"] == "Resource" && resource["name"] == "cpu" && resource["target"]["averageUtilization"].is_i64()
 }
 
-/// A target says what it is.
+/// Sets the type of a target.
 fn state_type(metric: &mut Value) {
     let Some(member) = FORMS.iter().find(|form| metric["type"] == form.0).map(|form| form.1) else { return };
     let Some(target) = metric[member].get_mut("target").and_then(Value::as_object_mut) else { return };
@@ -198,7 +198,7 @@ fn state_type(metric: &mut Value) {
     target.insert("type".into(), json!(word));
 }
 
-/// Returns a metric as an annotation of the old version has it.
+/// Returns a metric in the form of an annotation of the old version.
 fn described(metric: &Value, side: Side) -> Value {
     let Some((word, member, names)) = FORMS.iter().find(|form| metric["type"] == form.0) else { return metric.clone() };
     let mut fields = Map::new();
@@ -210,7 +210,7 @@ fn described(metric: &Value, side: Side) -> Value {
     json!({"type": word, *member: fields})
 }
 
-/// Returns a metric that stands in an annotation of the old version.
+/// Returns the metric of an annotation of the old version.
 fn undescribed(metric: &Value, side: Side) -> Option<Value> {
     let (word, member, names) = FORMS.iter().find(|form| metric["type"] == form.0)?;
     let mut fields = json!({});
@@ -225,7 +225,7 @@ fn undescribed(metric: &Value, side: Side) -> Option<Value> {
     Some(json!({"type": word, *member: fields}))
 }
 
-/// Returns a value whose members' names are written in another way.
+/// Returns a value with the case of its members' names changed.
 fn recased(value: &Value, name: &dyn Fn(&str) -> String) -> Value {
     match value {
         Value::Object(members) => {

@@ -37,10 +37,10 @@ use crate::kinds::kind::Kind;
 use crate::schema::field_error::{forbidden, invalid, required, too_long};
 use crate::schema::metadata;
 
-/// All values of a ConfigMap or Secret together may not be longer.
+/// Limit of the values of a ConfigMap or Secret together.
 const DATA_BYTES: usize = 1_048_576;
 
-/// Checks an object with its defaults. Through `status`, only the status is looked at.
+/// Checks an object with its defaults. Through `status`, only the status is checked.
 pub(super) fn check(kind: &Kind, subresource: &str, object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     let field = Field::root(object);
     let before = old.map(Field::root);
@@ -122,7 +122,7 @@ fn check_status(kind: &Kind, object: &Field<'_, '_>, old: &Field<'_, '_>, causes
     }
 }
 
-/// An autoscaler is checked in the version in which it is stored.
+/// An autoscaler is checked in its storage version.
 fn autoscaler(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
     let mut stored = object.clone();
     if kind.version != kind.storage_version {
@@ -131,7 +131,7 @@ fn autoscaler(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
     scaling::autoscaler(&Field::root(&stored).at("spec"), causes);
 }
 
-/// Finalizers of namespaces have a domain, but for that of the server.
+/// Finalizers of namespaces have a domain, except that of the server.
 fn namespace(object: &Value, causes: &mut Vec<Cause>) {
     for finalizer in object["spec"]["finalizers"].as_array().into_iter().flatten() {
         let text = finalizer.as_str().unwrap_or_default();
@@ -143,7 +143,7 @@ fn namespace(object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Returns what is to be said of an object that is not wrong.
+/// Returns the warnings about a valid object.
 pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
     const OF_PODS: &str = "Pod names and hostnames";
     let field = Field::root(object);
@@ -152,7 +152,7 @@ pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<
         let name = object["metadata"]["name"].as_str().filter(|_| old.is_none())?;
         warnings::of_name(name, use_of_it)
     };
-    // Of a template, it is said again when it changes.
+    // For a template, they are repeated when it changes.
     let template = |holder: &Field<'_, '_>, pointer: &str| {
         let is_new = old.is_none_or(|old| old.pointer(pointer) != object.pointer(pointer));
         if is_new { warnings::of_pods(&holder.at("template")) } else { Vec::new() }
@@ -178,7 +178,7 @@ pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<
     }
 }
 
-/// Checks what is checked of new objects alone.
+/// Runs the checks that apply only to new objects.
 pub(super) fn check_new(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
     let field = Field::root(object);
     match (kind.group.as_str(), kind.kind.as_str()) {
@@ -190,7 +190,7 @@ pub(super) fn check_new(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// What may not change once it is there: pointers into the objects of a kind.
+/// Returns the immutable fields of a kind, as pointers.
 fn immutable(group: &str, kind: &str) -> &'static [&'static str] {
     match (group, kind) {
         ("apps", "Deployment" | "DaemonSet" | "ReplicaSet") => &["/spec/selector"],
@@ -205,7 +205,7 @@ fn immutable(group: &str, kind: &str) -> &'static [&'static str] {
     }
 }
 
-/// Checks what may not change.
+/// Checks immutable fields.
 pub(super) fn check_change(kind: &Kind, subresource: &str, object: &Value, old: &Value, causes: &mut Vec<Cause>) {
     if subresource == "status" {
         return;
@@ -296,7 +296,7 @@ fn lease(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Events of objects without a namespace are in `default`. An event with a time of its own names its reporter.
+/// Events of objects without a namespace are in `default`. An event with an `eventTime` has a reporter.
 fn core_event(object: &Value, causes: &mut Vec<Cause>) {
     let event = Field::root(object);
     if event.at("eventTime").is_set() {
@@ -312,12 +312,12 @@ fn core_event(object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Of an event of the new group, only the series goes on. Its fields go by their names in the core.
+/// In an event of the new group, only the series may change. Errors have the field names of the core group.
 fn event_change(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
     const KEPT: &[(&str, &str)] = &[
         ("regarding", "involvedObject"),
         ("reason", "reason"),
-        // The reason is told twice, as the real server does.
+        // The real server checks the reason twice, too.
         ("reason", "reason"),
         ("note", "message"),
         ("type", "type"),

@@ -1,4 +1,4 @@
-//! What the server fills in for built-in kinds.
+//! The defaults of built-in kinds.
 
 mod pods;
 
@@ -13,7 +13,7 @@ use super::members::{items, members, put, put_all};
 use crate::kinds::kind::Kind;
 use pods::{pod, tcp, template};
 
-/// Fills in the defaults of an object, and what the server set in the old one.
+/// Fills in the defaults of an object, and the values that the server assigned to the old one.
 pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Namespace") => namespace(object, old),
@@ -47,7 +47,7 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
             put(port, "name", json!(""));
             tcp(port);
         }),
-        // A feature that is off: the fields are dropped.
+        // The feature is disabled: its fields are dropped.
         ("coordination.k8s.io", "Lease") => {
             for name in ["strategy", "preferredHolder"] {
                 object["spec"].as_object_mut().map(|spec| spec.remove(name));
@@ -70,7 +70,7 @@ pub(super) fn fill(kind: &Kind, object: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// A node offers what it has, and new ones take no pods until they are ready.
+/// The allocatable resources of a node default to its capacity, and new nodes are tainted until they are ready.
 fn node(object: &mut Value, is_new: bool) {
     let capacity = object["status"]["capacity"].clone();
     if capacity.is_object() {
@@ -90,7 +90,7 @@ fn node(object: &mut Value, is_new: bool) {
     }
 }
 
-/// A policy is about what comes in, and about what goes out if it says something of that.
+/// A policy applies to ingress, and to egress if it has egress rules.
 fn network_policy(spec: &mut Value) {
     let mut about = vec![json!("Ingress")];
     if spec["egress"].as_array().is_some_and(|rules| !rules.is_empty()) {
@@ -102,7 +102,7 @@ fn network_policy(spec: &mut Value) {
     }
 }
 
-/// Roles, users and groups are in the group of roles.
+/// The default API group of roles, users and groups is that of roles.
 fn binding(object: &mut Value) {
     const GROUP: &str = "rbac.authorization.k8s.io";
     if object["roleRef"]["apiGroup"] == "" {
@@ -113,7 +113,7 @@ fn binding(object: &mut Value) {
     }
 }
 
-/// Only `finalize` changes the finalizers of a namespace's specification, and it does not come here.
+/// Only `finalize` changes the finalizers in a namespace's specification, without calling this.
 fn namespace(object: &mut Value, old: Option<&Value>) {
     let name = object["metadata"]["name"].clone();
     members(&mut object["metadata"]["labels"]).insert("kubernetes.io/metadata.name".into(), name);
@@ -178,7 +178,7 @@ fn service(object: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// A service whose clients stay with their pods says for how long; others say nothing of that.
+/// A service with session affinity has a timeout; others have no configuration of it.
 fn session(spec: &mut Value) {
     const SECONDS: i64 = 10_800;
     if spec["sessionAffinity"] == "None" {
@@ -188,18 +188,18 @@ fn session(spec: &mut Value) {
     }
 }
 
-/// Takes away what the old service had and the new one has unchanged.
+/// Removes a field that is unchanged from the old service.
 fn release(spec: &mut Value, old: &Value, name: &str) {
     if spec[name] == old[name] || spec[name] == "" {
         members(spec).remove(name);
     }
 }
 
-/// Gives a service its addresses, or those that it had.
+/// Assigns the addresses of a service, or keeps the existing ones.
 fn addresses(spec: &mut Value, old: Option<&Value>, address: &str) {
     let is_given = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
     let had = old.map(|old| old["clusterIP"].clone()).filter(is_given);
-    // A change of one is a change of the other, too.
+    // A change of one field changes the other, too.
     if let Some(old) = old
         && spec["clusterIP"] != old["clusterIP"]
         && spec["clusterIPs"] == old["clusterIPs"]
@@ -219,7 +219,7 @@ fn addresses(spec: &mut Value, old: Option<&Value>, address: &str) {
     put_all(spec, [("ipFamilies", families), ("ipFamilyPolicy", json!(policy))]);
 }
 
-/// A controller of old wants one pod, and goes by the labels of its pods.
+/// A replication controller has one replica by default, and selects by the labels of its template.
 fn controller(object: &mut Value) {
     template(&mut object["spec"]["template"]);
     put(&mut object["spec"], "replicas", json!(1));
@@ -230,14 +230,14 @@ fn controller(object: &mut Value) {
     }
 }
 
-/// There is no network: an address that only depends on the name serves as well as any, and repeats.
+/// There is no network: an address derived from the name is sufficient and reproducible.
 fn cluster_address(metadata: &Value) -> String {
     let mut hasher = DefaultHasher::new();
     (metadata["namespace"].as_str(), metadata["name"].as_str()).hash(&mut hasher);
     format!("10.0.0.{}", 2 + hasher.finish() % 253)
 }
 
-/// What is a limit by default is asked for by default; what is the most is the limit by default.
+/// Default requests are the default limits; default limits are the maxima.
 fn limit(limit: &mut Value) {
     let mut inherit = |from: &str, to: &str| {
         let amounts = limit[from].as_object().cloned().unwrap_or_default();
@@ -253,7 +253,7 @@ fn limit(limit: &mut Value) {
 fn claim(object: &mut Value) {
     let spec = &mut object["spec"];
     put(spec, "volumeMode", json!("Filesystem"));
-    // Without a group, only claims are sources. The two fields say the same.
+    // Without a group, only claims are sources. Both fields have the same value.
     let is_core = spec["dataSource"]["apiGroup"].as_str().is_none_or(str::is_empty);
     if spec["dataSource"].is_object() && is_core && spec["dataSource"]["kind"] != "PersistentVolumeClaim" {
         members(spec).remove("dataSource");
@@ -264,12 +264,12 @@ fn claim(object: &mut Value) {
             put(spec, to, source);
         }
     }
-    // Looking into members leaves nulls.
+    // Indexing into members creates nulls.
     members(spec).retain(|name, value| !(name.starts_with("dataSource") && value.is_null()));
     put(&mut object["status"], "phase", json!("Pending"));
 }
 
-/// Updates roll, unless something else is said.
+/// Sets rolling updates as the default strategy.
 fn rolling<const N: usize>(spec: &mut Value, name: &str, values: [(&str, Value); N]) {
     if !(spec[name].is_null() || spec[name].is_object()) {
         return;
@@ -292,7 +292,7 @@ fn workload(kind: &str, object: &mut Value) {
             put_all(spec, [("replicas", json!(1)), ("podManagementPolicy", json!("OrderedReady")), ("revisionHistoryLimit", json!(10))]);
             let retention = &mut spec["persistentVolumeClaimRetentionPolicy"];
             put_all(retention, [("whenDeleted", json!("Retain")), ("whenScaled", json!("Retain"))]);
-            // Who says that updates roll says how, too.
+            // Only an explicit rolling update gets default parameters.
             if spec["updateStrategy"]["type"].is_null() {
                 rolling(spec, "updateStrategy", [("partition", json!(0))]);
             }
@@ -309,7 +309,7 @@ fn workload(kind: &str, object: &mut Value) {
     }
 }
 
-/// A daemon set counts its templates, in an annotation that was a field once.
+/// Counts the templates of a daemon set, in an annotation that was once a field.
 fn count_templates(object: &mut Value, old: Option<&Value>) {
     const COUNT: &str = "deprecated.daemonset.template.generation";
     let noted = |object: &Value| object["metadata"]["annotations"][COUNT].as_str().and_then(|count| count.parse::<i64>().ok());
@@ -338,7 +338,7 @@ fn job_spec(spec: &mut Value) {
     failure_patterns(spec);
 }
 
-/// A condition of a pod that is looked for is true, unless something else is said.
+/// The status of a pod condition in a pattern is true by default.
 fn failure_patterns(spec: &mut Value) {
     for rule in spec.get_mut("podFailurePolicy").into_iter().flat_map(|policy| items(policy, "rules")) {
         for condition in items(rule, "onPodConditions").filter(|condition| condition["status"].as_str().is_none_or(str::is_empty)) {
@@ -374,7 +374,7 @@ fn job(object: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// A job without labels gets those of its pods: those that were given before it is checked, others afterwards.
+/// A job without labels gets those of its pod template: given ones before the check, generated ones afterwards.
 pub(super) fn label_job(object: &mut Value, old: Option<&Value>) {
     let labels = object["spec"]["template"]["metadata"]["labels"].clone();
     if old.is_none() && labels.is_object() && object["metadata"]["labels"].as_object().is_none_or(Map::is_empty) {

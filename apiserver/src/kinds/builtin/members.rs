@@ -1,8 +1,8 @@
-//! Members of objects that are filled in.
+//! Fills in members of objects.
 
 use serde_json::{Map, Value, json};
 
-/// Puts a value where there is none.
+/// Sets a missing member.
 pub(super) fn put(object: &mut Value, name: &str, value: Value) {
     let members = members(object);
     if members.get(name).is_none_or(Value::is_null) {
@@ -10,7 +10,7 @@ pub(super) fn put(object: &mut Value, name: &str, value: Value) {
     }
 }
 
-/// Returns the members of a value, which becomes an object if it is none.
+/// Returns the members of a value, which becomes an object if it is not one.
 pub(super) fn members(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = json!({});
@@ -18,7 +18,7 @@ pub(super) fn members(value: &mut Value) -> &mut Map<String, Value> {
     value.as_object_mut().expect("the value was just made an object")
 }
 
-/// Puts values where there are none.
+/// Sets missing members.
 pub(super) fn put_all<const N: usize>(object: &mut Value, values: [(&str, Value); N]) {
     for (name, value) in values {
         put(object, name, value);

@@ -1,5 +1,5 @@
-//! Objects of built-in kinds are read by the types of their fields, as Go's decoder does it: fields that a kind has not are dropped and told,
-//! nulls are nothing, and values of other types are refused.
+//! Reads objects of built-in kinds by the types of their fields, like Go's decoder: unknown fields are dropped and reported, nulls count
+//! as absent, and values of other types are refused.
 
 use std::sync::LazyLock;
 
@@ -16,14 +16,14 @@ use crate::schema::field_error::Place;
 use kopfd_base::equality::is_falsy;
 use kopfd_base::quantity;
 
-/// Moments of leases and events have a fraction of exactly six digits.
+/// Times of leases and events have a fraction of exactly six digits.
 static MICRO_TIME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}[.]\d{6}(Z|[+-]\d{2}:\d{2})$").expect("the pattern is valid"));
 
-/// Reads an object, without its metadata. Returns the paths of what was dropped.
+/// Reads an object, without its metadata. Returns the paths of dropped fields.
 ///
 /// # Errors
-/// What Go's decoder says of the first value of a wrong type. The object may be read in part then.
+/// Go's message about the first value of a wrong type. The object may then be partly read.
 pub fn read(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
     let mut reading = Reading { dropped: Vec::new() };
     let Value::Object(members) = object else { return Err(wrong(object, &Place::Root, &kind.kind)) };
@@ -38,7 +38,7 @@ pub fn read(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
     read.map(|()| reading.dropped)
 }
 
-/// Makes numbers of 32 bits of larger ones, as an apply does: they are cut off.
+/// Truncates numbers to 32 bits, as an apply does.
 pub fn wrap_numbers(kind: &Kind, object: &mut Value) {
     if let (Some(message), Value::Object(members)) = (messages::of_kind(&kind.group, &kind.version, &kind.kind), object) {
         wrap_members(message, members);
@@ -93,7 +93,7 @@ impl Reading {
                 return Err(wrong(value, &place.member(name), "string"));
             }
         }
-        // The empty is as good as absent: it is stored as that.
+        // An empty value is stored as absent.
         members.retain(|name, value| {
             let Some(field) = message.member(name).filter(|_| is_falsy(value)) else { return true };
             let is_container = field.form != Form::One;
@@ -118,7 +118,7 @@ impl Reading {
         }
     }
 
-    /// In lists and maps, null is the zero of the type.
+    /// In lists and maps, null is the zero value of the type.
     fn value_or_zero(&mut self, of: &str, value: &mut Value, place: &Place<'_>) -> Result<(), String> {
         if value.is_null() {
             *value = match of {
@@ -161,7 +161,7 @@ impl Reading {
     }
 }
 
-/// Moments are stored as texts in universal time.
+/// Times are stored as texts in UTC.
 fn read_time(value: &mut Value, form: &str) -> Option<()> {
     let moment: Timestamp = value.as_str()?.parse().ok()?;
     *value = Value::String(moment.strftime(form).to_string());

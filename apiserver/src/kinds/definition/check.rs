@@ -1,4 +1,4 @@
-//! What makes a definition unacceptable.
+//! Validates definitions.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,17 @@ use crate::schema::Schema;
 use crate::schema::field_error;
 use crate::schema::metadata::{self, NameRule};
 
-/// The annotation that is required for definitions in Kubernetes' own groups.
+/// The required annotation of definitions in Kubernetes' own groups.
 const APPROVAL: &str = "api-approved.kubernetes.io";
-/// The reason of the condition of kinds that have it.
+/// The condition's reason of kinds with this annotation.
 pub(super) const APPROVED: &str = "ApprovedAnnotation";
 
-/// What was found in a definition.
+/// The result of a validation.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// All its mistakes.
+    /// All errors.
     pub(super) causes: Vec<Cause>,
-    /// Which rules of its schemas are not enforced: texts for people.
+    /// Messages about rules of its schemas that are not enforced.
     pub(super) unenforced: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Report {
 pub(super) fn check(definition: &Value, old: Option<&Value>) -> Report {
     let mut report = Report::default();
     let causes = &mut report.causes;
-    // The names of which the name is made do not change.
+    // The names that form the name of the definition are immutable.
     if old.is_none() {
         check_name(definition, causes);
     }
@@ -133,9 +133,10 @@ fn check_versions(definition: &Value, report: &mut Report) {
     check_same_fields(&all, causes);
 }
 
-/// With a single version, the server folds it into the specification before it looks at it, which shows in the fields of the causes.
+/// The server moves the parts of a single version to the top of the specification before it validates it, which is visible in the fields
+/// of the causes.
 ///
-/// Returns which rules are not enforced.
+/// Returns messages about rules that are not enforced.
 fn check_version(version: &Value, at: &str, is_single: bool, causes: &mut Vec<Cause>) -> Vec<String> {
     let schema = &version["schema"]["openAPIV3Schema"];
     if !schema.is_object() {
@@ -226,7 +227,7 @@ fn check_selectable(fields: &Value, schema: &Schema, base: &str, causes: &mut Ve
     }
 }
 
-/// What all versions have in common must stand at the top, which the stable API has no place for.
+/// If all versions have the same value, it must be at the top, which the stable API has no field for.
 fn check_same_fields(all: &[&Value], causes: &mut Vec<Cause>) {
     let [first, rest @ ..] = all else { return };
     let is_same = |field: &str| rest.iter().all(|version| version[field] == first[field]);
@@ -265,7 +266,7 @@ fn check_conversion(spec: &Value, causes: &mut Vec<Cause>) {
 }
 
 fn check_webhook(webhook: &Value, causes: &mut Vec<Cause>) {
-    // The names are those of the first version of definitions.
+    // The field names are those of the `v1beta1` API.
     let client = Field::named(&webhook["clientConfig"], "spec.conversion.webhookClientConfig");
     match (client.at("url").is_set(), client.at("service").is_set()) {
         (true, false) => webhooks::url(&client.at("url"), causes),
@@ -313,9 +314,9 @@ fn check_approval(definition: &Value, old: Option<&Value>, causes: &mut Vec<Caus
     }
 }
 
-/// What is known of the approval of a kind in one of Kubernetes' own groups.
+/// The approval of a kind in one of Kubernetes' own groups.
 pub(super) struct Approval {
-    /// The reason of the condition that tells of it.
+    /// The reason of the condition.
     pub(super) state: &'static str,
     /// The text for people.
     pub(super) text: String,

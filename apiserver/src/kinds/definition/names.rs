@@ -1,4 +1,4 @@
-//! The names that a definition gets, and the conditions that tell of it.
+//! The accepted names of a definition, and its conditions.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::parts::{is_established, members, text, texts};
 
 /// Returns a definition with its conditions and accepted names, given the other definitions.
 ///
-/// Of two definitions in a group that want the same name, the one that has it keeps it. Time is text as Kubernetes writes it.
+/// If two definitions in a group have the same name, the one that was accepted first keeps it. `now` is a text in the form of Kubernetes.
 pub fn conditions<'a>(definition: &Value, others: impl IntoIterator<Item = &'a Value>, now: &str) -> Value {
     let mut judged = definition.clone();
     let group = &definition["spec"]["group"];
@@ -35,7 +35,7 @@ pub fn conditions<'a>(definition: &Value, others: impl IntoIterator<Item = &'a V
     judged
 }
 
-/// Sets a condition given by its type, status, reason and message. The time only changes with the status.
+/// Sets a condition with its type, status, reason and message. The time changes only with the status.
 pub fn set_condition(definition: &mut Value, [kind, status, reason, message]: [&str; 4], now: &str) {
     let list = members(&mut definition["status"]).entry("conditions").or_insert_with(|| json!([]));
     if !list.is_array() {
@@ -54,7 +54,7 @@ pub fn set_condition(definition: &mut Value, [kind, status, reason, message]: [&
     }
 }
 
-/// What hinders a name: the condition's reason and its message.
+/// A conflict of names: the condition's reason and its message.
 type Conflict = (&'static str, String);
 
 fn accepted_names(wanted: &Value, had: &Value, taken: &[&Value]) -> (Value, Option<Conflict>) {

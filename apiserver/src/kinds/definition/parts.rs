@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::http::api_error::Cause;
 
-/// Returns the part of a definition that is about a version.
+/// Returns a version of a definition.
 pub fn version<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
     versions(definition).find(|version| version["name"] == name)
 }
@@ -22,7 +22,7 @@ pub(super) fn texts(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Returns causes whose fields begin with a prefix.
+/// Returns causes with a prefix before their fields.
 pub(super) fn below(prefix: &str, causes: Vec<Cause>) -> impl Iterator<Item = Cause> {
     causes.into_iter().map(move |cause| Cause { field: format!("{prefix}{}", cause.field), ..cause })
 }
@@ -34,7 +34,7 @@ pub(super) fn members(value: &mut Value) -> &mut Map<String, Value> {
     value.as_object_mut().expect("the value was just made an object")
 }
 
-/// Tells whether the server offers the kinds of a definition.
+/// Tells whether the kinds of a definition are served.
 pub fn is_established(definition: &Value) -> bool {
     is_true(definition, "Established")
 }

@@ -31,13 +31,13 @@ impl LabelSelector {
     /// Returns the selector of a text; the empty text selects everything.
     ///
     /// # Errors
-    /// If the text makes no sense.
+    /// If the text is invalid.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let mut parser = Parser { tokens: tokens(text), at: 0 };
         parser.selector().map_err(Failure::bad_request)
     }
 
-    /// Returns the selector of a `LabelSelector` object with `matchLabels` and `matchExpressions`; none for an unknown operator.
+    /// Returns the selector of a `LabelSelector` object with `matchLabels` and `matchExpressions`; `None` for an unknown operator.
     pub fn of_object(object: &Value) -> Option<Self> {
         let mut requirements = Vec::new();
         for (key, value) in object["matchLabels"].as_object().into_iter().flatten() {

@@ -1,9 +1,9 @@
-//! Ages as people read them.
+//! Ages in a readable form.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// Returns the time since a moment in as few units as people read at a glance.
+/// Returns the time since a moment, in one or two units.
 pub fn age(since: &Value, now: Timestamp) -> String {
     match since {
         Value::String(text) => {
@@ -13,7 +13,7 @@ pub fn age(since: &Value, now: Timestamp) -> String {
     }
 }
 
-/// Returns a number of seconds in as few units as people read at a glance.
+/// Formats seconds in one or two units.
 pub fn span(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let two = |first: i64, unit: &str, second: i64, lesser: &str| {

@@ -14,7 +14,7 @@ type Columns = &'static [(&'static str, &'static str, i64)];
 const NAME: (&str, &str, i64) = ("Name", "string", 0);
 const AGE: (&str, &str, i64) = ("Age", "string", 0);
 
-/// Returns the columns of a resource and what fills them.
+/// Returns the columns of a resource and the function that fills them.
 pub(super) fn table(group: &str, plural: &str) -> (Columns, Row) {
     match (group, plural) {
         ("", "namespaces") => (&[NAME, ("Status", "string", 0), AGE], namespace),
@@ -162,7 +162,7 @@ fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or_default()
 }
 
-/// Returns a text, and a word for its absence.
+/// Returns a text, or a replacement if it is absent.
 fn text_or(value: &Value, absent: &str) -> Value {
     match value {
         Value::String(text) if !text.is_empty() => json!(text),

@@ -26,7 +26,7 @@ impl JsonPath {
     /// Returns the path of a text.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The text of the error.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut steps = Vec::new();
         let mut rest = text.strip_prefix('$').unwrap_or(text);
@@ -52,7 +52,7 @@ impl JsonPath {
         Ok(Self { steps })
     }
 
-    /// Returns the first value that the path leads to.
+    /// Returns the first value of the path.
     pub fn first<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         follow(&self.steps, value)
     }
@@ -80,7 +80,7 @@ fn follow<'a>(steps: &[Step], value: &'a Value) -> Option<&'a Value> {
     }
 }
 
-/// Reads a name up to the next dot or bracket; a backslash takes the next character as it is.
+/// Reads a name up to the next dot or bracket; a backslash escapes the next character.
 fn field(text: &str) -> (String, &str) {
     let mut name = String::new();
     let mut chars = text.char_indices();

@@ -1,4 +1,4 @@
-//! Which fields differ between two states of an object, and which fields a document has.
+//! Compares the fields of two states of an object, and lists the fields of a document.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 use super::lists::{ITEM, Lists, Topology};
 use super::set::Set;
 
-/// What differs between two states.
+/// The differences between two states.
 #[derive(Debug, Default)]
 pub struct Difference {
     /// The fields that are new or have another value.
     pub changed: Set,
-    /// The fields that are gone.
+    /// The removed fields.
     pub removed: Set,
 }
 
@@ -44,7 +44,7 @@ fn walk<'v>(old: Option<&'v Value>, new: Option<&'v Value>, path: &mut Vec<&'v s
     let topology = lists.topology(path);
     let (before, after) = (parts(old, &topology), parts(new, &topology));
     if before.is_none() && after.is_none() {
-        // A leaf, or one that takes the place of another.
+        // A leaf, or a leaf that replaces another value.
         if new.is_some() {
             difference.changed.own();
         } else {
@@ -52,8 +52,8 @@ fn walk<'v>(old: Option<&'v Value>, new: Option<&'v Value>, path: &mut Vec<&'v s
         }
         return difference;
     }
-    // A map or list is new itself if nothing was there, or something else.
-    // What was null was there, without any parts.
+    // A map or list itself is new if there was no value, or one of another type.
+    // A null counts as present, without parts.
     let is_replaced = old.is_some_and(|old| !old.is_null()) && before.is_none() || after.is_none();
     if new.is_some() && (is_replaced || old.is_none()) {
         difference.changed.own();
@@ -70,7 +70,7 @@ fn walk<'v>(old: Option<&'v Value>, new: Option<&'v Value>, path: &mut Vec<&'v s
         let mut inner = walk(old.map(|(_, value)| *value), new.map(|(_, value)| *value), path, lists);
         path.pop();
         if step == &ITEM {
-            // The items of lists are members themselves.
+            // The items of lists are members, too.
             match (old, new) {
                 (None, Some(_)) => inner.changed.own(),
                 (Some(_), None) => inner.removed.own(),
@@ -86,10 +86,10 @@ fn walk<'v>(old: Option<&'v Value>, new: Option<&'v Value>, path: &mut Vec<&'v s
     difference
 }
 
-/// A part of a value: the step of the path to it, and the value.
+/// A part of a value: its path step, and its value.
 type Part<'v> = (&'v str, &'v Value);
 
-/// Returns the parts that are owned on their own, by their names in `fieldsV1`; none for what is owned as a whole.
+/// Returns the parts with separate owners, by their names in `fieldsV1`; `None` for values that are owned as a whole.
 pub fn parts<'v>(value: Option<&'v Value>, topology: &Topology) -> Option<BTreeMap<String, Part<'v>>> {
     match (value?, topology) {
         (Value::Object(members), Topology::Granular) => {
@@ -102,7 +102,7 @@ pub fn parts<'v>(value: Option<&'v Value>, topology: &Topology) -> Option<BTreeM
     }
 }
 
-/// Returns the name of a list's item in `fieldsV1`; none for an item without its keys.
+/// Returns the name of a list's item in `fieldsV1`; `None` for an item without its keys.
 pub fn item_name(item: &Value, topology: &Topology) -> Option<String> {
     match topology {
         Topology::Set => Some(format!("v:{item}")),
@@ -116,7 +116,7 @@ pub fn item_name(item: &Value, topology: &Topology) -> Option<String> {
     }
 }
 
-/// Returns all fields of an applied document: its leaves, the items of its lists, and the keys of free maps.
+/// Returns all fields of an applied document: its leaves, list items, and keys of free maps.
 pub fn all(document: &Value, lists: &dyn Lists) -> Set {
     let mut set = fields(document, &mut Vec::new(), lists);
     set.disown();

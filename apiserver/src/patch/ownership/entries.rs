@@ -1,4 +1,4 @@
-//! The entries of `managedFields`: who owns what.
+//! The entries of `managedFields`.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -6,44 +6,44 @@ use serde_json::{Map, Value, json};
 use super::manager::{Manager, Operation};
 use super::set::Set;
 
-/// The most entries of updates. The oldest beyond that share one entry.
+/// Limit of update entries. The oldest ones beyond it are merged into one.
 const MAX_UPDATES: usize = 10;
 
-/// The manager of the entry that old updates share.
+/// The manager of the merged entry.
 const ANCIENT: &str = "ancient-changes";
 
-/// What one manager owns.
+/// The fields of one manager.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     manager: String,
     operation: Operation,
     api_version: String,
-    /// When the manager wrote last, as it is written; empty for unknown.
+    /// The time of the manager's last write, as text; empty if unknown.
     pub time: String,
     subresource: String,
     /// The fields.
     pub fields: Set,
 }
 
-/// What everybody owns.
+/// The entries of all managers.
 #[derive(Debug, Clone, Default)]
 pub struct Entries(Vec<Entry>);
 
 impl Entry {
-    /// Returns the entry of a manager that writes now.
+    /// Returns the entry of the current writer.
     pub fn of(by: &Manager<'_>, fields: Set) -> Self {
         Self {
             manager: by.name.to_owned(),
             operation: by.operation,
             api_version: by.api_version.to_owned(),
-            // What is written through `scale` is not dated.
+            // Writes through `scale` have no time.
             time: if by.subresource == Some("scale") { String::new() } else { written(by.time) },
             subresource: by.subresource.unwrap_or_default().to_owned(),
             fields,
         }
     }
 
-    /// Returns the owner of what was there before anybody applied.
+    /// Returns the entry for fields that existed before the first apply.
     pub fn before_first_apply(by: &Manager<'_>, fields: Set) -> Self {
         Self { manager: "before-first-apply".to_owned(), operation: Operation::Update, subresource: String::new(), ..Self::of(by, fields) }
     }
@@ -101,13 +101,13 @@ fn listed(object: &Value) -> Option<&Vec<Value>> {
 }
 
 impl Entries {
-    /// Reads the entries of an object; none if they cannot be understood.
+    /// Reads the entries of an object; empty if they cannot be parsed.
     pub fn read(object: &Value) -> Self {
         let entries = listed(object).and_then(|list| list.iter().map(Entry::read).collect());
         Self(entries.unwrap_or_default())
     }
 
-    /// Tells whether the object asks for an end of all tracking.
+    /// Tells whether the object requests the end of all tracking.
     pub fn is_reset(object: &Value) -> bool {
         listed(object).is_some_and(|list| list.len() == 1 && list[0].as_object().is_some_and(Map::is_empty))
     }
@@ -117,43 +117,43 @@ impl Entries {
         self.0.is_empty()
     }
 
-    /// Takes out the entry of the manager.
+    /// Removes and returns the entry of the manager.
     pub fn take(&mut self, by: &Manager<'_>) -> Option<Entry> {
         let place = self.0.iter().position(|entry| entry.is_of(by))?;
         Some(self.0.remove(place))
     }
 
-    /// Puts in an entry.
+    /// Adds an entry.
     pub fn put(&mut self, entry: Entry) {
         self.0.push(entry);
     }
 
-    /// Returns what anybody owns.
+    /// Returns the owned fields of all managers.
     pub fn all_fields(&self) -> Set {
         self.0.iter().fold(Set::default(), |all, entry| all.union(&entry.fields))
     }
 
-    /// Returns who owns some of the fields, in the words of conflicts, with the paths of these fields.
+    /// Returns the managers of some of the fields, as named in conflicts, with the paths of these fields.
     pub fn owners_of(&self, fields: &Set) -> Vec<(String, Vec<String>)> {
         let common = self.0.iter().map(|entry| (entry.words(), entry.fields.common(fields).paths()));
         common.filter(|(_, paths)| !paths.is_empty()).collect()
     }
 
-    /// Takes the fields from everybody.
+    /// Removes the fields from all managers.
     pub fn take_fields(&mut self, fields: &Set) {
         for entry in &mut self.0 {
             entry.fields = entry.fields.without(fields);
         }
     }
 
-    /// Takes the fields from everybody else.
+    /// Removes the fields from all other managers.
     pub fn take_others(&mut self, fields: &Set, by: &Manager<'_>) {
         for entry in self.0.iter_mut().filter(|entry| !entry.is_of(by)) {
             entry.fields = entry.fields.without(fields);
         }
     }
 
-    /// Merges the oldest updates, so that not every manager that ever wrote is remembered.
+    /// Merges the oldest updates, to limit the number of managers.
     pub fn limit(&mut self) {
         let is_update = |entry: &Entry| entry.operation == Operation::Update && !entry.fields.is_empty();
         let mut surplus = self.0.iter().filter(|entry| is_update(entry)).count().saturating_sub(MAX_UPDATES);
@@ -172,7 +172,7 @@ impl Entries {
         }
     }
 
-    /// Writes the entries to the object: those of applies first, then by time.
+    /// Writes the entries to the object: applies first, then by time.
     pub fn write(mut self, object: &mut Value) {
         self.0.retain(|entry| !entry.fields.is_empty());
         self.0.sort_by(|a, b| {

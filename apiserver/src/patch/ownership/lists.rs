@@ -1,4 +1,4 @@
-//! What the lists and maps of a kind mean to owners: from the schema of a definition, or from the table of built-in kinds.
+//! The ownership of lists and maps of a kind: from the schema of a definition, or from the table of built-in kinds.
 
 use serde_json::{Value, json};
 
@@ -9,35 +9,35 @@ use crate::patch::merge_keys::{self, ATOMIC, SET};
 /// How the parts of a list or map are owned.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Topology {
-    /// As a whole, by one owner.
+    /// As a whole.
     Atomic,
-    /// A map: each field on its own. A list of this kind is owned as a whole.
+    /// A map: each field separately. A list is owned as a whole.
     Granular,
-    /// A list: each value on its own.
+    /// A list: each value separately.
     Set,
-    /// A list: each item on its own, known by these fields; a missing field has the default.
+    /// A list: each item separately, identified by these fields; a missing field has the default.
     Keyed(Vec<(String, Option<Value>)>),
 }
 
 /// The step of a path from a list into its items.
 pub const ITEM: &str = "[]";
 
-/// Tells what the lists and maps of a kind mean.
+/// The ownership of a kind's lists and maps.
 pub trait Lists {
-    /// Returns how the value at the path is owned. The path is of field names, with [`ITEM`] for the way into a list.
+    /// Returns the ownership of the value at the path, which has field names, and [`ITEM`] for the items of a list.
     fn topology(&self, path: &[&str]) -> Topology;
 
     /// Tells whether the field at the path is a field of the schema, as opposed to the key of a free map.
     fn is_declared(&self, path: &[&str]) -> bool;
 
-    /// Returns fields that every object has, which are not owned.
+    /// Returns the fields that every object has, which are not owned.
     fn zero(&self) -> Value;
 
-    /// Tells whether the status is written through a subresource only.
+    /// Tells whether the status is written only through a subresource.
     fn has_status(&self) -> bool;
 }
 
-/// Returns what the lists and maps of the kind mean.
+/// Returns the ownership of the kind's lists and maps.
 pub fn lists_of(kind: &Kind) -> Box<dyn Lists + '_> {
     let versions = kind.definition.as_ref().and_then(|definition| definition.pointer("/spec/versions")?.as_array());
     let version = versions.and_then(|versions| versions.iter().find(|version| version["name"] == kind.version.as_str()));
@@ -53,11 +53,11 @@ pub fn lists_of(kind: &Kind) -> Box<dyn Lists + '_> {
 pub struct BuiltIn<'a> {
     /// The shape of the objects, which is the name of the kind.
     shape: &'a str,
-    /// The kind; none for the metadata of any.
+    /// The kind; `None` for the metadata of any kind.
     kind: Option<&'a Kind>,
 }
 
-/// The lists and maps of a schema. Its `metadata` is that of all objects.
+/// The lists and maps of a schema. Its `metadata` has the built-in structure.
 #[derive(Debug, Clone)]
 pub struct Schema<'a> {
     /// The `openAPIV3Schema` of the version.
@@ -66,7 +66,7 @@ pub struct Schema<'a> {
     pub has_status: bool,
 }
 
-/// Fields whose value is a free map: its keys are data.
+/// Fields with a free map, whose keys are data.
 const FREE_MAPS: &[&str] =
     &["labels", "annotations", "data", "binaryData", "stringData", "matchLabels", "limits", "requests", "capacity", "hard", "used"];
 
@@ -115,7 +115,7 @@ impl Lists for BuiltIn<'_> {
 fn key_with_default(key: &str) -> (String, Option<Value>) {
     match key.split_once('=') {
         Some((key, default)) => (key.to_owned(), Some(Value::from(default))),
-        // Keys of built-in kinds are fields of Go, whose zero is their default.
+        // Keys of built-in kinds are Go fields, whose default is the zero value.
         None => (key.to_owned(), Some(Value::from(""))),
     }
 }

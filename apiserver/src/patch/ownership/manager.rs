@@ -1,4 +1,4 @@
-//! Who writes, as managed fields tell it.
+//! Field managers.
 
 use jiff::Timestamp;
 
@@ -13,7 +13,7 @@ pub enum Operation {
     Update,
 }
 
-/// Who writes, when, and how.
+/// A field manager and its write.
 pub struct Manager<'a> {
     /// The name of the field manager.
     pub name: &'a str,
@@ -25,8 +25,8 @@ pub struct Manager<'a> {
     pub api_version: &'a str,
     /// The time of the request.
     pub time: Timestamp,
-    /// Whether an apply takes fields from others.
+    /// Whether an apply takes fields from other managers.
     pub force: bool,
-    /// What the lists and maps of the kind mean.
+    /// The ownership of the kind's lists and maps.
     pub lists: &'a dyn Lists,
 }

@@ -1,4 +1,4 @@
-//! Merging what is applied into what is there, and removing what is no longer applied.
+//! Merges an applied object into the live one, and removes fields that are no longer applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::lists::{ITEM, Lists, Topology};
 use super::set::Set;
 use crate::http::api_error::Failure;
 
-/// The fields of the metadata that belong to the server.
+/// The metadata fields of the server.
 pub const SERVERS: &[&str] = &[
     "name",
     "namespace",
@@ -23,10 +23,10 @@ pub const SERVERS: &[&str] = &[
     "deletionGracePeriodSeconds",
 ];
 
-/// Merges the applied document into the live object: maps and keyed lists merge, everything else is replaced.
+/// Merges the applied document into the live object: maps and keyed lists are merged, other values are replaced.
 pub fn merge(live: &Value, applied: &Value, lists: &dyn Lists) -> Value {
     let mut merged = join(Some(live), applied, &mut Vec::new(), lists);
-    // Tools print empty server fields, such as a creation time of null: they do not mean them.
+    // Tools send empty server fields, such as `creationTimestamp: null`, without intent.
     if let (Some(metadata), Some(old)) = (merged.get_mut("metadata").and_then(Value::as_object_mut), live["metadata"].as_object()) {
         for field in SERVERS.iter().filter(|field| metadata.get(**field).is_some_and(Value::is_null)).collect::<Vec<_>>() {
             match old.get(*field) {
@@ -53,13 +53,13 @@ fn join<'v>(live: Option<&'v Value>, applied: &'v Value, path: &mut Vec<&'v str>
         (Some(Value::Array(old)), Value::Array(new), Topology::Set | Topology::Keyed(_)) => {
             join_lists(old, new, &topology, path, lists).unwrap_or_else(|| applied.clone())
         }
-        // Nothing in the place of what has parts of its own is no word about these parts.
+        // A null over a value with separately owned parts leaves the parts untouched.
         (Some(value), Value::Null, _) if parts(Some(value), &topology).is_some_and(|parts| !parts.is_empty()) => value.clone(),
         _ => applied.clone(),
     }
 }
 
-/// The applied order wins for what both have; what only the live list has stays where it is between them. None for items without their keys.
+/// Common items get the applied order; items of only the live list keep their place between them. `None` for items without their keys.
 fn join_lists<'v>(old: &'v [Value], new: &'v [Value], topology: &Topology, path: &mut Vec<&'v str>, lists: &dyn Lists) -> Option<Value> {
     let names = |list: &[Value]| list.iter().map(|item| item_name(item, topology)).collect::<Option<Vec<String>>>();
     let (old_names, new_names) = (names(old)?, names(new)?);
@@ -75,7 +75,7 @@ fn join_lists<'v>(old: &'v [Value], new: &'v [Value], topology: &Topology, path:
                 merged.push(old[left].clone());
                 left += 1;
             }
-            // What comes in another order is taken when its turn has come, or was taken already.
+            // Items in another order are taken in the applied order, or were taken already.
             Some(name) if next_of_both != Some(name) => left += 1,
             name => {
                 let place = places.get(&new_names[right]).copied();
@@ -89,17 +89,17 @@ fn join_lists<'v>(old: &'v [Value], new: &'v [Value], topology: &Topology, path:
     Some(Value::Array(merged))
 }
 
-/// Removes fields that the manager had applied before and that no manager owns now.
+/// Removes fields that the manager applied earlier and that no manager owns any more.
 pub fn prune(object: &mut Value, before: &Set, kept: &Set, lists: &dyn Lists) {
     let mut kept = kept.clone();
     if before.child("f:metadata").is_some() && kept.child("f:metadata").is_none() {
-        // There is always metadata.
+        // The metadata always exists.
         kept.insert("f:metadata", Set::leaf());
     }
     remove(object, before, &kept, &mut Vec::new(), lists);
 }
 
-/// What loses its last part is nothing, even where something is wanted.
+/// A value that loses its last part is removed, even if a value is required.
 fn remove(value: &mut Value, before: &Set, kept: &Set, path: &mut Vec<String>, lists: &dyn Lists) {
     let topology = lists.topology(&path.iter().map(String::as_str).collect::<Vec<_>>());
     let is_something = match (&mut *value, &topology) {
@@ -139,7 +139,7 @@ fn remove(value: &mut Value, before: &Set, kept: &Set, path: &mut Vec<String>, l
     }
 }
 
-/// Refuses lists with an item twice, and items without their keys.
+/// Refuses lists with duplicate items, and items without their keys.
 pub fn check_items(applied: &Value, lists: &dyn Lists) -> Result<(), Failure> {
     check(applied, &mut Vec::new(), lists)
 }

@@ -1,13 +1,13 @@
-//! Sets of fields, as `fieldsV1` writes them: a tree whose nodes are fields (`f:`), items with keys (`k:`) and values of sets (`v:`).
+//! Sets of fields in the form of `fieldsV1`: a tree whose nodes are fields (`f:`), items with keys (`k:`) and values of sets (`v:`).
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// A set of fields below some field.
+/// A set of fields below a field.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Set {
-    /// Whether the field itself is in the set, not only what is in it.
+    /// Whether the field itself is in the set, not only its parts.
     own: bool,
     below: BTreeMap<String, Set>,
 }
@@ -18,7 +18,7 @@ impl Set {
         Self { own: true, below: BTreeMap::new() }
     }
 
-    /// Reads `fieldsV1`; none for anything else.
+    /// Reads `fieldsV1`; `None` for other values.
     pub fn read(fields: &Value) -> Option<Self> {
         fn node(value: &Value) -> Option<Set> {
             let members = value.as_object()?;
@@ -39,27 +39,27 @@ impl Set {
         Value::Object(members)
     }
 
-    /// Tells whether nothing is in the set.
+    /// Tells whether the set is empty.
     pub fn is_empty(&self) -> bool {
         !self.own && self.below.values().all(Self::is_empty)
     }
 
-    /// Puts the field itself into the set.
+    /// Adds the field itself to the set.
     pub fn own(&mut self) {
         self.own = true;
     }
 
-    /// Takes the field itself out of the set.
+    /// Removes the field itself from the set.
     pub fn disown(&mut self) {
         self.own = false;
     }
 
-    /// Puts a set below the field.
+    /// Adds a set below the field.
     pub fn insert(&mut self, part: impl Into<String>, set: Self) {
         self.below.insert(part.into(), set);
     }
 
-    /// Takes out everything at and below a part.
+    /// Removes a part and everything below it.
     pub fn remove(&mut self, part: &str) {
         self.below.remove(part);
     }
@@ -79,13 +79,13 @@ impl Set {
         self.below.iter()
     }
 
-    /// Drops branches with nothing in them.
+    /// Removes empty branches.
     pub fn tidy(&mut self) {
         self.below.values_mut().for_each(Self::tidy);
         self.below.retain(|_, set| !set.is_empty());
     }
 
-    /// Returns what is in one of the sets.
+    /// Returns the union of both sets.
     pub fn union(&self, other: &Self) -> Self {
         let mut below = self.below.clone();
         for (part, set) in &other.below {
@@ -95,7 +95,7 @@ impl Set {
         Self { own: self.own || other.own, below }
     }
 
-    /// Returns what is in this set and not in the other.
+    /// Returns the difference of this set and the other.
     pub fn without(&self, other: &Self) -> Self {
         let below = self.below.iter().map(|(part, set)| {
             let left = other.below.get(part).map_or_else(|| set.clone(), |other| set.without(other));
@@ -106,7 +106,7 @@ impl Set {
         left
     }
 
-    /// Returns what is in both sets.
+    /// Returns the intersection of both sets.
     pub fn common(&self, other: &Self) -> Self {
         let below = self.below.iter().filter_map(|(part, set)| Some((part.clone(), set.common(other.below.get(part)?))));
         let mut common = Self { own: self.own && other.own, below: below.collect() };
@@ -114,7 +114,7 @@ impl Set {
         common
     }
 
-    /// Returns the paths in the words of conflicts, such as `.spec.items[k="x"].v`.
+    /// Returns the paths in the form of conflict messages, such as `.spec.items[k="x"].v`.
     pub fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect(String::new(), &mut paths);

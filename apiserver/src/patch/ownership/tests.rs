@@ -1,4 +1,4 @@
-//! The statements of the API about ownership.
+//! Tests of field ownership.
 
 use serde_json::json;
 

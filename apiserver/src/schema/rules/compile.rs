@@ -1,4 +1,4 @@
-//! Compiles the rules of a schema, and tells which of them a server refuses.
+//! Compiles the rules of a schema, and reports invalid ones.
 
 use serde_json::json;
 
@@ -9,23 +9,23 @@ use crate::http::api_error::Cause;
 use crate::schema::field_error;
 use crate::schema::node::{Additional, ListType, Node, Rule};
 
-/// What one expression may cost, as often as it can be evaluated for one object.
+/// Cost limit of one expression, multiplied by its evaluations for one object.
 const MOST_FOR_RULE: u64 = 10_000_000;
-/// What all expressions of a schema may cost together.
+/// Cost limit of all expressions of a schema together.
 const MOST_FOR_SCHEMA: u64 = 100_000_000;
-/// How many rules are named when all together cost too much.
+/// Number of rules listed if the total cost is too high.
 const NAMED: usize = 4;
 
-/// What was found in the rules of a schema.
+/// The result of the compilation.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// What is wrong with them.
+    /// The errors.
     pub(crate) causes: Vec<Cause>,
-    /// Those that this server cannot evaluate, with the reasons: texts for people.
+    /// Messages about rules that this server cannot evaluate, with the reasons.
     pub(crate) unenforced: Vec<String>,
 }
 
-/// Compiles all rules of a schema, whose field is given.
+/// Compiles all rules of a schema with this field.
 pub(crate) fn compile(root: &mut Node, field: &str) -> Report {
     let mut compiler = Compiler { report: Report::default(), total: 0, expensive: Vec::new() };
     compiler.node(root, Place { field: field.to_owned(), count: Some(1), uncorrelated: None, is_root: true });
@@ -33,13 +33,13 @@ pub(crate) fn compile(root: &mut Node, field: &str) -> Report {
     compiler.report
 }
 
-/// Where a node stands.
+/// The position of a node.
 struct Place {
     /// The field of the schema.
     field: String,
-    /// How often it can be in an object; none if nothing limits that.
+    /// The maximum number of its values in an object; `None` if unlimited.
     count: Option<u64>,
-    /// The field of the nearest node above whose items cannot be found in the old object.
+    /// The field of the nearest ancestor whose items cannot be correlated with the old object.
     uncorrelated: Option<String>,
     is_root: bool,
 }
@@ -65,7 +65,7 @@ impl Compiler {
         let (most_items, most_properties) = (node.limits.items.most, node.limits.properties.most);
         if let Some(item) = &mut node.items {
             let mut below = place.below(format!("{}.items", place.field), most_items);
-            // Only items with keys can be found again.
+            // Only items with keys can be correlated.
             if !matches!(node.list_type, ListType::Map(_)) {
                 below.uncorrelated = Some(place.field.clone());
             }
@@ -171,16 +171,16 @@ impl Compiler {
     }
 }
 
-/// What an expression must come to.
+/// The expected type of an expression.
 struct Expected {
-    /// The expression of a rule that is meant.
+    /// Selects the expression of a rule.
     text_of: fn(&Rule) -> &str,
     kind: Type,
-    /// What is said before the issues of one that does not compile.
+    /// The prefix of compile errors.
     lead: &'static str,
-    /// What is said before the error of one with a constant part that fails.
+    /// The prefix of errors in constant parts.
     constant_lead: &'static str,
-    /// What is said of one of another type.
+    /// The message for another type.
     text: &'static str,
 }
 
@@ -201,7 +201,7 @@ impl Expected {
     };
 }
 
-/// Returns a rule as Go shows it: all its fields, with what has a meaning in HTML escaped.
+/// Returns a rule in the form of Go: all its fields, with HTML escaping.
 fn shown(rule: &Rule) -> String {
     let text = |text: &str| json!(text).to_string().replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
     format!(

@@ -1,14 +1,14 @@
-//! Rules in the form in which they are evaluated.
+//! Compiled rules.
 
 use crate::cel::Program;
 
-/// A rule that can be evaluated.
+/// A compiled rule.
 #[derive(Debug, Clone)]
 pub(crate) struct Compiled {
     /// The rule.
     pub(super) rule: Program,
-    /// What computes the message.
+    /// The message expression.
     pub(super) message: Option<Program>,
-    /// Whether the rule looks at the old value.
+    /// Whether the rule uses the old value.
     pub(super) uses_old: bool,
 }

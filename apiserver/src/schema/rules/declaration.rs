@@ -1,4 +1,4 @@
-//! Schemas as declarations of expressions: the types of values, and how large they can be.
+//! Declarations of expressions from schemas: the types of values, and their maximum sizes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use super::names::escape;
 use crate::cel::{Object, Size, Sizes, Type};
 use crate::schema::node::{Additional, Node, Type as Kind};
 
-/// The largest request that is accepted, in bytes: nothing can be larger.
+/// The maximum size of a request in bytes, which limits all values.
 const LARGEST_REQUEST: u64 = 3 * 1024 * 1024;
-/// The longest texts that are durations or moments, with their quotes.
+/// The maximum length of durations and times as texts, with their quotes.
 const LONGEST_TIME: u64 = 32;
 const DATE: u64 = 12;
 
-/// What is declared of a value.
+/// The declaration of a value.
 #[derive(Debug, Clone)]
 pub(super) struct Declaration {
     shape: Shape,
-    /// How many characters, items or entries it has at most.
+    /// The maximum number of characters, items or entries.
     most: u64,
-    /// How many bytes it takes at least.
+    /// The minimum number of bytes.
     pub(super) least_bytes: u64,
 }
 
@@ -31,7 +31,7 @@ enum Shape {
     Object(BTreeMap<String, Declaration>),
 }
 
-/// Returns what is declared of the values of a node. None if expressions do not see them.
+/// Returns the declaration of a node's values; `None` if expressions cannot access them.
 pub(super) fn declare(node: &Node, is_resource: bool) -> Option<Declaration> {
     let limits = &node.limits;
     if node.is_int_or_string {
@@ -77,7 +77,7 @@ fn text(node: &Node) -> Declaration {
                 lengths.max().unwrap_or_default() as u64
             };
             let options = limits.options.as_ref().filter(|options| !options.is_empty()).map(longest);
-            // A length counts characters, which take up to four bytes.
+            // Lengths count characters, which take up to four bytes.
             let most = limits.length.most.map(|most| most.saturating_mul(4)).or(options).unwrap_or(unlimited);
             plain(Type::String, most, 2)
         }
@@ -89,7 +89,7 @@ fn object(node: &Node, is_resource: bool) -> Declaration {
     let mut least_bytes = 2;
     for (name, property) in properties(node, is_resource) {
         let Some(field) = declare(&property, property.is_embedded) else { continue };
-        // Defaults are filled in by the server: they need not be sent.
+        // Fields with defaults need not be sent.
         if node.limits.required.contains(&name) && property.default.is_none() {
             least_bytes += name.len() as u64 + field.least_bytes + 4;
         }
@@ -100,7 +100,7 @@ fn object(node: &Node, is_resource: bool) -> Declaration {
     Declaration { shape: Shape::Object(fields), most: 0, least_bytes }
 }
 
-/// Returns the members of an object that expressions see. Of a resource, the names are always among them.
+/// Returns the members of an object that expressions can access. For a resource, they include its names.
 pub(super) fn properties(node: &Node, is_resource: bool) -> BTreeMap<String, Node> {
     let mut properties = node.properties.clone();
     if is_resource && !has_names(node) {
@@ -113,7 +113,7 @@ pub(super) fn properties(node: &Node, is_resource: bool) -> BTreeMap<String, Nod
     properties
 }
 
-/// Tells whether the schema itself declares what every resource has.
+/// Tells whether the schema declares the fields of every resource.
 fn has_names(node: &Node) -> bool {
     let is = |node: Option<&Node>, kind: Kind| node.is_some_and(|node| node.kind == Some(kind));
     let metadata = node.properties.get("metadata");
@@ -126,7 +126,7 @@ fn has_names(node: &Node) -> bool {
 }
 
 impl Declaration {
-    /// Returns the type of the values. Objects are named after where they stand.
+    /// Returns the type of the values. Object types are named after their paths.
     pub(super) fn kind(&self, name: &str) -> Type {
         match &self.shape {
             Shape::Plain(kind) => kind.clone(),
@@ -141,7 +141,7 @@ impl Declaration {
 }
 
 impl Sizes for Declaration {
-    /// Any variable is the value itself: there is only the new and the old one.
+    /// All variables have the declared type: there is only the new and the old value.
     fn size(&self, path: &[&str]) -> Option<Size> {
         let (_, steps) = path.split_first()?;
         let mut found = self;
@@ -149,7 +149,7 @@ impl Sizes for Declaration {
             found = match (&found.shape, *step) {
                 (Shape::List(item), "@items") => item,
                 (Shape::Map(value), "@values") => value,
-                // Keys are texts of any length.
+                // Keys are texts of any length, which cost nothing.
                 (Shape::Map(_), "@keys") => return Some(Size { min: 0, max: 0 }),
                 (Shape::Object(fields), name) => fields.get(name)?,
                 _ => return None,
@@ -159,7 +159,7 @@ impl Sizes for Declaration {
     }
 }
 
-/// Returns how often a value of a size can be in a request.
+/// Returns how many values of a minimum size fit into a request.
 pub(super) fn most_often(least_bytes: u64) -> u64 {
     LARGEST_REQUEST / (least_bytes + 1)
 }

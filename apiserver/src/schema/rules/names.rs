@@ -1,6 +1,6 @@
-//! The names by which expressions reach members: identifiers of the language.
+//! The names of members in expressions: identifiers of the language.
 
-/// Words of the language that no identifier may be.
+/// Reserved words of the language.
 const RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -25,7 +25,7 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// Returns the name by which expressions reach a member; none if they cannot.
+/// Returns the name of a member in expressions; `None` if it has none.
 pub(super) fn escape(name: &str) -> Option<String> {
     let is_reachable = !name.is_empty()
         && !name.starts_with(|c: char| c.is_ascii_digit())

@@ -9,19 +9,19 @@ use crate::http::api_error::Cause;
 use crate::schema::field_error::Place;
 use crate::schema::node::{Node, Rule, Type};
 
-/// What one evaluation may cost.
+/// Cost limit of one evaluation.
 const CALL_LIMIT: u64 = 1_000_000;
-/// What all evaluations for one object may cost.
+/// Cost limit of all evaluations for one object.
 const BUDGET: u64 = 10_000_000;
-/// The longest message that an expression may compute, in bytes.
+/// Limit of a computed message in bytes.
 const LONGEST_MESSAGE: usize = 5 * 1024;
 
-/// What the rules say of an object.
+/// The result of the rules for an object.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// What is wrong.
+    /// The errors.
     pub(crate) causes: Vec<Cause>,
-    /// What is wrong too, but was so before.
+    /// Errors in unchanged values.
     pub(crate) forgiven: Vec<Cause>,
 }
 
@@ -33,11 +33,11 @@ pub(crate) fn validate(root: &Node, new: &Json, old: Option<&Json>) -> Verdict {
     validation.verdict
 }
 
-/// What is known of the old value of a node.
+/// The old value of a node.
 #[derive(Clone, Copy)]
 struct Before<'a> {
     old: Option<&'a Json>,
-    /// Whether the value, or the nearest one above that was found in the old object, is as it was.
+    /// Whether the value is unchanged; if it has no old value, whether its nearest ancestor with one is.
     is_unchanged: bool,
 }
 
@@ -115,7 +115,7 @@ impl Validation {
                     }
                 };
                 let cause = ruled.refusal(&text);
-                // What a stricter schema would refuse may stay as long as it is not touched.
+                // Values that violate a stricter schema may stay as long as they are unchanged.
                 let forgives = is_unchanged && !ruled.compiled.uses_old;
                 if forgives { self.verdict.forgiven.push(cause) } else { self.verdict.causes.push(cause) }
             }
@@ -126,7 +126,7 @@ impl Validation {
         }
     }
 
-    /// Takes the cost of an evaluation off the budget, if it is in there.
+    /// Subtracts the cost of an evaluation from the budget, if possible.
     fn pay(&mut self, cost: u64) -> bool {
         match self.budget.checked_sub(cost) {
             Some(left) => self.budget = left,
@@ -135,7 +135,7 @@ impl Validation {
         !self.is_over
     }
 
-    /// Returns what to say of a rule that does not hold.
+    /// Returns the message of a violated rule.
     ///
     /// # Errors
     /// If computing it is too expensive.
@@ -165,13 +165,13 @@ impl Validation {
 }
 
 impl<'a> Before<'a> {
-    /// Returns what is known of a part. What cannot be found in the old object is as much unchanged as what it is in.
+    /// Returns the old value of a part. A part without an old value counts as unchanged if its parent does.
     fn below(self, new: &Json, old: Option<&'a Json>) -> Self {
         Self { old, is_unchanged: old.map_or(self.is_unchanged, |old| old == new) }
     }
 }
 
-/// A rule at a place of an object.
+/// A rule for a value of an object.
 struct Ruled<'a> {
     node: &'a Node,
     rule: &'a Rule,
@@ -181,13 +181,13 @@ struct Ruled<'a> {
 }
 
 impl Ruled<'_> {
-    /// Returns the cause of a rule that could not be evaluated.
+    /// Returns the error of a rule that could not be evaluated.
     fn failure(&self, text: &str) -> Cause {
         let kind = self.node.kind.map_or("", Type::name);
         Cause::new("FieldValueInvalid", self.place.field(), format!("Invalid value: {kind:?}: {text}"))
     }
 
-    /// Returns the cause of a rule that does not hold.
+    /// Returns the error of a violated rule.
     fn refusal(&self, text: &str) -> Cause {
         let field = match (self.place, &*self.rule.field_path) {
             (place, "") => place.field(),

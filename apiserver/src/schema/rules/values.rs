@@ -1,4 +1,4 @@
-//! Values of objects as expressions see them: typed by the schema.
+//! Values of objects for expressions: typed by the schema.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::names::escape;
 use crate::cel::{self, Items, Key, List, Map, Value};
 use crate::schema::node::{Additional, ListType, Node, Type};
 
-/// Returns a value as expressions see it. What is not as the schema says fails where it is used.
+/// Returns a value for expressions. Values of wrong types fail when used.
 pub(super) fn convert(node: &Node, value: &Json, is_resource: bool) -> Value {
     if value.is_null() {
         return if node.is_nullable { Value::Null } else { failed("invalid data, got null for schema with nullable=false") };
@@ -30,7 +30,7 @@ pub(super) fn convert(node: &Node, value: &Json, is_resource: bool) -> Value {
         (Some(Type::String), Json::String(text)) => self::text(node.limits.format.as_deref(), text),
         (Some(Type::Number), Json::Number(number)) => Value::Double(number.as_f64().unwrap_or_default()),
         (Some(Type::Integer), Json::Number(number)) => {
-            // 1.0 is a whole number in JSON.
+            // 1.0 is an integer in JSON.
             Value::Int(number.as_i64().unwrap_or_else(|| number.as_f64().unwrap_or_default() as i64))
         }
         (Some(Type::Boolean), Json::Bool(value)) => Value::Bool(*value),
@@ -76,7 +76,7 @@ fn object(node: &Node, members: &Members<String, Json>, is_resource: bool) -> Va
     let properties = properties(node, is_resource);
     let mut map = Map { entries: BTreeMap::new(), hidden: BTreeMap::new() };
     for (name, member) in members {
-        // A member that is null is as good as absent.
+        // A null member counts as absent.
         match (properties.get(name), escape(name)) {
             (Some(schema), Some(escaped)) if !member.is_null() => {
                 map.entries.insert(Key::String(escaped.into()), convert(schema, member, schema.is_embedded));

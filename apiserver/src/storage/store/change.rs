@@ -1,4 +1,4 @@
-//! Writes as watchers see them.
+//! Writes in the form of watch events.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use serde_json::Value;
 use super::resting::Resting;
 use crate::storage::resource::{Key, Stored, set_revision};
 
-/// One write: from what, to what.
+/// One write: the states before and after.
 #[derive(Debug)]
 pub struct Change {
-    /// The revision that the write has made.
+    /// The revision of the write.
     pub revision: u64,
     pub(super) key: Key,
     pub(super) old: Option<Arc<Resting>>,
@@ -20,14 +20,14 @@ pub struct Change {
     pub(super) at: Timestamp,
 }
 
-/// What a watcher sees of a change.
+/// The type of a change for a watcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sight {
-    /// The object came into sight.
+    /// The object was added to the selection.
     Added,
     /// The object has changed.
     Modified,
-    /// The object went out of sight.
+    /// The object was removed from the selection.
     Deleted,
 }
 
@@ -41,7 +41,7 @@ impl Sight {
         }
     }
 
-    /// Returns the word in watch events.
+    /// Returns the name in watch events.
     pub fn word(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -52,7 +52,7 @@ impl Sight {
 }
 
 impl Change {
-    /// Returns the bytes that are kept for it: what was there before belongs to the change before.
+    /// Returns the bytes that it takes: the state before belongs to the previous change.
     pub(super) fn bytes(&self) -> usize {
         self.new.as_ref().map_or(0, |new| new.text().len())
     }
@@ -62,34 +62,34 @@ impl Change {
         &self.key
     }
 
-    /// Returns the revisions of what was there and of what is there.
+    /// Returns the revisions of the states before and after.
     pub fn revisions(&self) -> impl Iterator<Item = u64> {
         self.old.iter().chain(&self.new).map(|state| state.revision)
     }
 
-    /// Returns what was there; none for a creation.
+    /// Returns the state before; `None` for a creation.
     pub fn before(&self) -> Option<Arc<Stored>> {
         self.old.as_ref().map(|old| old.wake())
     }
 
-    /// Returns what is there; none for a removal.
+    /// Returns the state after; `None` for a removal.
     pub fn after(&self) -> Option<Arc<Stored>> {
         self.new.as_ref().map(|new| new.wake())
     }
 
-    /// Returns what a watcher sees that is interested in some objects only, if it sees the change.
+    /// Returns the event type for a watcher with a selection; `None` if the change does not concern it.
     pub fn sight(&self, is_interesting: impl Fn(&Value) -> bool) -> Option<Sight> {
         let was = self.before().is_some_and(|old| is_interesting(&old.value));
         let is = self.after().is_some_and(|new| is_interesting(&new.value));
         Sight::of(was, is)
     }
 
-    /// Returns the event for a watcher without selectors. The object is not parsed.
+    /// Returns the event type for a watcher without selectors. The object is not parsed.
     pub fn whole_sight(&self) -> Option<Sight> {
         Sight::of(self.old.is_some(), self.new.is_some())
     }
 
-    /// Returns the object of an event: the new state, or for what went out of sight the old state with the new revision.
+    /// Returns the object of an event: the new state, or for a removal the old state with the new revision.
     pub fn object(&self, sight: Sight) -> Value {
         let stored = if sight == Sight::Deleted { self.before() } else { self.after() };
         let mut value = stored.map_or(Value::Null, |stored| (*stored.value).clone());

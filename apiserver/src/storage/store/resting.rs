@@ -1,4 +1,4 @@
-//! Objects at rest: as text, which takes a tenth of the memory of the parsed form.
+//! Objects as text, which takes a tenth of the memory of the parsed form.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::storage::resource::Stored;
 
-/// The bytes of text of the objects that stay parsed for the next reader; parsed they take ten times as much.
+/// Limit of text bytes of objects that stay parsed for the next reader; parsed objects take ten times as much.
 const AWAKE: usize = 256 << 10;
 
-/// An object as it rests in the store.
+/// An object in the store, as text.
 #[derive(Debug)]
 pub struct Resting {
     /// The revision of its last write.
@@ -21,10 +21,10 @@ pub struct Resting {
 }
 
 impl Resting {
-    /// Puts an object to rest. It wakes only when it is asked for again after everybody has let go of it.
+    /// Stores an object as text. It is parsed again only if it is requested after all references to the parsed form were dropped.
     pub fn new(stored: &Arc<Stored>) -> Self {
         let text = serde_json::to_vec(&*stored.value).expect("objects are JSON");
-        // A copy, since a buffer that has grown keeps the room that it grew to.
+        // A copy, since a grown buffer keeps its capacity.
         let text = Box::from(text.as_slice());
         Self { revision: stored.revision, text, awake: Mutex::new(Arc::downgrade(stored)) }
     }
@@ -47,7 +47,7 @@ impl Resting {
     }
 }
 
-/// The objects that were written last: they are kept awake, since watchers and the next write are about to ask for them.
+/// The last written objects, which stay parsed, since watchers and the next write will request them.
 #[derive(Debug, Default)]
 pub struct Recent {
     objects: VecDeque<(usize, Arc<Stored>)>,
@@ -55,7 +55,7 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// Keeps an object awake for a while.
+    /// Keeps an object parsed for a while.
     pub fn keep(&mut self, resting: &Resting, stored: Arc<Stored>) {
         self.bytes += resting.text.len();
         self.objects.push_back((resting.text.len(), stored));

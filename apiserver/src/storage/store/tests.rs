@@ -1,4 +1,4 @@
-//! The statements about the store.
+//! Tests of the store.
 
 use super::*;
 use serde_json::json;
@@ -95,7 +95,7 @@ fn history_is_forgotten_by_bytes_where_most_of_it_is() {
     assert_eq!(bytes, counted);
     assert!(store.changes_after(&small, first - 1, 10).is_ok());
     assert_eq!(store.changes_after(&things(), first, 10).unwrap_err(), Compacted);
-    // The last change is always there, however large it is.
+    // The last change is always kept, however large it is.
     let mut huge = thing("b", 1);
     huge["text"] = json!("x".repeat(100_000));
     let revision = store.put(&things(), huge, last, Timestamp::UNIX_EPOCH).unwrap().revision;
@@ -138,6 +138,6 @@ fn readers_see_what_is_durable_and_nothing_of_what_is_undone() {
     assert!(store.dependents("a").is_empty() && store.by_uid("a").is_some() && store.by_uid("c").is_none());
     store.undo(&things(), &a, changed, Some(&old));
     assert_eq!(store.get(&things(), &a).unwrap().value["spec"]["size"], json!(3));
-    // The next write goes on after everything that was undone.
+    // The next revision is after all undone ones.
     assert_eq!(store.put(&things(), thing("d", 1), Expected::Nothing, now).unwrap().revision, settled + 1);
 }

@@ -1,4 +1,4 @@
-//! Compares the answers of two servers, and keeps account of the differences that are allowed.
+//! Compares the answers of two servers, and tracks the allowed differences.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,25 +8,25 @@ use serde_json::Value;
 use super::differences::{DIFFERENCES, Direction};
 use crate::differ::case::Case;
 
-/// What was found so far.
+/// The results so far.
 #[derive(Default)]
 pub struct Verdicts {
     report: String,
     used: BTreeSet<(&'static str, &'static str)>,
-    /// Cases whose answers are the same everywhere.
+    /// Cases without differences.
     pub same: usize,
-    /// Cases whose answers differ only where they may.
+    /// Cases with only allowed differences.
     pub excused: usize,
 }
 
 impl Verdicts {
-    /// Notes down what else is wrong.
+    /// Records another problem.
     pub fn complain(&mut self, text: &str) {
         self.report.push_str(text);
         self.report.push('\n');
     }
 
-    /// Returns what is wrong, if anything is: differences that nobody allows, and allowances that nobody needs.
+    /// Returns all problems: differences that are not allowed, and allowed ones that do not occur.
     pub fn conclude(mut self) -> Result<(), String> {
         for difference in DIFFERENCES {
             for (case, at) in difference.places.iter().filter(|place| !self.used.contains(place)) {
@@ -68,18 +68,18 @@ pub fn compare(verdicts: &mut Verdicts, case: &Case, real: &[Value], ours: &[Val
     }
 }
 
-/// Tells who refuses what the other takes.
+/// Returns the direction of a difference.
 fn direction(real: &Value, ours: &Value) -> Direction {
     let is_refused = |answer: &Value| answer["status"].as_u64().is_some_and(|status| status >= 400);
     match (is_refused(real), is_refused(ours)) {
-        // What is gone sooner is no refusal of what was sent.
+        // An object that is deleted sooner is not a refusal of the request.
         (false, true) if ours["status"] != 404 => Direction::RefusesValid,
         (true, false) => Direction::AcceptsRefused,
         _ => Direction::AnswersOtherwise,
     }
 }
 
-/// Returns what differs between two answers. Where the status does, the rest has nothing to do with each other.
+/// Returns the differences between two answers. If the statuses differ, the rest is not comparable.
 fn differ(path: &str, real: &Value, ours: &Value) -> Vec<(String, Value, Value)> {
     let mut found = differences(path, real, ours);
     if real["status"] != ours["status"] {
@@ -91,7 +91,7 @@ fn differ(path: &str, real: &Value, ours: &Value) -> Vec<(String, Value, Value)>
     found
 }
 
-/// Returns the smallest parts that differ, by their paths.
+/// Returns the smallest different parts, with their paths.
 fn differences(path: &str, real: &Value, ours: &Value) -> Vec<(String, Value, Value)> {
     match (real, ours) {
         (Value::Object(real), Value::Object(ours)) => {
@@ -120,7 +120,7 @@ fn shown(value: &Value) -> String {
     text.chars().take(700).collect()
 }
 
-/// Tells whether a text is as a pattern says, in which `*` stands for anything.
+/// Tells whether a text matches a pattern, in which `*` matches any text.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

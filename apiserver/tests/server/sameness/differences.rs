@@ -1,27 +1,27 @@
-//! Where the embedded server may answer differently, why, and in which direction.
+//! The allowed differences of the embedded server, with reasons and directions.
 
-/// What is different: who refuses, or what is told.
+/// The direction of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// The embedded server refuses what the real one takes. Nothing of this kind is allowed.
+    /// The embedded server refuses a request that the real one accepts. No difference of this kind is allowed.
     RefusesValid,
-    /// The embedded server takes what the real one refuses.
+    /// The embedded server accepts a request that the real one refuses.
     AcceptsRefused,
-    /// Both take it or both refuse it, and the answers differ.
+    /// Both accept the request or both refuse it, but the answers differ.
     AnswersOtherwise,
 }
 
-/// A difference that is allowed.
+/// An allowed difference.
 pub struct Difference {
-    /// In which direction. An entry excuses no difference in another one.
+    /// The direction. An entry does not allow differences in another one.
     pub direction: Direction,
-    /// Why it is allowed. `docs/apiserver-differences.md` says the same.
+    /// The reason, also listed in `docs/apiserver-differences.md`.
     pub reason: &'static str,
-    /// The cases, by their topics and names, and where in their answers: the number of the step and a path. `*` stands for anything.
+    /// The cases, by topic and name, and the places in their answers: the number of the step and a path. `*` matches any text.
     pub places: &'static [(&'static str, &'static str)],
 }
 
-/// All differences that are allowed. One that is not needed fails the test.
+/// All allowed differences. An unused one fails the test.
 pub const DIFFERENCES: &[Difference] = &[
     Difference {
         direction: Direction::AcceptsRefused,

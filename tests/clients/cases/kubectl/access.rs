@@ -33,7 +33,7 @@ fn rights_are_asked_for_and_given(stage: &Stage<'_>) {
     stage.file("rules.yaml", &RULES.replace("HERE", &stage.namespace));
     stage.kubectl("auth reconcile -f rules.yaml --dry-run=client").prints("gauging reconciled (dry run)");
     stage.kubectl("auth reconcile -f rules.yaml").prints("rolebinding.rbac.authorization.k8s.io/gauging reconciled");
-    // The real authorizer looks at its own copy of the rules, which is a moment behind.
+    // The real authorizer uses a cache of the rules, which is slightly behind.
     std::thread::sleep(std::time::Duration::from_millis(500));
     stage.kubectl("auth can-i list gauges --as=bob").prints_lines(&["yes"]);
     stage.kubectl_fails("auth can-i delete gauges --as=bob").prints("no");

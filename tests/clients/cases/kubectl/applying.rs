@@ -1,4 +1,4 @@
-//! `kubectl apply`, on the client's side and on the server's, and `kubectl diff`.
+//! `kubectl apply`, client-side and server-side, and `kubectl diff`.
 
 use serde_json::json;
 
@@ -63,7 +63,7 @@ fn managers_of_fields_are_kept_apart(stage: &Stage<'_>) {
     stage.file("undeclared.yaml", &gauge("{nothing: 1}"));
     stage.kubectl_fails("apply --server-side -f undeclared.yaml").complains("field not declared in schema");
 
-    // What was applied on the client's side goes over to the server's.
+    // Client-side applied fields are migrated to server-side apply.
     stage.file("moved.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: moved}\ndata: {a: '1', b: '2'}\n");
     stage.kubectl("apply -f moved.yaml").prints("created");
     stage.file("moved.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: moved}\ndata: {a: '1'}\n");
@@ -82,7 +82,7 @@ fn what_is_not_applied_any_more_is_pruned(stage: &Stage<'_>) {
     stage.file("set/all.yaml", &map("kept"));
     stage.kubectl(&format!("apply -f set --prune -l set=pruned {allow} --dry-run=client")).prints("configmap/dropped pruned (dry run)");
     stage.kubectl(&format!("apply -f set --prune -l set=pruned {allow}")).prints("configmap/dropped pruned");
-    // What was not applied is not pruned.
+    // Objects that were not applied are not pruned.
     assert!(stage.object("configmaps/dropped").is_null() && stage.object("configmaps/foreign").is_object());
 
     stage.file(

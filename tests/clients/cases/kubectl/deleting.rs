@@ -54,7 +54,7 @@ fn finalizers_hold_objects_back(stage: &Stage<'_>) {
     assert!(stage.object("clients.kopfd.dev/v1/gauges/held").is_null());
 }
 
-/// Makes a config map and others that it owns, on both servers.
+/// Creates a config map and dependents of it, on both servers.
 fn family(stage: &Stage<'_>, owner: &str) {
     for server in stage.world().servers() {
         let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
@@ -66,7 +66,7 @@ fn family(stage: &Stage<'_>, owner: &str) {
             server.client.create(&stage.path("configmaps"), &child);
         }
     }
-    // The real collector looks at its own copy of the cluster, which is a moment behind.
+    // The real garbage collector uses a cache of the cluster, which is slightly behind.
     std::thread::sleep(std::time::Duration::from_secs(1));
 }
 

@@ -83,7 +83,7 @@ fn objects_are_shown_in_every_output(stage: &Stage<'_>) {
         .prints("one\nthree\ntwo\n");
     stage.kubectl("get cm one --show-labels").prints("colour=red,tier=front");
     stage.kubectl("get cm -L tier,colour").prints("back");
-    // Other cases have gauges, too, and take them away meanwhile.
+    // Other cases have gauges, too, and delete them at the same time.
     let own = format!("-A --field-selector metadata.namespace={}", stage.namespace);
     stage
         .kubectl(&format!("get gg {own} -l 'shelf=reading,shelf notin (other)' --no-headers -o custom-columns=:.metadata.name"))
@@ -282,7 +282,7 @@ fn changes_are_watched(stage: &Stage<'_>) {
     tables.until("low");
     events.until("ADDED low");
     labelled.until("two");
-    // Nothing tells when a watch of later changes has begun: a change is made until it is seen.
+    // The start of a watch is not visible: a change is repeated until it is seen.
     let mut size = 1;
     while [tables.seen("patience"), names.seen("low")].contains(&false) {
         size += 1;
@@ -319,7 +319,7 @@ fn the_paths_of_the_server_are_read_raw(stage: &Stage<'_>) {
     proxy(stage);
 }
 
-/// kubectl's proxy hands requests on.
+/// kubectl's proxy forwards requests.
 fn proxy(stage: &Stage<'_>) {
     use std::io::{Read as _, Write as _};
     let running = stage.start_kubectl("proxy --port=0");

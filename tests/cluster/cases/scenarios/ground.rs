@@ -1,4 +1,4 @@
-//! The ground that a scenario is played on: namespaces of its own in the cluster, and the binary with its log.
+//! The environment of a scenario: its own namespaces in the cluster, and the binary with its log.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use crate::harness::{Kind, Launch, Operator, Scene, last_handled};
 /// How long the log must be silent before the scenario continues.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// How long an expectation may take to come true: the garbage collector needs its time.
+/// Time limit of an expectation: the garbage collector needs time.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The annotations that stay when nothing is in progress.
@@ -27,26 +27,26 @@ const RESTING: [&str; 3] = ["last-handled-configuration", "kopf-managed", "touch
 /// One scenario on the real cluster.
 pub struct Ground<'s, 'c> {
     scene: &'s Scene<'c>,
-    /// What is played.
+    /// The scenario.
     pub scenario: &'s Scenario,
-    /// What stands for the namespace `default`, and what others begin with.
+    /// The namespace used for `default`, and the prefix of others.
     base: String,
     launch: Launch,
     operator: RefCell<Option<Rc<Operator>>>,
-    /// How long the log was when the present operator started.
+    /// The length of the log when the current operator started.
     begun: Cell<usize>,
     resources: RefCell<Vec<Resource>>,
     applied: RefCell<Vec<Applied>>,
 }
 
-/// An object that was applied.
+/// An applied object.
 struct Applied {
     path: String,
-    /// Whether it is of a kind of the example's own, which the operator handles.
+    /// Whether its kind belongs to the example, so that the operator handles it.
     is_handled: bool,
 }
 
-/// A kind of objects, as discovery tells it.
+/// A kind from discovery.
 #[derive(Clone)]
 struct Resource {
     kind: Kind,
@@ -55,7 +55,7 @@ struct Resource {
 }
 
 impl<'s, 'c> Ground<'s, 'c> {
-    /// Makes the ground of the n-th scenario of a case.
+    /// Creates the environment of the n-th scenario of a case.
     pub fn new(scene: &'s Scene<'c>, scenario: &'s Scenario, number: usize) -> Self {
         assert!(scenario.namespaces.is_empty(), "{}: patterns of namespaces are not translated", scenario.name);
         let base = format!("{}-{number}", scene.namespace);
@@ -80,7 +80,7 @@ impl<'s, 'c> Ground<'s, 'c> {
         }
     }
 
-    /// Applies what is there before the operator starts.
+    /// Applies the initial objects.
     pub fn give(&self) {
         self.scenario.given.iter().for_each(|given| self.apply(&given.object));
     }
@@ -98,12 +98,12 @@ impl<'s, 'c> Ground<'s, 'c> {
         self.scene.stop(&self.operator.take().expect("the operator runs"));
     }
 
-    /// Ends the operator as a crash would.
+    /// Kills the operator.
     pub fn kill(&self) {
         self.scene.kill(&self.operator.take().expect("the operator runs"));
     }
 
-    /// Waits until the operator has handled what was applied as it is now, and logs nothing for a moment.
+    /// Waits until the operator has handled the current state of applied objects, and logs nothing for a moment.
     pub fn settle(&self, step: &Step) {
         let seen = Cell::new((self.log().len(), Instant::now()));
         self.scene.eventually_within(PATIENCE, &self.of(step), || {
@@ -115,7 +115,7 @@ impl<'s, 'c> Ground<'s, 'c> {
         });
     }
 
-    /// Waits until something is as expected.
+    /// Waits until an expectation is fulfilled.
     pub fn expect(&self, step: &Step, expectation: &Expectation) {
         let what = RefCell::new(String::new());
         let started = Instant::now();
@@ -144,7 +144,7 @@ impl<'s, 'c> Ground<'s, 'c> {
         }
         let path = kind.path(&namespace, &name);
         let query = format!("{path}?fieldManager=kubectl&force=true");
-        // A kind is not served at once by all parts of the server.
+        // A new kind is not served at once by all parts of the server.
         self.scene.eventually(&format!("{path} is applied"), || {
             match self.scene.client().request("PATCH", &query, "application/apply-patch+yaml", Some(&object)) {
                 Ok(_) => Some(()),
@@ -172,7 +172,7 @@ impl<'s, 'c> Ground<'s, 'c> {
         sent.unwrap_or_else(|failure| panic!("{target} is not deleted: {failure}"));
     }
 
-    /// Returns the path of what is meant, its kind, its namespace, and the object if it is there.
+    /// Returns the path of the target, its kind, its namespace, and the object if it exists.
     fn find(&self, target: &Target) -> Result<(String, Kind, String, Option<Value>), String> {
         let wanted = target.resource.to_lowercase();
         let kind = self.resource(|resource| resource.is_called(&wanted)).ok_or_else(|| format!("there is no resource {wanted}"))?.kind;
@@ -196,12 +196,12 @@ impl<'s, 'c> Ground<'s, 'c> {
         std::iter::once(self.base.clone()).chain(names.filter(|name| name.starts_with(&below)).map(str::to_owned)).collect()
     }
 
-    /// Returns the namespace that stands for one of the scenario.
+    /// Returns the namespace in the cluster for one of the scenario.
     fn real(&self, told: &str) -> String {
         if told == "default" { self.base.clone() } else { format!("{}-{told}", self.base) }
     }
 
-    /// Returns the namespace of the scenario that one stands for.
+    /// Returns the namespace of the scenario for one in the cluster.
     fn told(&self, real: &str) -> String {
         match real.strip_prefix(&self.base) {
             Some("") => "default".to_owned(),
@@ -210,7 +210,7 @@ impl<'s, 'c> Ground<'s, 'c> {
         }
     }
 
-    /// Finds a kind; what is not known is asked for.
+    /// Finds a kind; unknown ones are discovered.
     fn resource(&self, is_meant: impl Fn(&Resource) -> bool) -> Option<Resource> {
         let known = self.resources.borrow().iter().find(|resource| is_meant(resource)).cloned();
         known.or_else(|| {
@@ -227,7 +227,7 @@ impl<'s, 'c> Ground<'s, 'c> {
         has_records || metadata.get("deletionTimestamp").is_some() || (applied.is_handled && !self.is_up_to_date(&object))
     }
 
-    /// Tells whether this life of the operator has seen an object, and its present spec is stored as handled, if changes are.
+    /// Tells whether this operator run has seen an object, and its current spec is stored as handled, if it has change handlers.
     fn is_up_to_date(&self, object: &Value) -> bool {
         let uid = object["metadata"]["uid"].as_str().expect("objects of a server have unique ids");
         let is_seen = self.log()[self.begun.get()..].contains(uid);
@@ -262,7 +262,7 @@ fn discover(scene: &Scene<'_>) -> Vec<Resource> {
 
 fn resources_of(scene: &Scene<'_>, group_version: &str) -> Vec<Resource> {
     let root = if group_version == "v1" { "/api" } else { "/apis" };
-    // A group of another case may be on its way.
+    // A group of another case may be about to appear.
     let Some(list) = scene.client().get(&format!("{root}/{group_version}")) else { return Vec::new() };
     let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
     let told = list["resources"].as_array().cloned().unwrap_or_default();
@@ -278,7 +278,7 @@ fn resources_of(scene: &Scene<'_>, group_version: &str) -> Vec<Resource> {
     told.iter().filter(|resource| !resource["name"].as_str().is_some_and(|name| name.contains('/'))).map(read).collect()
 }
 
-/// What a scenario is verified against at one moment.
+/// The observations for verifying a scenario at one moment.
 struct Account<'a, 's, 'c> {
     ground: &'a Ground<'s, 'c>,
     timeline: Timeline,

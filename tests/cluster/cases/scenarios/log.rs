@@ -6,7 +6,7 @@ use kopfd::kit::Clock;
 use kopfd::scenario::{Call, Event, Subject, Timeline};
 use serde_json::Value;
 
-/// How the ends of attempts begin after which there is another one.
+/// Prefixes of messages about attempts that are followed by another one.
 const AGAIN: [&str; 3] = ["failed temporarily: ", "failed with an exception and will try again in ", "has unfinished sub-handlers."];
 
 /// Returns the timeline of a JSON log. A function maps the namespaces of the cluster to those of the scenario.

@@ -53,7 +53,7 @@ fn rules(rules: &Field<'_, '_>, is_namespaced: bool, causes: &mut Causes) {
     }
 }
 
-/// Checks a binding: in a namespace, to a role of it or of the cluster; in the cluster, only to a role of the cluster.
+/// Checks a binding: in a namespace, to a Role of the namespace or a ClusterRole; in the cluster, only to a ClusterRole.
 pub fn binding(binding: &Field<'_, '_>, is_namespaced: bool, causes: &mut Causes) {
     let role = binding.at("roleRef");
     role.at("apiGroup").must_be_supported(&[GROUP], causes);

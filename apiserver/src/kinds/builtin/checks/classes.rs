@@ -1,4 +1,4 @@
-//! The checks of classes that objects name: of storage, of priority, of runtimes, of ingresses.
+//! The checks of storage classes, priority classes, runtime classes and ingress classes.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::field::{Causes, Field};
 use super::{labels, resources, scheduling};
 use crate::schema::metadata::NameRule;
 
-/// Checks a new class of storage.
+/// Checks a new storage class.
 pub fn storage_class(class: &Field<'_, '_>, causes: &mut Causes) {
     let provisioner = class.at("provisioner");
     if provisioner.must_be_filled(causes) {
@@ -23,7 +23,7 @@ pub fn storage_class(class: &Field<'_, '_>, causes: &mut Causes) {
     class.at("volumeBindingMode").must_be_supported(&["Immediate", "WaitForFirstConsumer"], causes);
 }
 
-/// Checks a new class of priority.
+/// Checks a new priority class.
 pub fn priority_class(class: &Field<'_, '_>, causes: &mut Causes) {
     const MOST: i64 = 1_000_000_000;
     let metadata = class.at("metadata");
@@ -35,20 +35,20 @@ pub fn priority_class(class: &Field<'_, '_>, causes: &mut Causes) {
     class.at("preemptionPolicy").may_be_one_of(&["PreemptLowerPriority", "Never"], causes);
 }
 
-/// Compares the values of a class of priority, which stay.
+/// Checks that the values of a priority class do not change.
 pub fn check_priority_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     if now.at("value").value != before.at("value").value {
         causes.push(now.at("value").forbidden("may not be changed in an update."));
     }
 }
 
-/// Checks a new class of runtimes.
+/// Checks a new runtime class.
 pub fn runtime_class(class: &Field<'_, '_>, causes: &mut Causes) {
     let handler = class.at("handler");
     if handler.must_be_filled(causes) {
         handler.must_be_a_label(causes);
     }
-    // The overhead is checked as the limits of a container are.
+    // The overhead is checked like the limits of a container.
     let limits = json!({"limits": class.value["overhead"]["podFixed"]});
     resources::check(&Field::named(&limits, "overhead"), causes);
     let scheduling = class.at("scheduling");
@@ -63,7 +63,7 @@ pub fn runtime_class(class: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Checks a class of ingresses.
+/// Checks an ingress class.
 pub fn ingress_class(spec: &Field<'_, '_>, causes: &mut Causes) {
     const LONGEST: u64 = 250;
     let controller = spec.at("controller");

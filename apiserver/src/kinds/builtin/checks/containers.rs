@@ -11,11 +11,11 @@ use super::references::{field_reference, resource_reference};
 use super::resources;
 use super::volumes::Volumes;
 
-/// What containers are checked against.
+/// The context of containers.
 pub struct Surroundings<'a> {
     /// The specification of the pod.
     pub spec: Field<'a, 'a>,
-    /// The volumes that are right.
+    /// The valid volumes.
     pub volumes: Volumes<'a>,
 }
 
@@ -51,7 +51,7 @@ pub fn containers(list: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut 
     host_ports(list.items(), &mut BTreeSet::new(), causes);
 }
 
-/// Checks the containers that run before the others.
+/// Checks the init containers.
 pub fn init_containers(list: &Field<'_, '_>, others: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut Causes) {
     let others = others.list().iter().filter_map(|container| container["name"].as_str());
     let mut names: BTreeSet<&str> = others.collect();
@@ -82,7 +82,7 @@ pub fn init_containers(list: &Field<'_, '_>, others: &Field<'_, '_>, around: &Su
     }
 }
 
-/// Checks the containers for debugging.
+/// Checks the ephemeral containers.
 pub fn ephemeral_containers(list: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut Causes) {
     const ALLOWED: &[&str] = &[
         "name",
@@ -133,7 +133,7 @@ pub fn ephemeral_containers(list: &Field<'_, '_>, around: &Surroundings<'_>, cau
     }
 }
 
-/// Checks what only containers of pods must obey, not those of templates.
+/// Runs the checks that apply only to containers of pods, not of templates.
 pub fn image_text(container: &Field<'_, '_>, causes: &mut Causes) {
     let image = container.at("image");
     if image.text().trim() != image.text() {
@@ -281,7 +281,7 @@ fn resize_policy(list: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut C
         if !resources.insert(resource.text()) {
             causes.push(policy.duplicate());
         }
-        // The list is blamed, not the policy in it.
+        // The error is reported for the list, not for the policy in it.
         list.with(resource.value).must_be_one_of(&["cpu", "memory"], causes);
         list.with(restart.value).must_be_one_of(&["NotRequired", "RestartContainer"], causes);
         if around.restarts("Never") && restart.text() != "NotRequired" {
@@ -306,14 +306,14 @@ fn restart_policy(container: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Checks the number of a user or a group.
+/// Checks the id of a user or a group.
 pub fn user_id(id: &Field<'_, '_>, causes: &mut Causes) {
     if !(0..=i64::from(i32::MAX)).contains(&id.number()) {
         causes.push(id.invalid("must be between 0 and 2147483647, inclusive"));
     }
 }
 
-/// Checks a profile of system calls.
+/// Checks a seccomp profile.
 pub fn seccomp(profile: &Field<'_, '_>, causes: &mut Causes) {
     if !profile.is_set() {
         return;

@@ -1,6 +1,6 @@
 //! The check of keys of config maps and secrets.
 
-/// Returns what is wrong with a key of a ConfigMap or Secret.
+/// Returns the errors of a key of a ConfigMap or Secret.
 pub fn data_key_mistakes(key: &str) -> Vec<&'static str> {
     let rules = [
         (key.len() > 253, "must be no more than 253 characters"),

@@ -1,4 +1,4 @@
-//! A field of an object that is being checked: its value, its path, and the rules that many fields share.
+//! A field of a checked object: its value, its path, and rules for many fields.
 
 use serde_json::Value;
 
@@ -6,10 +6,10 @@ use crate::http::api_error::Cause;
 use crate::schema::field_error::{self, Place};
 use crate::schema::metadata::{self, NameRule};
 
-/// The mistakes of an object.
+/// The errors of an object.
 pub type Causes = Vec<Cause>;
 
-/// A field and where it stands. A field that is missing is null.
+/// A field with its path. A missing field is null.
 #[derive(Debug, Clone, Copy)]
 pub struct Field<'p, 'v> {
     /// The value.
@@ -25,7 +25,7 @@ impl<'p, 'v> Field<'p, 'v> {
         Self { value, place: Place::Root }
     }
 
-    /// Returns a value under a path that is given as text.
+    /// Returns a field with a path given as text.
     pub fn named(value: &'v Value, path: &'p str) -> Self {
         Self { value, place: Place::Named(path) }
     }
@@ -50,7 +50,7 @@ impl<'p, 'v> Field<'p, 'v> {
         self.list().iter().enumerate().map(|(index, value)| Field { value, place: self.place.item(index) })
     }
 
-    /// Returns the members of a map whose keys are chosen by users, with the keys in brackets in their paths.
+    /// Returns the entries of a map with arbitrary keys, which are in brackets in their paths.
     pub fn entries(&self) -> impl Iterator<Item = (&'v str, Field<'_, 'v>)> {
         let entries = self.value.as_object().into_iter().flatten();
         entries.map(|(key, value)| (key.as_str(), Field { value, place: self.place.key(key) }))
@@ -71,22 +71,22 @@ impl<'p, 'v> Field<'p, 'v> {
         self.value.as_i64().unwrap_or_default()
     }
 
-    /// Returns the items; none if it is no list.
+    /// Returns the items; empty if it is not a list.
     pub fn list(&self) -> &'v [Value] {
         self.value.as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// Tells whether the field is there.
+    /// Tells whether the field is present.
     pub fn is_set(&self) -> bool {
         !self.value.is_null()
     }
 
-    /// Tells whether the field is on.
+    /// Tells whether the field is true.
     pub fn is_true(&self) -> bool {
         self.value == &Value::Bool(true)
     }
 
-    /// Tells whether there is nothing in a text, list or map.
+    /// Tells whether a text, list or map is empty.
     pub fn is_empty(&self) -> bool {
         match self.value {
             Value::String(text) => text.is_empty(),
@@ -97,7 +97,7 @@ impl<'p, 'v> Field<'p, 'v> {
     }
 }
 
-/// The ways to be wrong.
+/// Field errors.
 impl Field<'_, '_> {
     pub fn required(&self, why: &str) -> Cause {
         field_error::required(self.place, why)
@@ -132,9 +132,9 @@ impl Field<'_, '_> {
     }
 }
 
-/// Rules that many fields share.
+/// Rules for many fields.
 impl Field<'_, '_> {
-    /// Requires something in the field. Tells whether there is.
+    /// Requires a non-empty value. Returns whether there is one.
     pub fn must_be_filled(&self, causes: &mut Causes) -> bool {
         if self.is_empty() {
             causes.push(self.required(""));
@@ -149,35 +149,35 @@ impl Field<'_, '_> {
         }
     }
 
-    /// Requires one of some words, where empty counts as a word that is not among them.
+    /// Requires one of some values; an empty one is not supported.
     pub fn must_be_supported(&self, options: &[&str], causes: &mut Causes) {
         if !options.contains(&self.text()) {
             causes.push(self.not_supported(options));
         }
     }
 
-    /// Requires one of some words; nothing at all is a missing value.
+    /// Requires one of some values; an empty one is a missing value.
     pub fn must_be_one_of(&self, options: &[&str], causes: &mut Causes) {
         if self.must_be_filled(causes) {
             self.must_be_supported(options, causes);
         }
     }
 
-    /// Requires one of some words if there is anything.
+    /// Requires one of some values, unless it is empty.
     pub fn may_be_one_of(&self, options: &[&str], causes: &mut Causes) {
         if self.is_set() {
             self.must_be_supported(options, causes);
         }
     }
 
-    /// Requires a port's number.
+    /// Requires a port number.
     pub fn must_be_a_port(&self, causes: &mut Causes) {
         if !(1..=65_535).contains(&self.number()) {
             causes.push(self.invalid("must be between 1 and 65535, inclusive"));
         }
     }
 
-    /// Requires a port's number or its name.
+    /// Requires a port number or a port name.
     pub fn must_be_a_port_or_name(&self, causes: &mut Causes) {
         match self.value.as_str() {
             Some(name) => causes.extend(port_name_mistakes(name).into_iter().map(|why| self.invalid(why))),
@@ -213,7 +213,7 @@ impl Field<'_, '_> {
     }
 }
 
-/// Returns what is wrong with the name of a port.
+/// Returns the errors of a port name.
 pub fn port_name_mistakes(name: &str) -> Vec<&'static str> {
     let has_only = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     let rules = [

@@ -1,4 +1,4 @@
-//! The checks of what cluster administrators set up: limits, quotas and volumes.
+//! The checks of limit ranges, quotas and persistent volumes.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::field::{Causes, Field};
 use super::resources::{amount_of, number, resource_name};
 use super::{storage, volumes};
 
-/// Checks the limits of a namespace.
+/// Checks a limit range.
 pub fn limits(spec: &Field<'_, '_>, causes: &mut Causes) {
     const KINDS: &[&str] = &["Container", "Pod", "PersistentVolumeClaim"];
     let mut kinds = BTreeSet::new();
@@ -94,7 +94,7 @@ fn amounts(list: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Checks a volume.
+/// Checks a persistent volume.
 pub fn volume(object: &Field<'_, '_>, causes: &mut Causes) {
     let spec = object.at("spec");
     storage::access_modes(&spec.at("accessModes"), causes);
@@ -120,7 +120,7 @@ pub fn volume(object: &Field<'_, '_>, causes: &mut Causes) {
     spec.at("volumeMode").may_be_one_of(&["Block", "Filesystem"], causes);
 }
 
-/// Members of the specification of a volume that are no sources.
+/// Fields of a volume's specification that are not sources.
 const NOT_SOURCES: &[&str] = &[
     "accessModes",
     "capacity",
@@ -134,7 +134,7 @@ const NOT_SOURCES: &[&str] = &[
 ];
 
 fn volume_source(spec: &Field<'_, '_>, causes: &mut Causes) {
-    // The order in which the real server looks at them.
+    // The order of checks in the real server.
     const FIRST: &[&str] = &["hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs"];
     let members = spec.value.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
     let mut sources: Vec<&str> = members.filter(|name| !NOT_SOURCES.contains(name)).collect();
@@ -164,7 +164,7 @@ pub fn quota_status(status: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// The scopes of a quota stay, in any order.
+/// The scopes of a quota are immutable, in any order.
 pub fn check_quota_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     let scopes = |quota: &Field<'_, '_>| -> BTreeSet<String> {
         quota.at("scopes").list().iter().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -174,7 +174,7 @@ pub fn check_quota_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &
     }
 }
 
-/// The source of a volume stays.
+/// The source of a volume is immutable.
 pub fn check_volume_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     let sources = |spec: &Field<'_, '_>| -> Vec<(String, Value)> {
         let members = spec.value.as_object().into_iter().flatten().filter(|(name, _)| !NOT_SOURCES.contains(&name.as_str()));
@@ -183,6 +183,6 @@ pub fn check_volume_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: 
     if sources(now) != sources(before) {
         causes.push(now.at("persistentvolumesource").forbidden("spec.persistentvolumesource is immutable after creation"));
     }
-    // The real server leaves out `spec` in the name of this field.
+    // The real server omits `spec` in the path of this field.
     Field::named(now.at("volumeMode").value, "volumeMode").must_stay(&before.at("volumeMode"), causes);
 }

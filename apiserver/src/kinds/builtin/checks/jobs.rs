@@ -10,7 +10,7 @@ use super::field::{Causes, Field};
 use super::{labels, pod_spec};
 use crate::schema::metadata::{NameRule, name_mistake};
 
-/// The most pods of an indexed job at the same time.
+/// Maximum parallelism of an indexed job.
 const MOST_PARALLEL: i64 = 100_000;
 
 /// Checks a job.
@@ -46,7 +46,7 @@ fn is_indexed(spec: &Field<'_, '_>) -> bool {
     spec.at("completionMode").text() == "Indexed"
 }
 
-/// The selector that the server has made selects the labels that it has made.
+/// A generated selector must select the generated labels.
 fn generated_selector(job: &Field<'_, '_>, causes: &mut Causes) {
     let spec = job.at("spec");
     let selector = spec.at("selector");
@@ -241,7 +241,7 @@ fn success_policy(policy: &Field<'_, '_>, completions: i64, causes: &mut Causes)
     }
 }
 
-/// Returns how many indexes a text such as `1,3-5` has, if it is one.
+/// Returns the number of indexes in a text such as `1,3-5`, if it is valid.
 fn index_count(text: &str, completions: i64) -> Option<i64> {
     if text.is_empty() {
         return Some(0);
@@ -260,7 +260,7 @@ fn index_count(text: &str, completions: i64) -> Option<i64> {
     Some(count)
 }
 
-/// Checks what changes in a job. The real server tells the mistakes of a changed specification twice.
+/// Checks the changes of a job. The real server reports the errors of a changed specification twice.
 pub fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     selected(now, causes);
     let completions = now.at("completions");
@@ -281,7 +281,7 @@ pub fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Ca
     }
 }
 
-/// In the template of a suspended job, what steers scheduling and what containers ask for may change.
+/// Returns the old template with the scheduling fields and resources of the new one, which may change while a job is suspended.
 fn with_free_parts(old: &Value, new: &Value) -> Value {
     let mut kept = old.clone();
     for name in ["nodeSelector", "tolerations", "schedulingGates"] {

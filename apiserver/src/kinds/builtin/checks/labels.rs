@@ -1,4 +1,4 @@
-//! Labels and selectors by labels inside of objects.
+//! The checks of labels, annotations and label selectors in objects.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::field::{Causes, Field};
 use crate::kinds::selector::LabelSelector;
 use crate::schema::metadata::{label_value_mistake, qualified_mistakes};
 
-/// Checks labels. All mistakes are told at the map, as the real server does.
+/// Checks labels. All errors are reported for the map, as by the real server.
 pub fn labels(field: &Field<'_, '_>, causes: &mut Causes) {
     for (key, value) in field.value.as_object().into_iter().flatten() {
         let named = Value::from(key.as_str());
@@ -35,7 +35,7 @@ pub fn selector(field: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Returns the selector that a `LabelSelector` means, if it means one at all.
+/// Returns the selector of a `LabelSelector`, if it is valid.
 pub fn meaning(field: &Field<'_, '_>) -> Option<LabelSelector> {
     let is_sound = |expression: &Value| {
         let count = expression["values"].as_array().map_or(0, Vec::len);
@@ -57,7 +57,7 @@ pub fn of_template<'a>(template: &Field<'_, 'a>) -> Option<&'a Map<String, Value
     template.value["metadata"]["labels"].as_object()
 }
 
-/// Checks annotations. All mistakes are told at the map, as the real server does.
+/// Checks annotations. All errors are reported for the map, as by the real server.
 pub fn annotations(field: &Field<'_, '_>, causes: &mut Causes) {
     for key in field.value.as_object().into_iter().flat_map(Map::keys) {
         let named = Value::from(key.as_str());

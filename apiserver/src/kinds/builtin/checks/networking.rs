@@ -11,7 +11,7 @@ use super::pod_spec::address;
 use super::services::{external_address, network};
 use crate::schema::metadata::{NameRule, name_mistake};
 
-/// Checks where an ingress leads.
+/// Checks the rules and backends of an ingress.
 pub fn ingress(spec: &Field<'_, '_>, causes: &mut Causes) {
     let (rules, backend_of_all) = (spec.at("rules"), spec.at("defaultBackend"));
     if rules.is_empty() && !backend_of_all.is_set() {
@@ -180,7 +180,7 @@ fn ip_block(block: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Tells whether one network is a smaller part of another.
+/// Tells whether one network is a proper subset of another.
 fn is_inside(part: &str, whole: &str) -> bool {
     let parse = |text: &str| -> Option<(u128, u32, u32)> {
         let (ip, length) = text.split_once('/')?;
@@ -205,7 +205,7 @@ pub fn endpoints(object: &Field<'_, '_>, causes: &mut Causes) {
         for one in ready.items().chain(waiting.items()) {
             let ip = one.at("ip");
             if ip.text().parse::<IpAddr>().is_err() {
-                // The real server tells this twice.
+                // The real server reports this twice.
                 address(&ip, causes);
             }
             external_address(&ip, causes);
@@ -276,7 +276,7 @@ fn slice_address(list: &Field<'_, '_>, one: &Field<'_, '_>, family: &str, causes
     }
 }
 
-/// Returns what is to be said of an ingress or a slice that is not wrong.
+/// Returns the warnings about a valid ingress or slice.
 pub fn warnings(object: &Value, is_new: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     let has_class = object["spec"]["ingressClassName"].is_string();

@@ -5,10 +5,10 @@ use super::resources::amount_of;
 use super::services;
 use crate::schema::metadata::label_value_mistake;
 
-/// Checks a node. On updates, the real server checks twice what it checks of new ones.
+/// Checks a node. On updates, the real server runs the checks of new nodes twice.
 pub fn check(node: &Field<'_, '_>, is_update: bool, causes: &mut Causes) {
     let metadata = node.at("metadata");
-    // The real server says that taints are part of the metadata.
+    // The real server reports taints with a path in the metadata.
     let taints = metadata.at("taints");
     let taints = taints.with(node.at("spec").at("taints").value);
     for _ in 0..=usize::from(is_update) {
@@ -41,7 +41,7 @@ fn amounts(node: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Compares what of a node is set once.
+/// Checks the fields of a node that can be set only once.
 pub fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     for (name, what) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
         let (field, old) = (now.at(name), before.at(name));

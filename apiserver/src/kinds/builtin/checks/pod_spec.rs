@@ -1,4 +1,4 @@
-//! The checks of the specification that pods and their templates have.
+//! The checks of the specification of pods and pod templates.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use super::field::{Causes, Field};
 use super::volumes::Volumes;
 use super::{labels, scheduling};
 
-/// Checks a specification. Names of volumes come from elsewhere where a stateful set makes claims.
+/// Checks a specification. `claims` are the volumes that a stateful set adds.
 pub fn check<'v>(spec: &Field<'_, 'v>, claims: impl Iterator<Item = &'v str>, causes: &mut Causes) {
     let volumes = spec.at("volumes");
     let volumes = Volumes::check(&volumes, causes).with(claims);
@@ -100,7 +100,7 @@ fn security(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// On the network of the host, a port is the same inside and outside.
+/// On the host network, the host port must equal the container port.
 fn host_network(container: &Field<'_, '_>, causes: &mut Causes) {
     for port in container.at("ports").items() {
         let outside = port.at("hostPort");
@@ -160,14 +160,14 @@ fn dns(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Requires an address.
+/// Requires an IP address.
 pub fn address(field: &Field<'_, '_>, causes: &mut Causes) {
     if field.text().parse::<IpAddr>().is_err() {
         causes.push(field.invalid("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"));
     }
 }
 
-/// Checks a template of pods.
+/// Checks a pod template.
 pub fn template<'v>(template: &Field<'_, 'v>, claims: impl Iterator<Item = &'v str>, causes: &mut Causes) {
     let metadata = template.at("metadata");
     labels::labels(&template.at("labels").with(metadata.at("labels").value), causes);

@@ -1,4 +1,4 @@
-//! The checks of pods: as a whole, what may change in them, and what their subresources write.
+//! The checks of pods, of their changes, and of their subresources.
 
 use std::iter;
 
@@ -28,7 +28,7 @@ pub fn check(pod: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Checks what only objects that are there may have.
+/// Checks that a new pod lacks the fields that only existing ones may have.
 pub fn check_new(pod: &Field<'_, '_>, causes: &mut Causes) {
     let spec = pod.at("spec");
     if !spec.at("ephemeralContainers").is_empty() {
@@ -39,7 +39,7 @@ pub fn check_new(pod: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Returns a pod of which only that part is changed that a subresource is about; none for other subresources.
+/// Returns the old pod with only the part that a subresource may change; `None` for other subresources.
 pub fn written_part(subresource: &str, old: &Value, new: &Value) -> Option<Value> {
     let mut kept = old.clone();
     match subresource {
@@ -63,7 +63,7 @@ pub fn written_part(subresource: &str, old: &Value, new: &Value) -> Option<Value
     Some(kept)
 }
 
-/// Of a pod, only images, tolerations and deadlines may change.
+/// Only images, tolerations and deadlines of a pod may change.
 pub fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     for name in ["containers", "initContainers"] {
         let list = now.at(name);
@@ -72,7 +72,7 @@ pub fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Ca
             return;
         }
         for container in list.items() {
-            // The real server tells this twice.
+            // The real server reports this twice.
             container.at("image").must_be_filled(causes);
             image_text(&container, causes);
         }
@@ -93,7 +93,7 @@ pub fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Ca
     }
 }
 
-/// Returns a specification with what may change as it was.
+/// Returns a specification with the old values of changeable fields.
 fn rest(now: &Value, before: &Value) -> Value {
     let mut rest = now.clone();
     for list in ["containers", "initContainers"] {
@@ -146,7 +146,7 @@ fn gates_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes
     }
 }
 
-/// Containers for debugging come, and neither change nor go.
+/// Ephemeral containers can be added, but neither changed nor removed.
 pub fn check_ephemeral_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     let list = now.at("ephemeralContainers");
     for old in before.at("ephemeralContainers").list() {

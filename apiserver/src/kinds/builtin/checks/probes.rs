@@ -1,4 +1,4 @@
-//! The checks of probes and of what is done when containers start and stop.
+//! The checks of probes and lifecycle hooks.
 
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ pub fn all(container: &Field<'_, '_>, grace: Option<i64>, causes: &mut Causes) {
     }
 }
 
-/// Checks what is done after the start and before the end of a container.
+/// Checks the lifecycle hooks of a container.
 pub fn lifecycle(lifecycle: &Field<'_, '_>, grace: Option<i64>, causes: &mut Causes) {
     for name in ["postStart", "preStop"] {
         if lifecycle.at(name).is_set() {
@@ -38,7 +38,7 @@ pub fn lifecycle(lifecycle: &Field<'_, '_>, grace: Option<i64>, causes: &mut Cau
     }
 }
 
-/// Exactly one action is expected; the first one is looked at.
+/// Exactly one action is expected; only the first one is checked.
 fn action(holder: &Field<'_, '_>, kinds: &[&str], grace: Option<i64>, causes: &mut Causes) {
     let mut given = kinds.iter().filter(|kind| holder.at(kind).is_set());
     let Some(first) = given.next() else {

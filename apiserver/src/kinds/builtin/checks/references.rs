@@ -1,4 +1,4 @@
-//! The checks of references in pods: to a field of the pod itself, and to an amount of a container's resource.
+//! The checks of references in pods: to a field of the pod itself, and to a resource of a container.
 
 use super::field::{Causes, Field};
 use crate::schema::metadata::qualified_mistakes;
@@ -45,7 +45,7 @@ pub fn field_reference(reference: &Field<'_, '_>, fields: &[&str], causes: &mut 
     }
 }
 
-/// Checks a reference to an amount of a resource.
+/// Checks a reference to a resource of a container.
 pub fn resource_reference(reference: &Field<'_, '_>, is_in_volume: bool, causes: &mut Causes) {
     const RESOURCES: &[&str] =
         &["limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"];

@@ -1,4 +1,4 @@
-//! The checks of amounts of resources that containers ask for and are limited to.
+//! The checks of resource requests and limits.
 
 use super::field::{Causes, Field};
 use crate::schema::metadata::qualified_mistakes;
@@ -51,7 +51,7 @@ pub fn check(resources: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Checks an amount: it is not negative, and whole where there are no parts of the resource.
+/// Checks an amount: it is not negative, and an integer for indivisible resources.
 pub fn amount_of(name: &str, amount: &Field<'_, '_>, causes: &mut Causes) {
     let Some(number) = number(amount) else { return };
     if number < 0.0 {
@@ -75,7 +75,7 @@ pub fn resource_name(name: &str, field: &Field<'_, '_>, causes: &mut Causes) -> 
     is_right
 }
 
-/// Checks the name of a resource that containers use.
+/// Checks the name of a resource of containers.
 pub fn container_resource(name: &str, field: &Field<'_, '_>, causes: &mut Causes) {
     resource_name(name, field, causes);
     if !name.contains('/') {
@@ -99,7 +99,7 @@ fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && qualified_mistakes(&format!("requests.{name}")).is_empty()
 }
 
-/// Returns the number that an amount means.
+/// Returns the number of an amount.
 pub fn number(amount: &Field<'_, '_>) -> Option<f64> {
     Quantity::parse(amount.text()).ok().map(Quantity::as_f64)
 }

@@ -5,12 +5,12 @@ use super::resources::{self, amount_of, number};
 use super::{labels, workloads};
 use crate::schema::metadata::NameRule;
 
-/// How long the recommendations of the past count, at most.
+/// Maximum stabilization window in seconds.
 const LONGEST_WINDOW: i64 = 3600;
-/// How long the period of a policy is, at most.
+/// Maximum period of a policy in seconds.
 const LONGEST_PERIOD: i64 = 1800;
 
-/// Checks an autoscaler in its stored version.
+/// Checks an autoscaler in its storage version.
 pub fn autoscaler(spec: &Field<'_, '_>, causes: &mut Causes) {
     let (least, most) = (spec.at("minReplicas"), spec.at("maxReplicas"));
     if least.is_set() && least.number() < 1 {
@@ -42,7 +42,7 @@ pub fn autoscaler_status(status: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// The target is of a group; what a metric describes may be of the core.
+/// The target must have a group; the object of a metric may be of the core group.
 fn reference(target: &Field<'_, '_>, may_be_core: bool, causes: &mut Causes) {
     for name in ["kind", "name"] {
         let field = target.at(name);
@@ -70,7 +70,7 @@ fn metrics(list: &Field<'_, '_>, is_down_to_zero: bool, causes: &mut Causes) {
 
 fn metric(metric: &Field<'_, '_>, causes: &mut Causes) {
     const KINDS: &[&str] = &["ContainerResource", "External", "Object", "Pods", "Resource"];
-    // In the order in which the real server looks at them: only the first that is there is looked into.
+    // In the order of the real server: only the first existing one is checked.
     const MEMBERS: [&str; 5] = ["object", "external", "pods", "resource", "containerResource"];
     let kind = metric.at("type");
     if kind.is_empty() {
@@ -78,7 +78,7 @@ fn metric(metric: &Field<'_, '_>, causes: &mut Causes) {
     }
     let is_known = KINDS.contains(&kind.text());
     if !is_known {
-        // The real server says so twice.
+        // The real server reports this twice.
         causes.extend([kind.not_supported(KINDS), kind.not_supported(KINDS)]);
     }
     let present: Vec<&str> = MEMBERS.into_iter().filter(|name| metric.at(name).is_set()).collect();

@@ -1,9 +1,9 @@
-//! Schedules of cron jobs, as the library of the cron controller reads them.
+//! Schedules of cron jobs, in the syntax of the cron controller's library.
 
-/// Checks a schedule: a zone, and five fields or a word such as `@daily`.
+/// Checks a schedule: an optional time zone, and five fields or a word such as `@daily`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The text of the error.
 pub fn check(text: &str) -> Result<(), String> {
     let text = match text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
         Some(rest) => rest.split_once(' ').ok_or("there is nothing after the time zone")?.1.trim(),
@@ -33,7 +33,7 @@ fn word_of(word: &str) -> Result<(), String> {
     }
 }
 
-/// Tells whether a text is a duration of Go, such as `1h30m`.
+/// Tells whether a text is a duration in Go's syntax, such as `1h30m`.
 fn is_duration(text: &str) -> bool {
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     if rest == "0" {
@@ -66,7 +66,7 @@ fn range(text: &str, least: u32, most: u32, names: &[&str]) -> Result<(), String
         ["*" | "?"] => (least, most),
         [one] => {
             let one = value(one)?;
-            // A step without an end goes on to the end.
+            // A step without an end covers the rest of the range.
             (one, if parts.len() > 1 { most } else { one })
         }
         [first, last] => (value(first)?, value(last)?),

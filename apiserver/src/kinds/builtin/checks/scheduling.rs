@@ -1,10 +1,10 @@
-//! The checks of where pods may run: selectors of nodes, tolerations, affinities, and how pods spread.
+//! The checks of scheduling: node selectors, tolerations, affinities, and topology spread constraints.
 
 use super::field::{Causes, Field};
 use super::labels;
 use crate::schema::metadata::{NameRule, label_value_mistake};
 
-/// Checks everything in a specification of pods that a scheduler reads.
+/// Checks the scheduling fields of a pod specification.
 pub fn check(spec: &Field<'_, '_>, causes: &mut Causes) {
     labels::labels(&spec.at("nodeSelector"), causes);
     tolerations(&spec.at("tolerations"), causes);
@@ -54,7 +54,7 @@ fn node_affinity(affinity: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Checks a selector of nodes.
+/// Checks a node selector.
 pub fn node_selector(selector: &Field<'_, '_>, causes: &mut Causes) {
     let terms = selector.at("nodeSelectorTerms");
     if terms.must_be_filled(causes) {

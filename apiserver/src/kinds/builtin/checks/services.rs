@@ -7,10 +7,10 @@ use super::field::{Causes, Field};
 use super::labels;
 use super::pod_spec::address;
 
-/// The longest time that a client may stay with one pod.
+/// The maximum timeout of session affinity in seconds.
 const MOST_AFFINE_SECONDS: i64 = 86_400;
 
-/// Checks what a service offers, at which ports and addresses.
+/// Checks the type, ports and addresses of a service.
 pub fn check(service: &Field<'_, '_>, causes: &mut Causes) {
     let spec = service.at("spec");
     let kind = spec.at("type");
@@ -54,7 +54,7 @@ fn external_name(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// This server has addresses of version 4 only.
+/// This server has only IPv4 addresses.
 fn cluster_addresses(spec: &Field<'_, '_>, causes: &mut Causes) {
     let (one, all) = (spec.at("clusterIP"), spec.at("clusterIPs"));
     let (families, policy) = (spec.at("ipFamilies"), spec.at("ipFamilyPolicy"));
@@ -98,7 +98,7 @@ fn cluster_addresses(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// The addresses of services.
+/// Tells whether an address is in the range of services.
 fn is_in_range(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V4(ip) if ip.octets()[..3] == [10, 0, 0])
 }
@@ -147,7 +147,7 @@ fn affinity(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Checks an address that leads to a service from outside, or to an endpoint.
+/// Checks an external address of a service, or an address of an endpoint.
 pub fn external_address(ip: &Field<'_, '_>, causes: &mut Causes) {
     let Ok(parsed) = ip.text().parse::<IpAddr>() else {
         address(ip, causes);
@@ -185,7 +185,7 @@ fn load_balancer(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Requires an address with a length of its prefix.
+/// Requires an address with a prefix length.
 pub fn network(range: &Field<'_, '_>, causes: &mut Causes) {
     let parsed =
         range.text().trim().split_once('/').and_then(|(ip, length)| Some((ip.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?)));
@@ -212,7 +212,7 @@ fn traffic(spec: &Field<'_, '_>, causes: &mut Causes) {
     spec.at("trafficDistribution").may_be_one_of(&["PreferClose", "PreferSameNode", "PreferSameZone"], causes);
 }
 
-/// Checks what changes in a service.
+/// Checks the changes of a service.
 pub fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     let kind = |spec: &Field<'_, '_>| spec.at("type").text().to_owned();
     if kind(now) == "LoadBalancer" && kind(before) == "LoadBalancer" && now.value["loadBalancerClass"] != before.value["loadBalancerClass"]
@@ -243,7 +243,7 @@ pub fn check_status(service: &Field<'_, '_>, causes: &mut Causes) {
     balancer_ingress(&ingress, causes);
 }
 
-/// Checks where a load balancer is reached.
+/// Checks the ingress of a load balancer.
 pub fn balancer_ingress(ingress: &Field<'_, '_>, causes: &mut Causes) {
     for one in ingress.items() {
         let (ip, mode, name) = (one.at("ip"), one.at("ipMode"), one.at("hostname"));
@@ -264,7 +264,7 @@ pub fn balancer_ingress(ingress: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Returns what is to be said of a service that is not wrong.
+/// Returns the warnings about a valid service.
 pub fn warnings(service: &Field<'_, '_>) -> Vec<String> {
     let spec = service.at("spec");
     let mut warnings = Vec::new();

@@ -1,4 +1,4 @@
-//! The checks of claims to volumes.
+//! The checks of persistent volume claims.
 
 use serde_json::Value;
 
@@ -8,13 +8,13 @@ use super::resources::number;
 
 const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
-/// Checks the modes in which a volume is accessed.
+/// Checks access modes.
 pub fn access_modes(modes: &Field<'_, '_>, causes: &mut Causes) {
     if modes.is_empty() {
         causes.push(modes.required("at least 1 access mode is required"));
     }
     for mode in modes.list() {
-        // The list is blamed, not the mode in it.
+        // The error is reported for the list, not for the mode in it.
         modes.with(mode).must_be_supported(MODES, causes);
     }
     let is_alone = |mode: &Value| mode == "ReadWriteOncePod";
@@ -66,7 +66,7 @@ fn origin_of(origin: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Checks what changes in a claim: once it is made, only what a bound one asks for.
+/// Checks the changes of a claim: only the requests of a bound claim may change.
 pub fn check_claim_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     let (spec, old) = (now.at("spec"), before.at("spec"));
     let is_bound = now.value["status"]["phase"] == "Bound";

@@ -1,4 +1,4 @@
-//! The checks of volumes, and of where containers mount them.
+//! The checks of volumes and volume mounts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,11 @@ use super::field::{Causes, Field};
 use super::resources::number;
 use super::{references, storage};
 
-/// The volumes of a pod that are right, by their names.
+/// The valid volumes of a pod, by name.
 pub struct Volumes<'a>(BTreeMap<&'a str, &'a Value>);
 
 impl<'a> Volumes<'a> {
-    /// Checks the volumes of a pod, and returns those that are right.
+    /// Checks the volumes of a pod, and returns the valid ones.
     pub fn check(list: &Field<'_, 'a>, causes: &mut Causes) -> Self {
         let mut known = BTreeMap::new();
         for (index, value) in list.list().iter().enumerate() {
@@ -35,14 +35,14 @@ impl<'a> Volumes<'a> {
         Self(known)
     }
 
-    /// Adds volumes that are not told: those of the claims of stateful sets.
+    /// Adds implicit volumes: those of the claims of stateful sets.
     pub fn with(mut self, names: impl Iterator<Item = &'a str>) -> Self {
         static CLAIM: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| serde_json::json!({"persistentVolumeClaim": {}}));
         self.0.extend(names.map(|name| (name, &*CLAIM)));
         self
     }
 
-    /// Checks where a container mounts volumes and uses them as devices.
+    /// Checks the volume mounts and volume devices of a container.
     pub fn check_mounts(&self, container: &Field<'_, '_>, causes: &mut Causes) {
         let (mounts, devices) = (container.at("volumeMounts"), container.at("volumeDevices"));
         let has = |list: &Field<'_, '_>, key: &str, value: &Value| list.list().iter().any(|one| one[key] == *value && !value.is_null());
@@ -96,7 +96,7 @@ impl<'a> Volumes<'a> {
     }
 }
 
-/// Of these mistakes the real server names the list, not the mount in it.
+/// The real server reports these errors for the list, not for the mount in it.
 fn mount_options(mounts: &Field<'_, '_>, mount: &Field<'_, '_>, container: &Field<'_, '_>, causes: &mut Causes) {
     let (path, expression) = (mount.at("subPath"), mount.at("subPathExpr"));
     descending_path(&mounts.at("subPath"), &path, causes);
@@ -125,7 +125,7 @@ fn mount_options(mounts: &Field<'_, '_>, mount: &Field<'_, '_>, container: &Fiel
     }
 }
 
-/// Checks that a path leads down. The mistake is told at a place that may be another one.
+/// Checks that a path is relative without `..`. The error may be reported for another field.
 pub fn descending_path(place: &Field<'_, '_>, path: &Field<'_, '_>, causes: &mut Causes) {
     if path.text().starts_with('/') {
         causes.push(place.with(path.value).invalid("must be a relative path"));
@@ -147,7 +147,7 @@ fn file_path(path: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// The names of sources, in the order in which the real server looks at them.
+/// The names of sources, in the order of checks in the real server.
 const SOURCES: &[&str] = &[
     "emptyDir",
     "hostPath",
@@ -213,7 +213,7 @@ fn source(volume: &Field<'_, '_>, causes: &mut Causes) {
     causes.extend(given.map(|other| volume.at(other).forbidden("may not specify more than 1 volume type")));
 }
 
-/// Checks a share of a file server.
+/// Checks an NFS share.
 pub fn nfs(source: &Field<'_, '_>, causes: &mut Causes) {
     source.at("server").must_be_filled(causes);
     if source.at("path").must_be_filled(causes) && !source.at("path").text().starts_with('/') {
@@ -221,7 +221,7 @@ pub fn nfs(source: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Checks a directory of a node.
+/// Checks a host path.
 pub fn host_path(source: &Field<'_, '_>, causes: &mut Causes) {
     const TYPES: &[&str] = &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
     if source.at("path").must_be_filled(causes) {
@@ -267,7 +267,7 @@ fn downward(source: &Field<'_, '_>, causes: &mut Causes) {
     downward_files(source, causes);
 }
 
-/// The real server names the source, not the file in it.
+/// The real server reports the error for the source, not for the file in it.
 fn downward_files(source: &Field<'_, '_>, causes: &mut Causes) {
     const FIELDS: &[&str] = &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
     for item in source.at("items").list() {

@@ -1,11 +1,11 @@
-//! What is to be said of pods and their templates that are not wrong.
+//! Warnings about valid pods and pod templates.
 
 use std::collections::BTreeMap;
 
 use super::field::Field;
 use super::resources::number;
 
-/// Returns what is to be said of a pod or a template of pods, whose place is given.
+/// Returns the warnings about a pod or a pod template at a path.
 pub fn of_pods(holder: &Field<'_, '_>) -> Vec<String> {
     let spec = holder.at("spec");
     let mut warnings = Vec::new();
@@ -30,7 +30,7 @@ pub fn of_pods(holder: &Field<'_, '_>) -> Vec<String> {
     warnings
 }
 
-/// Returns what is to be said of a name that ends up in the names of pods.
+/// Returns the warning about a name that becomes part of the names of pods.
 pub fn of_name(name: &str, use_of_it: &str) -> Option<String> {
     let mut mistakes = Vec::new();
     if name.len() > 63 {

@@ -1,4 +1,4 @@
-//! The checks of webhook configurations, and of the clients by which webhooks are reached.
+//! The checks of webhook configurations, and of their client configurations.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,9 @@ use super::labels;
 use crate::go::Url;
 use crate::schema::metadata::{NameRule, name_mistake};
 
-/// The versions of reviews that this server can send.
+/// The supported versions of reviews.
 const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
-/// The most conditions of one webhook.
+/// Maximum number of match conditions of one webhook.
 const MOST_CONDITIONS: u64 = 64;
 
 /// Checks the webhooks of a configuration.
@@ -57,7 +57,7 @@ fn webhook(webhook: &Field<'_, '_>, causes: &mut Causes) {
     review_versions(&webhook.at("admissionReviewVersions"), causes);
 }
 
-/// The name of a webhook is a domain of three labels or more.
+/// The name of a webhook is a domain with at least three labels.
 fn full_name(name: &Field<'_, '_>, causes: &mut Causes) {
     if !name.must_be_filled(causes) {
         return;
@@ -72,7 +72,7 @@ fn full_name(name: &Field<'_, '_>, causes: &mut Causes) {
 /// Checks the address of a webhook.
 pub fn url(url: &Field<'_, '_>, causes: &mut Causes) {
     const FORM: &str = "desired format: https://host[/path]";
-    // Unlike a request, the address of a webhook may be no URL of any scheme: a relative one has other mistakes.
+    // Unlike the URL of a request, that of a webhook may be relative, which is another error.
     let parsed = match Url::parse(url.text()) {
         Ok(parsed) => parsed,
         Err(_) if !url.text().contains(':') => Url::default(),
@@ -103,7 +103,7 @@ pub fn service(service: &Field<'_, '_>, causes: &mut Causes) {
     if !path.text().starts_with('/') {
         causes.push(path.invalid("must start with a '/'"));
     }
-    // The first sign is taken for the slash, whatever it is.
+    // The first character counts as the slash, whatever it is.
     let below: String = path.text().chars().skip(1).collect();
     for (number, step) in below.strip_suffix('/').unwrap_or(&below).split('/').enumerate() {
         if step.is_empty() {
@@ -114,7 +114,7 @@ pub fn service(service: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Checks the versions of reviews that a webhook reads.
+/// Checks the review versions of a webhook.
 pub fn review_versions(versions: &Field<'_, '_>, causes: &mut Causes) {
     if versions.is_empty() {
         return causes.push(versions.required("must specify one of v1, v1beta1"));

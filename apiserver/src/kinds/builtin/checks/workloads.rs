@@ -8,10 +8,10 @@ use super::field::{Causes, Field};
 use super::{labels, pod_spec, storage};
 use crate::kinds::selector::LabelSelector;
 
-/// Checks the specification of a workload. With an old one, what was wrong before is left alone where the real server does.
+/// Checks the specification of a workload. Unchanged invalid values of an old one are accepted where the real server does so.
 pub fn check(kind: &str, spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, causes: &mut Causes) {
     for number in ["replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
-        // Of a stateful set, the history is not looked at.
+        // The history limit of a stateful set is not checked.
         if !(kind == "StatefulSet" && number == "revisionHistoryLimit") {
             spec.at(number).must_not_be_negative(causes);
         }
@@ -24,7 +24,7 @@ pub fn check(kind: &str, spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, caus
     }
     let template = spec.at("template");
     let is_selectable = selector(kind, &spec.at("selector"), &template, causes);
-    // What cannot be selected is not looked at, except in daemon sets.
+    // A template that the selector cannot select is not checked, except in daemon sets.
     if !is_selectable && kind != "DaemonSet" {
         return;
     }
@@ -44,7 +44,7 @@ pub fn check(kind: &str, spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, caus
     }
 }
 
-/// Checks the selector of a workload, and the labels that it must select. Tells whether it means anything.
+/// Checks the selector of a workload, and the labels that it must select. Returns whether it is valid.
 fn selector(kind: &str, selector: &Field<'_, '_>, template: &Field<'_, '_>, causes: &mut Causes) -> bool {
     let metadata = template.at("metadata");
     let own = metadata.at("labels");
@@ -191,7 +191,7 @@ pub fn no_more_than_all(amount: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-/// Of a stateful set, what is not on this list stays.
+/// Fields of a stateful set that are not in this list are immutable.
 pub fn check_set_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     const FREE: [&str; 7] = [
         "replicas",
@@ -238,7 +238,7 @@ pub fn check_status(kind: &str, status: &Field<'_, '_>, before: &Field<'_, '_>, 
     }
 }
 
-/// Checks a template that stands alone.
+/// Checks a `PodTemplate` object.
 pub fn check_template(template: &Field<'_, '_>, causes: &mut Causes) {
     pod_spec::template(template, iter::empty(), causes);
 }

@@ -17,7 +17,7 @@ pub fn pod(object: &mut Value) {
     let is_on_host = spec["hostNetwork"] == true;
     for list in ["containers", "initContainers"] {
         items(spec, list).for_each(request_limits);
-        // On the network of the host, a port is the same inside and outside.
+        // On the host network, the host port equals the container port.
         for port in items(spec, list).filter(|_| is_on_host).flat_map(|container| items(container, "ports")) {
             let inside = port["containerPort"].clone();
             put(port, "hostPort", inside);
@@ -27,7 +27,7 @@ pub fn pod(object: &mut Value) {
     put_all(&mut object["status"], [("phase", json!("Pending")), ("qosClass", json!(class))]);
 }
 
-/// Pods stay for a while on nodes that are not well, unless they say something else of that.
+/// Adds the tolerations of unreachable and unready nodes, unless the pod has its own.
 fn tolerate(spec: &mut Value) {
     for state in ["not-ready", "unreachable"] {
         let key = format!("node.kubernetes.io/{state}");
@@ -60,7 +60,7 @@ fn pod_spec(spec: &mut Value) {
     if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
         spec["terminationGracePeriodSeconds"] = json!(1);
     }
-    // The old name of the field goes with the new one.
+    // The field with the old name has the same value as the new one.
     let account = spec["serviceAccountName"].clone();
     if account.is_string() {
         put(spec, "serviceAccount", account);
@@ -71,7 +71,7 @@ fn pod_spec(spec: &mut Value) {
     items(spec, "volumes").for_each(volume);
 }
 
-/// The mode of files in volumes: all may read them.
+/// The default mode of files in volumes: readable by all.
 const FILE_MODE: i32 = 0o644;
 
 fn volume(volume: &mut Value) {
@@ -106,7 +106,7 @@ fn object_in<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut Value> {
     value.get_mut(name).filter(|member| member.is_object())
 }
 
-/// A reference to a field says which version of the object it means.
+/// A field reference has an `apiVersion`.
 fn reference(holder: &mut Value) {
     if let Some(reference) = object_in(holder, "fieldRef") {
         put(reference, "apiVersion", json!("v1"));
@@ -135,7 +135,7 @@ fn container(container: &mut Value) {
     }
 }
 
-/// Images whose content may change under their name are pulled always.
+/// Images with a changing tag are always pulled.
 fn pull_policy(image: &str) -> &'static str {
     let tag = image.rsplit('/').next().unwrap_or_default();
     let is_moving = !image.contains('@') && (!tag.contains(':') || tag.ends_with(":latest"));
@@ -159,7 +159,7 @@ fn http_get(holder: &mut Value) {
     }
 }
 
-/// A pod, unlike a template of pods, asks for what it is limited to.
+/// In a pod, but not in a template, requests default to limits.
 fn request_limits(container: &mut Value) {
     let limits = container["resources"]["limits"].as_object().cloned().unwrap_or_default();
     for (resource, amount) in limits {
@@ -167,7 +167,7 @@ fn request_limits(container: &mut Value) {
     }
 }
 
-/// The class that tells who is evicted first. Only amounts of processors and memory count.
+/// Returns the quality-of-service class. Only CPU and memory count.
 fn quality(spec: &Value) -> &'static str {
     const COUNTED: [&str; 2] = ["cpu", "memory"];
     let containers: Vec<&Value> = ["containers", "initContainers"].iter().filter_map(|list| spec[*list].as_array()).flatten().collect();
@@ -189,14 +189,14 @@ fn quality(spec: &Value) -> &'static str {
     }
 }
 
-/// Fills in a template of pods.
+/// Fills in a pod template.
 pub fn template(template: &mut Value) {
     if template.is_object() {
         pod_spec(&mut template["spec"]);
     }
 }
 
-/// Ports are of TCP.
+/// The default protocol of ports is TCP.
 pub fn tcp(port: &mut Value) {
     put(port, "protocol", json!("TCP"));
 }
