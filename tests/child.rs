@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 /// Time limit of any wait: the machine may be busy.
-pub const LIMIT: Duration = Duration::from_mins(1);
+pub(super) const LIMIT: Duration = Duration::from_mins(1);
 
 /// Time limit of a process: longer than all consecutive waits of a test.
 const LIFETIME: Duration = Duration::from_mins(4);
 
-pub struct Process {
+pub(super) struct Process {
     child: Arc<Mutex<Child>>,
     pub stdin: Option<ChildStdin>,
     pub stdout: Option<ChildStdout>,
@@ -25,7 +25,7 @@ pub struct Process {
 }
 
 impl Process {
-    pub fn start(command: &mut Command) -> Self {
+    pub(super) fn start(command: &mut Command) -> Self {
         Self::start_for(command, LIFETIME)
     }
 
@@ -45,21 +45,21 @@ impl Process {
         Self { child, stdin, stdout, stderr, _ended: ended }
     }
 
-    pub fn id(&self) -> u32 {
+    pub(super) fn id(&self) -> u32 {
         self.child.lock().id()
     }
 
-    pub fn signal(&self, name: &str) {
+    pub(super) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status().expect("kill runs");
         assert!(sent.success());
     }
 
-    pub fn is_running(&self) -> bool {
+    pub(super) fn is_running(&self) -> bool {
         self.child.lock().try_wait().expect("a child can be waited for").is_none()
     }
 
     /// Returns the exit status, and fails if the process does not end within a limit.
-    pub fn wait(&self, limit: Duration) -> ExitStatus {
+    pub(super) fn wait(&self, limit: Duration) -> ExitStatus {
         let began = Instant::now();
         while began.elapsed() < limit {
             if let Some(status) = self.child.lock().try_wait().expect("a child can be waited for") {
@@ -80,12 +80,12 @@ impl Drop for Process {
 }
 
 /// Runs a command to its end. Like `Command::output`, but with a time limit.
-pub fn output(command: &mut Command) -> Output {
+pub(super) fn output(command: &mut Command) -> Output {
     collect(Process::start(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped())))
 }
 
 /// Runs a command with an input to its end.
-pub fn output_with_input(command: &mut Command, input: &str) -> Output {
+pub(super) fn output_with_input(command: &mut Command, input: &str) -> Output {
     let mut process = Process::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()));
     let mut pipe = process.stdin.take().expect("a pipe");
     pipe.write_all(input.as_bytes()).expect("the command reads its input");
@@ -106,12 +106,12 @@ fn collect(mut process: Process) -> Output {
 }
 
 /// Ends this process if it is not dropped in time: a test without child processes may also wait forever.
-pub struct Deadline {
+pub(super) struct Deadline {
     _met: Sender<()>,
 }
 
 impl Deadline {
-    pub fn of_test() -> Self {
+    pub(super) fn of_test() -> Self {
         let (met, end) = channel();
         let test = thread::current().name().unwrap_or_default().to_owned();
         thread::spawn(move || {

@@ -4,10 +4,10 @@
 
 mod definitions;
 mod durability;
-pub mod latency;
+pub(crate) mod latency;
 mod restore;
 mod settings;
-pub mod work_queue;
+pub(crate) mod work_queue;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub use settings::Settings;
 
 /// The state of an API server, with its settings and its clock. Cheap to clone.
 #[derive(Clone)]
-pub struct Api(Arc<Inner>);
+pub(crate) struct Api(Arc<Inner>);
 
 struct Inner {
     state: Mutex<State>,
@@ -61,7 +61,7 @@ struct Inner {
 }
 
 /// The state of the server. It is locked only briefly.
-pub struct State {
+pub(crate) struct State {
     /// The objects.
     pub store: Store,
     /// The kinds.
@@ -74,7 +74,7 @@ pub struct State {
 
 impl Api {
     /// Returns the state of a server: empty, or with the objects of a journal, which records all further writes.
-    pub fn new(settings: Settings, clock: Clock, journal: Option<(Journal, Vec<Value>, u64)>) -> Self {
+    pub(crate) fn new(settings: Settings, clock: Clock, journal: Option<(Journal, Vec<Value>, u64)>) -> Self {
         let mut store = Store::new(settings.limits);
         let mut registry = Registry::new();
         let journal = journal.map(|(journal, objects, revision)| {
@@ -103,7 +103,7 @@ impl Api {
     }
 
     /// Returns the current time.
-    pub fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         let now = self.0.clock.now();
         let offset = self.0.offset.load(Ordering::Relaxed);
         // A time out of range is ignored.
@@ -111,24 +111,24 @@ impl Api {
     }
 
     /// Sets the offset of the server's time to the clock. Delays and timeouts are not affected.
-    pub fn shift_time(&self, offset: SignedDuration) {
+    pub(crate) fn shift_time(&self, offset: SignedDuration) {
         self.0.offset.store(i64::try_from(offset.as_millis()).unwrap_or_default(), Ordering::Relaxed);
         // Events may have expired.
         self.notify_controllers();
     }
 
     /// Returns the settings.
-    pub fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
     }
 
     /// Returns the faults and the record of requests.
-    pub fn injection(&self) -> &Injection {
+    pub(crate) fn injection(&self) -> &Injection {
         &self.0.injection
     }
 
     /// Returns a channel that changes with every write.
-    pub fn activity(&self) -> watch::Receiver<u64> {
+    pub(crate) fn activity(&self) -> watch::Receiver<u64> {
         self.0.activity.subscribe()
     }
 
@@ -137,47 +137,47 @@ impl Api {
     }
 
     /// Returns the delays of controllers and new definitions.
-    pub fn latency(&self) -> Latency {
+    pub(crate) fn latency(&self) -> Latency {
         self.0.settings.latency
     }
 
     /// Returns the caller of webhooks.
-    pub fn caller(&self) -> &Caller {
+    pub(crate) fn caller(&self) -> &Caller {
         &self.0.settings.webhooks
     }
 
     /// Tells whether the objects survive restarts.
-    pub fn is_durable(&self) -> bool {
+    pub(crate) fn is_durable(&self) -> bool {
         self.0.journal.is_some()
     }
 
     /// Reads or changes the state under its lock.
-    pub fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
         work(&mut self.0.state.lock())
     }
 
     /// Returns the kinds.
-    pub fn registry(&self) -> Arc<Registry> {
+    pub(crate) fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.0.state.lock().registry)
     }
 
     /// Returns a channel that changes whenever the kinds change.
-    pub fn kinds_changed(&self) -> watch::Receiver<u64> {
+    pub(crate) fn kinds_changed(&self) -> watch::Receiver<u64> {
         self.0.kinds.subscribe()
     }
 
     /// Reads an object.
-    pub fn read(&self, resource: &Resource, key: &Key) -> Option<Arc<Stored>> {
+    pub(crate) fn read(&self, resource: &Resource, key: &Key) -> Option<Arc<Stored>> {
         self.with(|state| state.store.get(resource, key))
     }
 
     /// Returns a new audit id.
-    pub fn new_audit_id(&self) -> String {
+    pub(crate) fn new_audit_id(&self) -> String {
         self.0.audit.lock().uid()
     }
 
     /// Returns the user of a token.
-    pub fn user_of(&self, token: &str) -> Option<User> {
+    pub(crate) fn user_of(&self, token: &str) -> Option<User> {
         let issued = self.with(|state| state.issued.get(token).cloned());
         let Authentication::Tokens(tokens) = &self.0.settings.authentication else { return issued };
         tokens.get(token).cloned().or(issued)
@@ -187,7 +187,7 @@ impl Api {
     ///
     /// # Errors
     /// If another client has written the object in the meantime.
-    pub fn commit(&self, served: &Served, old: Option<&Arc<Stored>>, decision: Decision) -> Result<Option<Arc<Stored>>, Raced> {
+    pub(crate) fn commit(&self, served: &Served, old: Option<&Arc<Stored>>, decision: Decision) -> Result<Option<Arc<Stored>>, Raced> {
         let expected = old.map_or(Expected::Nothing, |old| Expected::Revision(old.revision));
         let now = self.now();
         let mut state = self.0.state.lock();
@@ -218,7 +218,7 @@ impl Api {
     }
 
     /// Replaces all objects by these, unchanged: open watches end, and there is no history.
-    pub fn replace_objects(&self, objects: Vec<Value>, revision: u64) {
+    pub(crate) fn replace_objects(&self, objects: Vec<Value>, revision: u64) {
         let now = self.now();
         self.with(|state| {
             let mut store = state.store.emptied();
@@ -230,7 +230,7 @@ impl Api {
     }
 
     /// Ends open watches of changed kinds, and wakes the controllers.
-    pub fn notify_replaced(&self) {
+    pub(crate) fn notify_replaced(&self) {
         self.0.kinds.send_modify(|count| *count += 1);
         self.notify_controllers();
     }

@@ -3,7 +3,7 @@
 mod definitions;
 mod garbage;
 mod namespaces;
-pub mod run_loop;
+pub(crate) mod run_loop;
 mod writes;
 
 use futures::FutureExt as _;
@@ -15,7 +15,7 @@ use crate::storage::work_item::WorkItem;
 use namespaces::namespaces;
 
 /// Creates the default namespaces.
-pub fn create_namespaces(api: &Api) {
+pub(crate) fn create_namespaces(api: &Api) {
     let Some(served) = api.registry().find("", "v1", "namespaces").cloned() else { return };
     for name in PROTECTED_NAMESPACES {
         if api.read(&namespaces(), &(String::new(), (*name).to_owned())).is_none() {
@@ -26,7 +26,7 @@ pub fn create_namespaces(api: &Api) {
 }
 
 /// Processes a work item.
-pub async fn reconcile(api: &Api, item: &WorkItem) {
+pub(crate) async fn reconcile(api: &Api, item: &WorkItem) {
     match item {
         WorkItem::Owned(resource, key) => garbage::collect(api, resource, key).await,
         WorkItem::Owner(uid) => garbage::reconcile_owner(api, uid).await,

@@ -1,6 +1,6 @@
 //! Discovery of groups, versions and resources, and the few paths about the server itself.
 
-pub mod openapi;
+pub(crate) mod openapi;
 use serde_json::{Value, json};
 
 use crate::http::api_error::Failure;
@@ -14,7 +14,7 @@ use crate::kinds::registry::{Registry, Served};
 const CHECKS: &[&str] = &["ping", "log", "store", "controllers"];
 
 /// Answers a discovery request.
-pub fn answer(registry: &Registry, path: &Path, query: &Query, text: &str) -> Reply {
+pub(crate) fn answer(registry: &Registry, path: &Path, query: &Query, text: &str) -> Reply {
     match path {
         Path::CoreVersions => Reply::object(json!({
             "kind": "APIVersions", "versions": ["v1"],

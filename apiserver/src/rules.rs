@@ -17,15 +17,15 @@ use crate::kinds::registry::Served;
 use crate::kinds::{builtin, definition};
 use crate::patch::ownership::{self, Manager, Operation};
 use crate::schema::metadata::{self, NameRule};
-pub use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation, is_marked_first, mark};
+pub(crate) use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation, is_marked_first, mark};
 use sameness::{generation_grows, gives_its_status, has_generation, is_same, without_times};
 
 /// Attempts of a write without a resource version.
-pub const ATTEMPTS: usize = 5;
+pub(crate) const ATTEMPTS: usize = 5;
 
 /// The context of a write.
 #[derive(Debug, Clone)]
-pub struct Writer<'a> {
+pub(crate) struct Writer<'a> {
     /// The kind, in the version of the request.
     pub served: &'a Served,
     /// The written subresource; empty for the object itself.
@@ -42,7 +42,7 @@ pub struct Writer<'a> {
 
 /// The decision about a write.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Decision {
+pub(crate) enum Decision {
     /// The object does not change.
     Unchanged,
     /// The object is stored.
@@ -53,7 +53,7 @@ pub enum Decision {
 
 /// An update in progress: the new object, with the old values of fields that the request may not change.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Draft {
+pub(crate) struct Draft {
     /// The new object.
     pub value: Value,
     /// Its `managedFields`, if already known.
@@ -61,7 +61,7 @@ pub struct Draft {
 }
 
 /// Returns a time in the form of Kubernetes.
-pub fn time(now: Timestamp) -> String {
+pub(crate) fn time(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
@@ -70,7 +70,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If it is invalid.
-    pub fn create(&self, mut value: Value, uid: &str) -> Result<(Value, Vec<String>), Failure> {
+    pub(crate) fn create(&self, mut value: Value, uid: &str) -> Result<(Value, Vec<String>), Failure> {
         let kind = &self.served.kind;
         let is_stored = !matches!(value["metadata"]["resourceVersion"].as_str().unwrap_or_default(), "" | "0");
         if let Some(metadata) = value["metadata"].as_object_mut() {
@@ -111,7 +111,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If it is based on another version than the stored one.
-    pub fn draft(&self, old: &Value, mut new: Value) -> Result<Draft, Failure> {
+    pub(crate) fn draft(&self, old: &Value, mut new: Value) -> Result<Draft, Failure> {
         self.check_version(old, &mut new)?;
         self.keep_what_is_the_servers(old, &mut new)?;
         self.keep_what_is_not_written(old, &mut new);
@@ -122,13 +122,13 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If it is based on another version than the stored one.
-    pub fn draft_applied(&self, old: &Value, mut new: Value) -> Result<Draft, Failure> {
+    pub(crate) fn draft_applied(&self, old: &Value, mut new: Value) -> Result<Draft, Failure> {
         let owners = ownership::take(&mut new);
         Ok(Draft { owners: Some(owners), ..self.draft(old, new)? })
     }
 
     /// Returns a draft for webhooks, with its `managedFields`.
-    pub fn present(&self, old: &Value, draft: &Draft) -> Value {
+    pub(crate) fn present(&self, old: &Value, draft: &Draft) -> Value {
         let mut seen = draft.value.clone();
         match &draft.owners {
             Some(owners) => seen["metadata"]["managedFields"] = owners.clone(),
@@ -141,7 +141,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If it is no longer an object of the kind.
-    pub fn redraft(&self, old: &Value, seen: &Value, changed: Value) -> Result<Draft, Failure> {
+    pub(crate) fn redraft(&self, old: &Value, seen: &Value, changed: Value) -> Result<Draft, Failure> {
         let mut new = self.readmit(changed)?;
         self.check_identity(old, &new)?;
         ownership::take(&mut new);
@@ -154,7 +154,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If the object is invalid.
-    pub fn settle(&self, old: &Value, draft: Draft) -> Result<(Decision, Vec<String>), Failure> {
+    pub(crate) fn settle(&self, old: &Value, draft: Draft) -> Result<(Decision, Vec<String>), Failure> {
         if self.subresource == "finalize" {
             return Ok((self.finish(old, draft.value), Vec::new()));
         }
@@ -193,7 +193,7 @@ impl Writer<'_> {
     }
 
     /// Decides about an object changed by the server itself.
-    pub fn finish(&self, old: &Value, new: Value) -> Decision {
+    pub(crate) fn finish(&self, old: &Value, new: Value) -> Decision {
         if is_same(old, &new) && self.served.kind.kind != "Namespace" { Decision::Unchanged } else { self.conclude(old, new) }
     }
 
@@ -253,7 +253,7 @@ impl Writer<'_> {
     }
 
     /// Calls a function with the field manager.
-    pub fn as_manager<T>(&self, operation: Operation, work: impl FnOnce(&Manager<'_>) -> T) -> T {
+    pub(crate) fn as_manager<T>(&self, operation: Operation, work: impl FnOnce(&Manager<'_>) -> T) -> T {
         let lists = ownership::lists_of(&self.served.kind);
         let api_version = self.served.kind.api_version();
         work(&Manager {
@@ -268,7 +268,7 @@ impl Writer<'_> {
     }
 
     /// Records the field ownership of a write that is not an apply.
-    pub fn record(&self, old: Option<&Value>, new: &mut Value) {
+    pub(crate) fn record(&self, old: Option<&Value>, new: &mut Value) {
         self.as_manager(Operation::Update, |by| ownership::record(old, new, by));
     }
 }
@@ -277,7 +277,7 @@ impl Writer<'_> {
 ///
 /// # Errors
 /// If a webhook has changed it.
-pub fn check_namespace(wanted: &Value, object: &Value) -> Result<(), Failure> {
+pub(crate) fn check_namespace(wanted: &Value, object: &Value) -> Result<(), Failure> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if text(wanted) == text(&object["metadata"]["namespace"]) {
         return Ok(());
@@ -286,7 +286,7 @@ pub fn check_namespace(wanted: &Value, object: &Value) -> Result<(), Failure> {
 }
 
 /// Returns the failure of a valid patch whose result is not an object of the kind.
-pub fn no_object(failure: Failure) -> Failure {
+pub(crate) fn no_object(failure: Failure) -> Failure {
     if failure.code != 400 {
         return failure;
     }
@@ -296,7 +296,7 @@ pub fn no_object(failure: Failure) -> Failure {
 }
 
 /// Returns the failure of a write that is not allowed.
-pub fn forbidden(served: &Served, name: &str, why: &str) -> Failure {
+pub(crate) fn forbidden(served: &Served, name: &str, why: &str) -> Failure {
     let mut failure = Failure::new(403, "Forbidden", format!("{} {name:?} is forbidden: {why}", served.full_name()));
     name.clone_into(&mut failure.details.name);
     failure.details.group.clone_from(&served.kind.group);

@@ -3,9 +3,9 @@
 //! They resemble JSON Schema, but differ: nodes have one type, unknown fields are dropped, and rules compare with the old object.
 
 mod defaults;
-pub mod field_error;
+pub(crate) mod field_error;
 pub(crate) mod formats;
-pub mod metadata;
+pub(crate) mod metadata;
 mod node;
 mod parse;
 mod prune;
@@ -23,7 +23,7 @@ use crate::http::api_error::Cause;
 use crate::kinds::kind::Scale;
 use prune::Pruning;
 
-pub use node::{Node, Type};
+pub(crate) use node::{Node, Type};
 
 /// A schema of a custom resource in one version.
 #[derive(Debug, Clone)]

@@ -1,17 +1,17 @@
 //! The verbs of requests for objects: read, write, patch, delete, watch.
 
-pub mod admission_chain;
-pub mod body;
-pub mod conversion;
-pub mod deleting;
+pub(crate) mod admission_chain;
+pub(crate) mod body;
+pub(crate) mod conversion;
+pub(crate) mod deleting;
 mod deletion_options;
-pub mod dispatch;
-pub mod patching;
-pub mod pod_classes;
-pub mod reading;
-pub mod request_context;
-pub mod reviews;
-pub mod scale;
-pub mod target;
-pub mod watch;
-pub mod writing;
+pub(crate) mod dispatch;
+pub(crate) mod patching;
+pub(crate) mod pod_classes;
+pub(crate) mod reading;
+pub(crate) mod request_context;
+pub(crate) mod reviews;
+pub(crate) mod scale;
+pub(crate) mod target;
+pub(crate) mod watch;
+pub(crate) mod writing;

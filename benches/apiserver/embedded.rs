@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_micros(200);
 
 /// A listening server.
-pub struct Embedded {
+pub(crate) struct Embedded {
     /// The process.
     pub program: Program,
     /// A client of it.
@@ -29,14 +29,14 @@ pub struct Embedded {
 
 impl Embedded {
     /// Starts `kopfd apiserver`, and waits for its first answer.
-    pub fn start(runtime: &Arc<Runtime>, directory: &Path) -> Self {
+    pub(crate) fn start(runtime: &Arc<Runtime>, directory: &Path) -> Self {
         let mut command = Command::new(super::KOPFD);
         command.arg("apiserver");
         Self::start_with(command, runtime, directory)
     }
 
     /// Starts a command that contains the server, and waits for the server's first answer.
-    pub fn start_with(mut command: Command, runtime: &Arc<Runtime>, directory: &Path) -> Self {
+    pub(crate) fn start_with(mut command: Command, runtime: &Arc<Runtime>, directory: &Path) -> Self {
         let kubeconfig = directory.join("kopfd.kubeconfig");
         // The file may not exist.
         let _ = std::fs::remove_file(&kubeconfig);

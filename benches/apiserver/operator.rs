@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 const STARTS: usize = 7;
 
 /// Measures, and prints a table.
-pub fn measure(runtime: &Arc<Runtime>, directory: &Path) {
+pub(crate) fn measure(runtime: &Arc<Runtime>, directory: &Path) {
     let directory = directory.join("operator");
     std::fs::create_dir_all(&directory).expect("the directory of an operator can be made");
     write(&directory);

@@ -45,7 +45,7 @@ struct Rate {
 }
 
 /// Measures, and prints a table.
-pub fn measure(real: Option<&Cluster>, runtime: &Arc<Runtime>, directory: &Path, ratios: &mut Ratios) {
+pub(crate) fn measure(real: Option<&Cluster>, runtime: &Arc<Runtime>, directory: &Path, ratios: &mut Ratios) {
     let mut of_processors = vec![row(["per second of processor time", "real", "embedded", "ratio", "goal", ""])];
     let mut of_clock = vec![row(["per second by the clock", "real", "embedded", "ratio", "goal", ""])];
     for watchers in [1, 50] {

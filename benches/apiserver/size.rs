@@ -22,7 +22,7 @@ const OBJECTS: usize = 10_000;
 const REST: Duration = Duration::from_secs(3);
 
 /// Measures, and prints a table.
-pub fn measure(runtime: &Arc<Runtime>, directory: &Path) {
+pub(crate) fn measure(runtime: &Arc<Runtime>, directory: &Path) {
     let starts: Vec<f64> = (0..STARTS).map(|_| milliseconds(Embedded::start(runtime, directory).started_in)).collect();
     let start = median(&starts);
     let (empty, each) = memory(runtime, directory);

@@ -9,7 +9,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::json;
 
 /// The argument that starts this program as the loop.
-pub const RUN: &str = "bare-loop";
+pub(crate) const RUN: &str = "bare-loop";
 
 /// The annotation of finished objects.
 const DONE: &str = "bare.example.com/last-handled-configuration";
@@ -18,7 +18,7 @@ const DONE: &str = "bare.example.com/last-handled-configuration";
 const AT_ONCE: usize = 64;
 
 /// Runs the loop endlessly.
-pub fn run(kubeconfig: &Path, group: &str) {
+pub(crate) fn run(kubeconfig: &Path, group: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("the kubeconfig can be read");

@@ -9,7 +9,7 @@ use super::support::process::Program;
 
 /// An engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
+pub(crate) enum Engine {
     /// The bare kube-rs loop.
     Bare,
     /// The binary `kopfd`.
@@ -21,11 +21,11 @@ pub enum Engine {
 }
 
 /// The variable with the path of another build.
-pub const OTHER: &str = "KOPFD_BENCH_OTHER";
+pub(crate) const OTHER: &str = "KOPFD_BENCH_OTHER";
 
 impl Engine {
     /// Returns a name that is valid in names of groups.
-    pub fn title(self) -> &'static str {
+    pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Bare => "bare",
             Self::Kopfd => "kopfd",
@@ -35,7 +35,7 @@ impl Engine {
     }
 
     /// Starts the engine for the kind `things` of a group.
-    pub fn start(self, cluster: &Cluster, group: &str, directory: &Path) -> Program {
+    pub(crate) fn start(self, cluster: &Cluster, group: &str, directory: &Path) -> Program {
         let directory = directory.join(group);
         fs::create_dir_all(&directory).expect("the directory of an operator can be made");
         let mut command = match self {
@@ -55,7 +55,7 @@ fn bare(cluster: &Cluster, group: &str) -> Command {
 }
 
 /// Returns the command for a build of kopfd, with further options of the handler.
-pub fn kopfd(program: &Path, cluster: &Cluster, group: &str, directory: &Path, options: &str) -> Command {
+pub(crate) fn kopfd(program: &Path, cluster: &Cluster, group: &str, directory: &Path, options: &str) -> Command {
     let manifest = format!(
         "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {{name: bench}}\nspec:\n  resources:\n    - resource: things.{group}\n      \
          script: bench.rhai\n      handlers:\n        - {{on: create, fn: create{options}}}\n"

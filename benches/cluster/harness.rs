@@ -15,7 +15,7 @@ mod process;
 #[path = "../../tests/cluster/harness/wait.rs"]
 mod wait;
 
-pub use client::Client;
-pub use cluster::{Cluster, Controllers, Tools};
-pub use kind::Kind;
-pub use wait::{PATIENCE, eventually};
+pub(crate) use client::Client;
+pub(crate) use cluster::{Cluster, Controllers, Tools};
+pub(crate) use kind::Kind;
+pub(crate) use wait::{PATIENCE, eventually};

@@ -21,7 +21,7 @@ const GOAL: f64 = 600.0;
 const REST: Duration = Duration::from_secs(20);
 
 /// Measures, and prints a table.
-pub fn measure(cluster: &Cluster, directory: &Path, ratios: &mut Ratios) {
+pub(crate) fn measure(cluster: &Cluster, directory: &Path, ratios: &mut Ratios) {
     let group = "idle.bench.kopfd.dev";
     let load = Load::new(cluster.client(), group);
     let directory = directory.join(group);

@@ -19,7 +19,7 @@ const AT_ONCE: usize = 32;
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// One kind of objects, with the clients that create and watch them.
-pub struct Load {
+pub(crate) struct Load {
     client: Client,
     kind: Kind,
     made: Cell<usize>,
@@ -29,7 +29,7 @@ pub struct Load {
 
 /// The pace of creations.
 #[derive(Debug, Clone, Copy)]
-pub enum Pace {
+pub(crate) enum Pace {
     /// As fast as possible.
     Burst,
     /// One per interval, independent of the others.
@@ -57,7 +57,7 @@ struct Metadata {
 
 impl Load {
     /// Defines the kind `things` of a group, and starts to watch it.
-    pub fn new(client: &Client, group: &str) -> Self {
+    pub(crate) fn new(client: &Client, group: &str) -> Self {
         let kind = Kind::of_group(group);
         let (path, definition) = kind.definition();
         client.ensure(path, &definition);
@@ -89,7 +89,7 @@ impl Load {
     }
 
     /// Creates objects, and returns the time of each request.
-    pub fn make(&self, prefix: &str, count: usize, pace: Pace, filling: usize) -> HashMap<String, Instant> {
+    pub(crate) fn make(&self, prefix: &str, count: usize, pace: Pace, filling: usize) -> HashMap<String, Instant> {
         let began = tokio::time::Instant::now();
         let send = |number: usize| {
             let name = format!("{prefix}-{number}");
@@ -108,7 +108,7 @@ impl Load {
     }
 
     /// Waits until all objects are finished, and returns the time of each.
-    pub fn wait(&self) -> HashMap<String, Instant> {
+    pub(crate) fn wait(&self) -> HashMap<String, Instant> {
         let mut done = self.done.clone();
         let all = async move { done.wait_for(|done| done.len() >= self.made.get()).await.map(|done| done.clone()) };
         let all = self.run(async { tokio::time::timeout(PATIENCE, all).await });
@@ -116,7 +116,7 @@ impl Load {
     }
 
     /// Returns how many patches of the kind the server has counted.
-    pub fn patches(&self) -> u64 {
+    pub(crate) fn patches(&self) -> u64 {
         let request = http::Request::get("/metrics").body(Vec::new()).expect("a request from well-formed parts");
         let text = self.run(async { self.client.parts().0.request_text(request).await }).expect("the server has metrics");
         let group = format!("group=\"{}\"", self.kind.group);

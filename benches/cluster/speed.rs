@@ -64,7 +64,7 @@ const LINES: [Line; 8] = [
 ];
 
 /// Measures all engines in turn, several times, and prints the medians.
-pub fn measure(cluster: &Cluster, third: Option<Engine>, directory: &Path, ratios: &mut Ratios) {
+pub(crate) fn measure(cluster: &Cluster, third: Option<Engine>, directory: &Path, ratios: &mut Ratios) {
     let mut engines = vec![Engine::Bare, Engine::Kopfd];
     engines.extend(third);
     // The server is slower for its first objects.

@@ -46,7 +46,7 @@ const ROUNDS: usize = 5;
 const AT_ONCE: usize = 64;
 
 /// Returns rows of figures.
-pub fn measure() -> Vec<Vec<String>> {
+pub(crate) fn measure() -> Vec<Vec<String>> {
     let directory = tempfile::tempdir().expect("a directory for the operator");
     let manifest = crate::write(directory.path(), &[("operator.yaml", MANIFEST), ("bench.rhai", SCRIPT)]);
     let operator = crate::load(manifest);

@@ -17,7 +17,7 @@ const GOAL: f64 = 150.0;
 const ROUNDS: usize = 15;
 
 /// Returns rows of figures.
-pub fn measure() -> Vec<Vec<String>> {
+pub(crate) fn measure() -> Vec<Vec<String>> {
     let directory = tempfile::tempdir().expect("a directory for the operator");
     let manifest = crate::write(directory.path(), &[("operator.yaml", &manifest()), ("bench.rhai", &script())]);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");

@@ -24,7 +24,7 @@ use crate::support::objects::{self, State};
 use crate::support::table::{median, verdict};
 
 /// The argument that starts this program as the server of the stream.
-pub const SERVE: &str = "serve-a-stream";
+pub(crate) const SERVE: &str = "serve-a-stream";
 
 /// The number of events.
 const EVENTS: usize = 300_000;
@@ -43,7 +43,7 @@ const GOAL: f64 = 60_000.0;
 const ROUNDS: usize = 5;
 
 /// Returns rows of figures.
-pub fn measure() -> Vec<Vec<String>> {
+pub(crate) fn measure() -> Vec<Vec<String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let line_bytes = chunks().iter().map(Bytes::len).sum::<usize>() / OBJECTS;
     let in_memory: Vec<f64> = (0..ROUNDS).map(|_| runtime.block_on(follow(in_memory()))).collect();
@@ -251,7 +251,7 @@ async fn connected(server: &Server) -> Client {
 }
 
 /// Serves the stream, and prints the address to standard output.
-pub fn serve() {
+pub(crate) fn serve() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");

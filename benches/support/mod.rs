@@ -2,8 +2,8 @@
 
 #![allow(dead_code, reason = "each benchmark uses its own part")]
 
-pub mod objects;
-pub mod process;
-pub mod ratios;
-pub mod server;
-pub mod table;
+pub(crate) mod objects;
+pub(crate) mod process;
+pub(crate) mod ratios;
+pub(crate) mod server;
+pub(crate) mod table;

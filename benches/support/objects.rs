@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 /// The group of the generated kind.
-pub const GROUP: &str = "bench.kopfd.dev";
+pub(crate) const GROUP: &str = "bench.kopfd.dev";
 
 /// The bytes of an object.
-pub const SIZE: usize = 5 << 10;
+pub(crate) const SIZE: usize = 5 << 10;
 
 /// The state of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     /// No handler concerns it.
     Unmatched,
     /// A handler concerns it, and has not handled it.
@@ -20,7 +20,7 @@ pub enum State {
 }
 
 /// Returns an object as JSON text, about [`SIZE`] bytes long.
-pub fn object(number: usize, state: State) -> String {
+pub(crate) fn object(number: usize, state: State) -> String {
     let bare = build(number, state, 0);
     // The handled state is repeated in the annotation.
     let copies = if state == State::Handled { 2 } else { 1 };
@@ -28,7 +28,7 @@ pub fn object(number: usize, state: State) -> String {
 }
 
 /// Returns a specification with this many bytes of filling.
-pub fn spec(filling: usize) -> Value {
+pub(crate) fn spec(filling: usize) -> Value {
     let text = "The quick brown fox jumps over the lazy dog. ";
     let parts: Vec<Value> = (0..filling / 64).map(|part| json!({"name": format!("part-{part:04}"), "text": text[..32]})).collect();
     json!({"size": 3, "image": "registry.example.com/images/thing:1.2.3", "mode": "fast", "parts": parts})

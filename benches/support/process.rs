@@ -9,11 +9,11 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_millis(10);
 
 /// A started program. It is killed when this is dropped.
-pub struct Program(Child);
+pub(crate) struct Program(Child);
 
 impl Program {
     /// Starts a program with its output in a file.
-    pub fn start(command: &mut Command, log: &Path) -> Self {
+    pub(crate) fn start(command: &mut Command, log: &Path) -> Self {
         let log = fs::File::create(log).expect("the log can be written");
         let errors = log.try_clone().expect("the log can be written twice");
         let child = command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn();
@@ -21,22 +21,22 @@ impl Program {
     }
 
     /// Returns the CPU time of the program, in user mode and in the kernel.
-    pub fn cpu(&self) -> Duration {
+    pub(crate) fn cpu(&self) -> Duration {
         cpu(self.0.id())
     }
 
     /// Returns the program's resident memory in bytes, including files.
-    pub fn resident(&self) -> u64 {
+    pub(crate) fn resident(&self) -> u64 {
         resident(self.0.id())
     }
 
     /// Returns the process id.
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.0.id()
     }
 
     /// Stops the program, and waits for its end.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         let told = Command::new("kill").arg(self.0.id().to_string()).status();
         assert!(told.is_ok_and(|status| status.success()), "the program has ended too early");
         self.0.wait().expect("a child can be waited for");
@@ -52,7 +52,7 @@ impl Drop for Program {
 }
 
 /// Returns the CPU time of a process.
-pub fn cpu(id: u32) -> Duration {
+pub(crate) fn cpu(id: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_else(|_| panic!("process {id} has ended"));
     // The name in parentheses may have spaces.
     let (_, fields) = stat.rsplit_once(')').expect("the name stands in parentheses");
@@ -61,14 +61,14 @@ pub fn cpu(id: u32) -> Duration {
 }
 
 /// Returns the resident memory of a process in bytes.
-pub fn resident(id: u32) -> u64 {
+pub(crate) fn resident(id: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_else(|_| panic!("process {id} has ended"));
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a running process has memory");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("memory is a number") * 1024
 }
 
 /// Returns the ids of the child processes.
-pub fn children() -> Vec<u32> {
+pub(crate) fn children() -> Vec<u32> {
     let threads = fs::read_dir("/proc/self/task").expect("a process has threads");
     let children = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
     children.flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()).collect()

@@ -21,7 +21,7 @@ const QUICK: &str = "KOPFD_BENCH_QUICK";
 /// Ratios by the names of their figures.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Ratios {
+pub(crate) struct Ratios {
     /// For example times and memory.
     lower_is_better: BTreeMap<String, f64>,
     /// For example rates.
@@ -29,33 +29,33 @@ pub struct Ratios {
 }
 
 /// Tells whether this is a quick run.
-pub fn is_quick() -> bool {
+pub(crate) fn is_quick() -> bool {
     std::env::var_os(QUICK).is_some()
 }
 
 /// Returns the number of rounds.
-pub fn rounds() -> usize {
+pub(crate) fn rounds() -> usize {
     let chosen = std::env::var("KOPFD_BENCH_ROUNDS").ok().and_then(|text| text.parse().ok());
     chosen.unwrap_or(if is_quick() { 1 } else { 3 })
 }
 
 /// Returns the number of objects, reduced in quick runs.
-pub fn count(objects: usize) -> usize {
+pub(crate) fn count(objects: usize) -> usize {
     if is_quick() { objects / 10 } else { objects }
 }
 
 impl Ratios {
-    pub fn add_lower(&mut self, figure: impl Into<String>, ratio: f64) {
+    pub(crate) fn add_lower(&mut self, figure: impl Into<String>, ratio: f64) {
         self.lower_is_better.insert(figure.into(), round(ratio));
     }
 
-    pub fn add_higher(&mut self, figure: impl Into<String>, ratio: f64) {
+    pub(crate) fn add_higher(&mut self, figure: impl Into<String>, ratio: f64) {
         self.higher_is_better.insert(figure.into(), round(ratio));
     }
 
     /// Stores the measured ratios and replaces those of the same figures, or compares them. The exit code is a failure if a ratio has
     /// become worse.
-    pub fn finish(self) -> ExitCode {
+    pub(crate) fn finish(self) -> ExitCode {
         if std::env::var_os(CHECK).is_some() {
             return self.check(&Self::stored());
         }

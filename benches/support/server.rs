@@ -18,7 +18,7 @@ use super::objects::{self, GROUP};
 const THINGS: &str = "/apis/bench.kopfd.dev/v1/things";
 
 /// A running server. It ends with its runtime.
-pub struct Generated {
+pub(crate) struct Generated {
     state: Arc<Content>,
     address: SocketAddr,
 }
@@ -34,7 +34,7 @@ struct Content {
 
 impl Generated {
     /// Starts a server with this many objects.
-    pub async fn start(objects: usize, state: objects::State) -> Self {
+    pub(crate) async fn start(objects: usize, state: objects::State) -> Self {
         let state = Arc::new(Content {
             objects,
             state,
@@ -51,7 +51,7 @@ impl Generated {
     }
 
     /// Writes a kubeconfig for the server.
-    pub fn kubeconfig(&self, directory: &Path) -> PathBuf {
+    pub(crate) fn kubeconfig(&self, directory: &Path) -> PathBuf {
         let path = directory.join(format!("{}.kubeconfig", self.address.port()));
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "bench",
@@ -64,19 +64,19 @@ impl Generated {
     }
 
     /// Waits for the first list of the objects, and returns its time.
-    pub async fn listed_at(&self) -> Instant {
+    pub(crate) async fn listed_at(&self) -> Instant {
         let mut listed_at = self.state.listed_at.subscribe();
         let found = listed_at.wait_for(Option::is_some).await.expect("the server lives");
         found.expect("it was waited for")
     }
 
     /// Waits until a client has listed all the objects, and watches.
-    pub async fn watched(&self) {
+    pub(crate) async fn watched(&self) {
         self.state.watched.subscribe().wait_for(|count| *count > 0).await.expect("the server lives");
     }
 
     /// Returns the number of received patches.
-    pub fn patches(&self) -> usize {
+    pub(crate) fn patches(&self) -> usize {
         self.state.patches.load(Ordering::SeqCst)
     }
 }

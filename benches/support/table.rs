@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Prints rows in columns that are as wide as their widest cell.
-pub fn print(rows: &[Vec<String>]) {
+pub(crate) fn print(rows: &[Vec<String>]) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or_default();
     let widths: Vec<usize> = (0..columns).map(width).collect();
@@ -19,12 +19,12 @@ pub fn print(rows: &[Vec<String>]) {
 }
 
 /// Returns a row of cells.
-pub fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+pub(crate) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
 }
 
 /// Returns a quantile of sorted or unsorted values.
-pub fn quantile(values: &[f64], share: f64) -> f64 {
+pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let index = (share * sorted.len() as f64).ceil() as usize;
@@ -32,21 +32,21 @@ pub fn quantile(values: &[f64], share: f64) -> f64 {
 }
 
 /// Returns the median.
-pub fn median(values: &[f64]) -> f64 {
+pub(crate) fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
 /// Returns a duration in milliseconds.
-pub fn milliseconds(duration: Duration) -> f64 {
+pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
 /// Returns bytes in megabytes (10⁶ bytes).
-pub fn megabytes(bytes: u64) -> f64 {
+pub(crate) fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
 /// Returns the text for a reached or missed goal.
-pub fn verdict(is_reached: bool) -> String {
+pub(crate) fn verdict(is_reached: bool) -> String {
     if is_reached { "ok".to_owned() } else { "MISSED".to_owned() }
 }

@@ -27,7 +27,7 @@ use super::output::{print_error, quoted};
 
 /// Runs the embedded API server until a signal arrives.
 #[derive(Debug, Args)]
-pub struct Options {
+pub(super) struct Options {
     /// The port; 0 chooses a free one.
     #[arg(long, env = "KOPFD_APISERVER_PORT", value_name = "PORT", default_value_t = 0)]
     pub port: u16,
@@ -62,7 +62,7 @@ pub struct Options {
 
 /// How webhooks are reached from outside of a cluster.
 #[derive(Debug, Default, Args)]
-pub struct Webhooks {
+pub(super) struct Webhooks {
     /// The address of a webhook's service, such as `default/hook:443=https://localhost:9443`. May be repeated.
     #[arg(long = "service", value_name = "NAMESPACE/NAME[:PORT]=URL", value_parser = service)]
     services: Vec<(String, String)>,
@@ -70,7 +70,7 @@ pub struct Webhooks {
 
 impl Webhooks {
     /// Returns the configuration of webhook calls.
-    pub fn caller(&self) -> Caller {
+    pub(super) fn caller(&self) -> Caller {
         Caller { services: self.services.iter().cloned().collect(), hook: None }
     }
 }
@@ -88,7 +88,7 @@ fn service(text: &str) -> Result<(String, String), String> {
 const MAX_RECORDED_REQUESTS: usize = 10_000;
 
 /// Runs the command.
-pub fn run(options: &Options) -> u8 {
+pub(super) fn run(options: &Options) -> u8 {
     let clock = Clock::system();
     let logging = telemetry::Options { format: telemetry::Format::Full, verbosity: Verbosity::Normal, ..telemetry::Options::default() };
     telemetry::start(logging, clock.clone());

@@ -16,7 +16,7 @@ use super::{diagnostics, exit_code};
 
 /// Options of the command.
 #[derive(Debug, Args)]
-pub struct Options {
+pub(super) struct Options {
     /// Defaults to the current directory.
     #[command(flatten)]
     manifests: Manifests,
@@ -35,7 +35,7 @@ enum Output {
 }
 
 /// Runs the command.
-pub fn run(options: &Options) -> u8 {
+pub(super) fn run(options: &Options) -> u8 {
     let mut paths = options.manifests.paths();
     if paths.is_empty() {
         paths.push(PathBuf::from("."));

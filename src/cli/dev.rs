@@ -53,7 +53,7 @@ const FOREVER: Duration = Duration::from_hours(24 * 365);
 
 /// Options of the command.
 #[derive(Debug, Args)]
-pub struct Options {
+pub(super) struct Options {
     #[command(flatten)]
     manifests: Manifests,
     /// Initial objects, applied again when their files change: a file, or a directory. May be repeated. Manifests and
@@ -100,7 +100,7 @@ fn timeout(text: &str) -> Result<Timeout, String> {
 }
 
 /// Runs the command.
-pub fn run(options: &Options) -> u8 {
+pub(super) fn run(options: &Options) -> u8 {
     let Some(paths) = options.manifests.required("dev") else { return USAGE_ERROR };
     let Some(operators) = load(&paths, Target::Embedded) else { return FAILURE };
     let clock = Clock::system();

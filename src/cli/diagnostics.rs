@@ -9,7 +9,7 @@ use crate::manifest::{Diagnostic, Severity};
 use crate::telemetry;
 
 /// Returns all diagnostics as text with colours, which the caller's stream may strip.
-pub fn render(diagnostics: &[Diagnostic]) -> String {
+pub(super) fn render(diagnostics: &[Diagnostic]) -> String {
     let renderer = Renderer::styled().decor_style(DecorStyle::Ascii).term_width(120);
     let mut text = String::new();
     for diagnostic in diagnostics {
@@ -23,7 +23,7 @@ pub fn render(diagnostics: &[Diagnostic]) -> String {
 }
 
 /// Prints all diagnostics to standard error, with colours on a terminal.
-pub fn print(diagnostics: &[Diagnostic]) {
+pub(super) fn print(diagnostics: &[Diagnostic]) {
     let text = render(diagnostics);
     match anstream::AutoStream::choice(&std::io::stderr()) {
         anstream::ColorChoice::Never => telemetry::write(&anstream::adapter::strip_str(&text).to_string()),
@@ -37,7 +37,7 @@ fn is_separator(line: &str) -> bool {
 }
 
 /// Returns all diagnostics and their counts.
-pub fn to_json(diagnostics: &[Diagnostic]) -> Value {
+pub(super) fn to_json(diagnostics: &[Diagnostic]) -> Value {
     let count = |severity: Severity| diagnostics.iter().filter(|one| one.severity == severity).count();
     json!({
         "diagnostics": diagnostics.iter().map(one_to_json).collect::<Vec<_>>(),

@@ -1,12 +1,12 @@
 //! The exit codes of commands.
 
 /// Success.
-pub const SUCCESS: u8 = 0;
+pub(super) const SUCCESS: u8 = 0;
 /// The input has errors, or the work failed.
-pub const FAILURE: u8 = 1;
+pub(super) const FAILURE: u8 = 1;
 /// Invalid command line.
-pub const USAGE_ERROR: u8 = 2;
+pub(super) const USAGE_ERROR: u8 = 2;
 /// The process was ended at once.
-pub const INTERRUPTED: u8 = 130;
+pub(super) const INTERRUPTED: u8 = 130;
 /// The process was terminated before its work was done.
-pub const TERMINATED: u8 = 143;
+pub(super) const TERMINATED: u8 = 143;

@@ -19,14 +19,14 @@ const FILES: [(&str, &str); 5] = [
 
 /// Options of the command.
 #[derive(Debug, Args)]
-pub struct Options {
+pub(super) struct Options {
     /// The directory, which is created if it does not exist. Existing files are not overwritten.
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
 }
 
 /// Runs the command.
-pub fn run(options: &Options) -> u8 {
+pub(super) fn run(options: &Options) -> u8 {
     let directory = &options.directory;
     let existing: Vec<String> = FILES.iter().map(|(name, _)| directory.join(name)).filter(|path| path.exists()).map(display).collect();
     if !existing.is_empty() {

@@ -13,7 +13,7 @@ const VARIABLE: &str = "KOPFD_CONFIG";
 
 /// The manifests of a command.
 #[derive(Debug, Default, Args)]
-pub struct Manifests {
+pub(super) struct Manifests {
     /// Manifests, or directories with manifests.
     #[arg(value_name = "FILE|DIR")]
     files: Vec<PathBuf>,
@@ -23,7 +23,7 @@ pub struct Manifests {
 
 /// The option that names manifests.
 #[derive(Debug, Default, Args)]
-pub struct Config {
+pub(super) struct Config {
     /// A manifest, or a directory with manifests. May be repeated. [env: KOPFD_CONFIG, separated by commas]
     #[arg(long, short = 'c', value_name = "FILE|DIR", value_delimiter = ',')]
     config: Vec<PathBuf>,
@@ -31,13 +31,13 @@ pub struct Config {
 
 impl Manifests {
     /// Returns the manifests. The environment is used only if the command line names none.
-    pub fn paths(&self) -> Vec<PathBuf> {
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
         let named: Vec<PathBuf> = self.files.iter().chain(&self.config.config).cloned().collect();
         if named.is_empty() { from_environment() } else { named }
     }
 
     /// Returns the manifests of a command that needs at least one, or reports that they are missing.
-    pub fn required(&self, command: &str) -> Option<Vec<PathBuf>> {
+    pub(super) fn required(&self, command: &str) -> Option<Vec<PathBuf>> {
         let paths = self.paths();
         if paths.is_empty() {
             output::print_error(&format!("a manifest is needed: `kopfd {command} operator.yaml`, or KOPFD_CONFIG in the environment"));
@@ -61,7 +61,7 @@ fn from_environment() -> Vec<PathBuf> {
 
 /// Where the operators run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub(super) enum Target {
     /// A cluster: its API server must be able to reach the webhooks.
     Cluster,
     /// The embedded API server, which can always reach the webhooks.
@@ -69,7 +69,7 @@ pub enum Target {
 }
 
 /// Loads the operators, prints all diagnostics, and returns the operators if there are no errors.
-pub fn load(paths: &[PathBuf], target: Target) -> Option<Vec<Operator>> {
+pub(super) fn load(paths: &[PathBuf], target: Target) -> Option<Vec<Operator>> {
     let loaded = manifest::load(paths);
     let mut found = loaded.diagnostics;
     if target == Target::Cluster {

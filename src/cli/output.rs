@@ -3,17 +3,17 @@
 use crate::telemetry;
 
 /// Prints an error of the command itself.
-pub fn print_error(problem: &str) {
+pub(super) fn print_error(problem: &str) {
     telemetry::write(&format!("error: {problem}\n"));
 }
 
 /// Returns a number with its noun in singular or plural.
-pub fn counted(number: usize, noun: &str) -> String {
+pub(super) fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Joins items as prose: `a`, `a and b`, `a, b and c`.
-pub fn enumerated(items: &[String]) -> String {
+pub(super) fn enumerated(items: &[String]) -> String {
     match items {
         [] => String::new(),
         [only] => only.clone(),
@@ -22,7 +22,7 @@ pub fn enumerated(items: &[String]) -> String {
 }
 
 /// Quotes a text as one word of a shell.
-pub fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }

@@ -30,7 +30,7 @@ const MAX_ENGINE_THREADS: usize = 4;
 
 /// Options of the command.
 #[derive(Debug, Args)]
-pub struct Command {
+pub(super) struct Command {
     #[command(flatten)]
     pub manifests: Manifests,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub struct Command {
 
 /// The cluster, the namespaces and the logging.
 #[derive(Debug, Args)]
-pub struct Options {
+pub(super) struct Options {
     /// Serve all namespaces. This is the default.
     #[arg(long, short = 'A', env = "KOPFD_ALL_NAMESPACES", conflicts_with = "namespaces")]
     pub all_namespaces: bool,
@@ -60,7 +60,7 @@ pub struct Options {
 
 /// Options of logging.
 #[derive(Debug, Args)]
-pub struct LoggingOptions {
+pub(super) struct LoggingOptions {
     /// Also log why the engine does what it does.
     #[arg(long, short, env = "KOPFD_VERBOSE")]
     pub verbose: bool,
@@ -86,7 +86,7 @@ pub struct LoggingOptions {
 
 /// The form of log lines.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum LogFormat {
+pub(super) enum LogFormat {
     /// The message alone.
     Plain,
     /// Time, logger, level and message.
@@ -136,7 +136,7 @@ fn parse_pattern(pattern: &str) -> Result<Pattern, String> {
 }
 
 /// Runs the command.
-pub fn run(manifests: &Manifests, options: &Options) -> u8 {
+pub(super) fn run(manifests: &Manifests, options: &Options) -> u8 {
     let Some(paths) = manifests.required("run") else { return USAGE_ERROR };
     let scope = match options.scope() {
         Ok(scope) => scope,

@@ -30,7 +30,7 @@ use report::Report;
 
 /// Options of the command.
 #[derive(Debug, Args)]
-pub struct Options {
+pub(super) struct Options {
     /// Files with scenarios, or directories that are searched for them.
     #[arg(value_name = "PATH", default_value = ".")]
     paths: Vec<PathBuf>,
@@ -75,7 +75,7 @@ enum Output {
 }
 
 /// Runs the command.
-pub fn run(options: &Options) -> u8 {
+pub(super) fn run(options: &Options) -> u8 {
     let found = scenario::find(&options.paths);
     if found.diagnostics.iter().any(Diagnostic::is_error) {
         return report_errors(&found.diagnostics, options.output);

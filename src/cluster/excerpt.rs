@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 ///
 /// # Errors
 /// If the text is not JSON.
-pub fn read(text: &[u8], wanted: &Value) -> serde_json::Result<Value> {
+pub(super) fn read(text: &[u8], wanted: &Value) -> serde_json::Result<Value> {
     pick(serde_json::from_slice(text)?, wanted)
 }
 

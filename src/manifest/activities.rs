@@ -20,7 +20,7 @@ const MOMENTS: [(&str, Moment, BindingKind, &str); 4] = [
 
 impl OperatorBuilder<'_> {
     /// Reads `spec.activities`.
-    pub fn activities(&mut self, item: &Item<'_>) {
+    pub(super) fn activities(&mut self, item: &Item<'_>) {
         let reader = self.reader;
         let Some(fields) = reader.fields(item, "the activities", &MOMENTS.map(|(key, ..)| key)) else { return };
         let mut is_any = false;
@@ -50,7 +50,7 @@ impl OperatorBuilder<'_> {
     }
 
     /// Reads `spec.schedules`.
-    pub fn schedules(&mut self, item: &Item<'_>) {
+    pub(super) fn schedules(&mut self, item: &Item<'_>) {
         let items = self.reader.list(item);
         let mut ids = HashMap::new();
         for item in &items {

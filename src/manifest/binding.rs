@@ -20,7 +20,7 @@ static ID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[A-Za-z0-9]([A-Za-z0
 static IDENTIFIER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^_*[A-Za-z][A-Za-z0-9_]*$").expect("the pattern is valid"));
 
 /// The keys of every binding.
-pub const BINDING: [&str; 6] = ["id", "fn", "run", "script", "param", "limits"];
+pub(super) const BINDING: [&str; 6] = ["id", "fn", "run", "script", "param", "limits"];
 
 /// Keys of certain bindings only, with these bindings.
 const OWNED: [(&str, &str); 34] = [
@@ -61,14 +61,14 @@ const OWNED: [(&str, &str); 34] = [
 ];
 
 /// Returns the message and the hint for a key of other bindings.
-pub fn misplaced(noun: &str, key: &str) -> Option<(String, String)> {
+pub(super) fn misplaced(noun: &str, key: &str) -> Option<(String, String)> {
     let (_, owner) = OWNED.iter().find(|(known, _)| *known == key)?;
     Some((format!("`{key}` is no option of {noun}"), format!("it belongs to {owner}")))
 }
 
 /// The code of a binding, and its id.
 #[derive(Debug, Clone)]
-pub struct Bound {
+pub(super) struct Bound {
     /// The id, with its suffix.
     pub id: String,
     /// Identifies the function.
@@ -85,7 +85,7 @@ pub struct Bound {
 
 /// Which objects a binding concerns.
 #[derive(Debug, Clone, Default)]
-pub struct Concern {
+pub(super) struct Concern {
     /// The kinds.
     pub selectors: Vec<Selector>,
     /// Its field.
@@ -96,7 +96,7 @@ pub struct Concern {
 
 impl Bound {
     /// Returns the handler that calls the code.
-    pub fn handler(self, on: On, concern: Concern, policy: Policy) -> Handler {
+    pub(super) fn handler(self, on: On, concern: Concern, policy: Policy) -> Handler {
         let Concern { selectors, field, filters } = concern;
         let Self { id, function, target, param, .. } = self;
         Handler { id, function, target, on, selectors, field, filters, policy, param }
@@ -105,7 +105,7 @@ impl Bound {
 
 /// The expected properties of a binding.
 #[derive(Debug, Clone)]
-pub struct Request<'s> {
+pub(super) struct Request<'s> {
     /// Its kind.
     pub kind: BindingKind,
     /// The file of its functions.
@@ -118,11 +118,11 @@ pub struct Request<'s> {
 
 /// The ids of one block, each with its function, its kind and its line.
 #[derive(Debug, Default)]
-pub struct Ids(HashMap<String, (String, &'static str, usize)>);
+pub(super) struct Ids(HashMap<String, (String, &'static str, usize)>);
 
 impl OperatorBuilder<'_> {
     /// Reads the code and the id of a binding.
-    pub fn bind(&mut self, fields: &Fields<'_>, request: &Request<'_>) -> Option<Bound> {
+    pub(super) fn bind(&mut self, fields: &Fields<'_>, request: &Request<'_>) -> Option<Bound> {
         let found = self.code(fields, request.script);
         let id = self.id(fields, found.as_ref().map(|(code, _)| code), request.suffix);
         let param = fields.raw("param").map_or(Value::Null, |item| item.node.to_value());
@@ -142,7 +142,7 @@ impl OperatorBuilder<'_> {
     }
 
     /// Adds a further function of a binding, such as `finalize`.
-    pub fn bind_other(&mut self, item: &Item<'_>, id: &str, script: &Script, kind: BindingKind, limits: Limits) -> Option<usize> {
+    pub(super) fn bind_other(&mut self, item: &Item<'_>, id: &str, script: &Script, kind: BindingKind, limits: Limits) -> Option<usize> {
         let code = self.function(item, script)?;
         let binding = Binding { id: id.to_owned(), code, kind, limits, place: self.place(item.spot()), param: Value::Null };
         let target = self.add_binding(binding);
@@ -226,7 +226,7 @@ impl OperatorBuilder<'_> {
     }
 
     /// Registers an id of a block. Reports an error if another function has it, and returns whether it is new.
-    pub fn register(&self, ids: &mut Ids, bound: &Bound, noun: &'static str) -> bool {
+    pub(super) fn register(&self, ids: &mut Ids, bound: &Bound, noun: &'static str) -> bool {
         let Some((function, other, line)) = ids.0.get(&bound.id) else {
             ids.0.insert(bound.id.clone(), (bound.function.clone(), noun, bound.spot.line));
             return true;
@@ -245,6 +245,6 @@ impl OperatorBuilder<'_> {
 }
 
 /// Tells whether a name can be a variable of a script.
-pub fn is_identifier(name: &str) -> bool {
+pub(super) fn is_identifier(name: &str) -> bool {
     IDENTIFIER.is_match(name)
 }

@@ -11,7 +11,7 @@ const DEEPEST_CALLS: i64 = 128;
 
 /// Budgets, as far as they are given.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Budgets {
+pub(super) struct Budgets {
     /// The time limit of one call.
     pub time: Option<Duration>,
     limits: Option<Limits>,
@@ -19,13 +19,13 @@ pub struct Budgets {
 
 impl Budgets {
     /// Returns the budgets, with defaults for missing ones.
-    pub fn limits(&self) -> Limits {
+    pub(super) fn limits(&self) -> Limits {
         let limits = self.limits.clone().unwrap_or_default();
         Limits { time: self.time.or(limits.time), ..limits }
     }
 
     /// Reads a mapping of budgets, which override the current ones.
-    pub fn read(&mut self, reader: &Reader, item: &Item<'_>) {
+    pub(super) fn read(&mut self, reader: &Reader, item: &Item<'_>) {
         let known = ["operations", "time", "memory", "depth", "stringSize", "arraySize", "mapSize", "apiCalls", "output"];
         let Some(fields) = reader.fields(item, "the limits", &known) else { return };
         let mut limits = self.limits.clone().unwrap_or_default();

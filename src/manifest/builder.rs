@@ -17,7 +17,7 @@ use super::suggest::nearest;
 use super::tree::Spot;
 
 /// An operator while its manifest is read.
-pub struct OperatorBuilder<'r> {
+pub(super) struct OperatorBuilder<'r> {
     /// The source of the manifest, which collects the diagnostics.
     pub reader: &'r Reader,
     /// The operator as read so far.
@@ -41,7 +41,7 @@ pub struct OperatorBuilder<'r> {
 
 /// The options that bindings inherit from their block.
 #[derive(Debug, Clone, Default)]
-pub struct Block<'a> {
+pub(super) struct Block<'a> {
     /// The kinds.
     pub selectors: Vec<Selector>,
     /// The file of their functions.
@@ -56,7 +56,7 @@ pub struct Block<'a> {
 
 /// The file of functions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Script {
+pub(super) enum Script {
     /// No file is given.
     #[default]
     None,
@@ -68,23 +68,23 @@ pub enum Script {
 
 impl Script {
     /// Returns the file, if it can be used.
-    pub fn file(&self) -> Option<PathBuf> {
+    pub(super) fn file(&self) -> Option<PathBuf> {
         if let Self::File(file) = self { Some(file.clone()) } else { None }
     }
 
     /// Returns the file, or `Lost` if the kind of its bindings is unknown: their code cannot be checked then.
     #[must_use]
-    pub fn unless(self, is_unknown: bool) -> Self {
+    pub(super) fn unless(self, is_unknown: bool) -> Self {
         if is_unknown { Self::Lost } else { self }
     }
 }
 
 /// The keys of policies.
-pub const POLICY: [&str; 4] = ["retries", "timeout", "backoff", "errors"];
+pub(super) const POLICY: [&str; 4] = ["retries", "timeout", "backoff", "errors"];
 
 impl<'r> OperatorBuilder<'r> {
     /// Returns the builder of an empty operator.
-    pub fn new(reader: &'r Reader) -> Self {
+    pub(super) fn new(reader: &'r Reader) -> Self {
         let operator = Operator { file: reader.source.name.clone(), ..Operator::default() };
         Self {
             reader,
@@ -101,12 +101,12 @@ impl<'r> OperatorBuilder<'r> {
     }
 
     /// Returns a position in the manifest for messages about scripts.
-    pub fn place(&self, spot: Spot) -> SourcePosition {
+    pub(super) fn place(&self, spot: Spot) -> SourcePosition {
         SourcePosition { file: self.reader.source.name.clone(), line: spot.line, column: spot.column }
     }
 
     /// Records the position of a kind.
-    pub fn name_kind(&mut self, selector: &Selector, item: &Item<'_>) {
+    pub(super) fn name_kind(&mut self, selector: &Selector, item: &Item<'_>) {
         let (source, spot) = (&self.reader.source, item.spot());
         let place = Diagnostic {
             line: spot.line,
@@ -121,7 +121,7 @@ impl<'r> OperatorBuilder<'r> {
     }
 
     /// Records a part that this version cannot run.
-    pub fn unsupported(&mut self, severity: Severity, item: &Item<'_>, what: &'static str) {
+    pub(super) fn unsupported(&mut self, severity: Severity, item: &Item<'_>, what: &'static str) {
         let source = &self.reader.source;
         let place = Diagnostic {
             severity,
@@ -138,7 +138,7 @@ impl<'r> OperatorBuilder<'r> {
     }
 
     /// Returns the file of functions in these fields, or the inherited one.
-    pub fn script(&mut self, fields: &Fields<'_>, inherited: &Script) -> Script {
+    pub(super) fn script(&mut self, fields: &Fields<'_>, inherited: &Script) -> Script {
         let Some(item) = fields.get("script") else { return inherited.clone() };
         let Some(text) = self.reader.text(&item) else { return Script::Lost };
         let file = PathBuf::from(&text.value);
@@ -167,7 +167,7 @@ impl<'r> OperatorBuilder<'r> {
     }
 
     /// Tells whether a path stays inside of the directory of scripts; if not, reports an error.
-    pub fn is_inside(&self, item: &Item<'_>, path: &Path) -> bool {
+    pub(super) fn is_inside(&self, item: &Item<'_>, path: &Path) -> bool {
         let root = &self.operator.declaration.root;
         let hint = "scripts and templates are found inside of `spec.scripts` only";
         if path.is_absolute() {
@@ -186,7 +186,7 @@ impl<'r> OperatorBuilder<'r> {
     }
 
     /// Reads an error policy, with defaults for missing options.
-    pub fn policy(&self, fields: &Fields<'_>, defaults: &Policy) -> Policy {
+    pub(super) fn policy(&self, fields: &Fields<'_>, defaults: &Policy) -> Policy {
         let reader = self.reader;
         let mut policy = defaults.clone();
         if let Some(retries) = fields.get("retries").and_then(|item| reader.whole(&item, 0)) {
@@ -210,7 +210,7 @@ impl<'r> OperatorBuilder<'r> {
     }
 
     /// Reads the budgets of one call. Webhooks have their own deadline, and daemons none.
-    pub fn limits(&self, fields: &Fields<'_>, kind: BindingKind, deadline: Option<Duration>) -> Limits {
+    pub(super) fn limits(&self, fields: &Fields<'_>, kind: BindingKind, deadline: Option<Duration>) -> Limits {
         let mut budgets = self.budgets.clone();
         let general = budgets.time.take();
         if let Some(item) = fields.get("limits") {
@@ -238,6 +238,6 @@ fn neighbour(path: &Path) -> Option<String> {
 }
 
 /// Returns a path without a leading `./`.
-pub fn plain(path: &Path) -> &Path {
+pub(super) fn plain(path: &Path) -> &Path {
     path.strip_prefix(".").unwrap_or(path)
 }

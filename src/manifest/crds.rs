@@ -8,7 +8,7 @@ use super::source::{Source, directory_of};
 use super::tree::{self, Node};
 
 /// Reads one item of `spec.crds`: the file must exist, be YAML, and contain a definition.
-pub fn read(reader: &Reader, item: &Item<'_>) -> Option<PathBuf> {
+pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Option<PathBuf> {
     let text = reader.owned(item)?;
     let path = directory_of(&reader.source.name).join(&text);
     let source = match Source::read(&path) {

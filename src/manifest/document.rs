@@ -15,18 +15,18 @@ use super::tree::Node;
 use super::{crds, selectors, settings_reader, storages};
 
 /// The `apiVersion` of manifests.
-pub const API_VERSION: &str = "kopfd.dev/v1";
+pub(super) const API_VERSION: &str = "kopfd.dev/v1";
 /// The `kind` of manifests.
-pub const KIND: &str = "Operator";
+pub(super) const KIND: &str = "Operator";
 
 /// Tells whether a document is the manifest of an operator.
-pub fn is_operator(root: &Node) -> bool {
+pub(super) fn is_operator(root: &Node) -> bool {
     let has = |key: &str, wanted: &str| root.get(key).and_then(Node::text) == Some(wanted);
     has("apiVersion", API_VERSION) && has("kind", KIND)
 }
 
 /// Reads a document; the reader collects its errors.
-pub fn read<'r>(reader: &'r Reader, root: &Node) -> OperatorBuilder<'r> {
+pub(super) fn read<'r>(reader: &'r Reader, root: &Node) -> OperatorBuilder<'r> {
     let mut builder = OperatorBuilder::new(reader);
     builder.operator.declaration.root = directory_of(&reader.source.name);
     let top = Item { node: root, path: String::new(), key: root.spot };
@@ -285,7 +285,7 @@ impl OperatorBuilder<'_> {
     }
 
     /// Returns the code that the script host compiles and checks: all except the code known to be lost.
-    pub fn checkable(&self) -> crate::script::Declaration {
+    pub(super) fn checkable(&self) -> crate::script::Declaration {
         let mut declaration = self.operator.declaration.clone();
         let mut number = 0;
         declaration.bindings.retain(|_| {

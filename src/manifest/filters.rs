@@ -13,13 +13,13 @@ use super::suggest::nearest;
 use super::tree::{Kind, Text};
 
 /// The filter keys of all bindings with an object.
-pub const FILTERS: [&str; 5] = ["labels", "annotations", "field", "value", "when"];
+pub(super) const FILTERS: [&str; 5] = ["labels", "annotations", "field", "value", "when"];
 
 const MATCHERS: [&str; 6] = ["equals", "present", "in", "notIn", "matches", "when"];
 
 /// The context of expressions.
 #[derive(Debug, Clone)]
-pub struct Asking {
+pub(super) struct Asking {
     /// The kind of the binding.
     pub kind: BindingKind,
     /// The file whose functions may be called.
@@ -39,7 +39,7 @@ enum Compared {
 
 impl OperatorBuilder<'_> {
     /// Reads `field`.
-    pub fn field(&self, fields: &Fields<'_>) -> Option<FieldPath> {
+    pub(super) fn field(&self, fields: &Fields<'_>) -> Option<FieldPath> {
         let item = fields.get("field")?;
         if let Kind::Text(text) = &item.node.kind
             && text.value.starts_with('$')
@@ -59,7 +59,7 @@ impl OperatorBuilder<'_> {
     }
 
     /// Reads all filters of a binding; labels, annotations and `when` may be inherited from its block.
-    pub fn filters(&mut self, fields: &Fields<'_>, block: &Block<'_>, field: Option<&FieldPath>, asking: &Asking) -> Filters {
+    pub(super) fn filters(&mut self, fields: &Fields<'_>, block: &Block<'_>, field: Option<&FieldPath>, asking: &Asking) -> Filters {
         let given = |key: &str, inherited: &Option<Item<'_>>| -> bool { fields.get(key).is_none() && inherited.is_some() };
         let labels = if given("labels", &block.labels) { block.labels.clone() } else { fields.get("labels") };
         let annotations = if given("annotations", &block.annotations) { block.annotations.clone() } else { fields.get("annotations") };
@@ -85,7 +85,7 @@ impl OperatorBuilder<'_> {
     }
 
     /// Checks the filters of a block, since possibly no binding inherits them.
-    pub fn check_block_filters(&mut self, block: &Block<'_>) {
+    pub(super) fn check_block_filters(&mut self, block: &Block<'_>) {
         let asking = Asking { kind: BindingKind::Change, script: Script::None };
         let kept = self.operator.declaration.expressions.len();
         for item in [&block.labels, &block.annotations].into_iter().flatten() {
@@ -108,7 +108,7 @@ impl OperatorBuilder<'_> {
     }
 
     /// Reads `when`; `true` means no condition.
-    pub fn when(&mut self, item: &Item<'_>, asking: &Asking) -> Option<Predicate> {
+    pub(super) fn when(&mut self, item: &Item<'_>, asking: &Asking) -> Option<Predicate> {
         match &item.node.kind {
             Kind::Bool(true) => None,
             Kind::Bool(false) => {
@@ -128,7 +128,7 @@ impl OperatorBuilder<'_> {
     }
 
     /// Stores an expression and returns its number.
-    pub fn expression(&mut self, text: &Text, asking: &Asking, has_value: bool, is_delay: bool) -> Predicate {
+    pub(super) fn expression(&mut self, text: &Text, asking: &Asking, has_value: bool, is_delay: bool) -> Predicate {
         let expression = Expression {
             text: text.value.clone(),
             place: self.place(text.start),

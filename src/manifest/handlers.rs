@@ -15,7 +15,7 @@ const LISTED: [&str; 4] = ["create", "update", "delete", "resume"];
 
 impl OperatorBuilder<'_> {
     /// Reads one item of `handlers`.
-    pub fn handler(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
+    pub(super) fn handler(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
         let reader = self.reader;
         let known = [&BINDING[..], &FILTERS, &POLICY, &["on", "old", "new", "optional", "deleted"]].concat();
         let Some(fields) = reader.fields_but(item, "a handler", &known, |key| misplaced_here(&known, key)) else { return };

@@ -13,7 +13,7 @@ use super::selectors;
 
 impl OperatorBuilder<'_> {
     /// Reads `reconcile` of a block.
-    pub fn reconcile(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
+    pub(super) fn reconcile(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
         let reader = self.reader;
         let own = ["owns", "watches", "resync", "prune", "finalize"];
         let known = [&BINDING[..], &FILTERS, &POLICY, &own].concat();

@@ -13,7 +13,7 @@ use super::source::Source;
 use super::tree::{Kind, Node};
 
 /// Checks the code of an operator. Diagnostics of the manifest go to its reader; diagnostics of script files are returned.
-pub fn check(builder: &OperatorBuilder<'_>, root: &Node) -> Vec<Diagnostic> {
+pub(super) fn check(builder: &OperatorBuilder<'_>, root: &Node) -> Vec<Diagnostic> {
     if builder.is_unready {
         return Vec::new();
     }

@@ -16,7 +16,7 @@ const NAMES: [&str; 6] = ["any", "kind", "plural", "singular", "shortcut", "cate
 static PARTS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$").expect("the pattern is valid"));
 
 /// Reads one selector or a list of them, each with its position.
-pub fn read_all<'a>(reader: &Reader, item: &Item<'a>) -> Vec<(Selector, Item<'a>)> {
+pub(super) fn read_all<'a>(reader: &Reader, item: &Item<'a>) -> Vec<(Selector, Item<'a>)> {
     let Some(items) = item.items() else { return read(reader, item).map(|selector| (selector, item.clone())).into_iter().collect() };
     if items.is_empty() {
         reader.error_with(item, format!("`{}` is empty", item.name()), FORMS);
@@ -25,7 +25,7 @@ pub fn read_all<'a>(reader: &Reader, item: &Item<'a>) -> Vec<(Selector, Item<'a>
 }
 
 /// Reads a selector of a single kind.
-pub fn read_one(reader: &Reader, item: &Item<'_>) -> Option<Selector> {
+pub(super) fn read_one(reader: &Reader, item: &Item<'_>) -> Option<Selector> {
     let selector = read(reader, item)?;
     if !selector.is_specific() {
         reader.error_with(item, format!("`{}` must mean one kind", item.name()), FORMS);
@@ -35,7 +35,7 @@ pub fn read_one(reader: &Reader, item: &Item<'_>) -> Option<Selector> {
 }
 
 /// Reads a selector.
-pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Selector> {
+pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Option<Selector> {
     match &item.node.kind {
         Kind::Map(_) => mapping(reader, item),
         Kind::Text(_) => {

@@ -10,7 +10,7 @@ use super::tree::Kind;
 use super::{admission, ranges, storages};
 
 /// The settings of manifests and scripts: sections, and their keys.
-pub const KNOWN: [(&str, &[&str]); 11] = [
+pub(super) const KNOWN: [(&str, &[&str]); 11] = [
     ("process", &["ultimateExitingTimeout"]),
     ("posting", &["enabled", "loggers", "level", "reportingComponent", "reportingInstance", "eventNamePrefix"]),
     ("peering", &["name", "stealth", "priority", "lifetime", "mandatory", "standalone", "clusterwide"]),
@@ -25,7 +25,7 @@ pub const KNOWN: [(&str, &[&str]); 11] = [
 ];
 
 /// Reads `spec.settings`.
-pub fn read(reader: &Reader, item: &Item<'_>) -> Settings {
+pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Settings {
     let mut settings = Settings::default();
     let sections = KNOWN.map(|(section, _)| section);
     let Some(fields) = reader.fields(item, "the settings", &sections) else { return settings };

@@ -20,12 +20,12 @@ static NAME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$").expect("the pattern is valid"));
 
 /// Tells whether a text is a DNS subdomain, as required for names and prefixes.
-pub fn is_domain(text: &str) -> bool {
+pub(super) fn is_domain(text: &str) -> bool {
     text.len() <= 253 && DOMAIN.is_match(text)
 }
 
 /// Reads `settings.persistence.progressStorage`.
-pub fn progress(reader: &Reader, item: &Item<'_>) -> Option<ProgressStorage> {
+pub(super) fn progress(reader: &Reader, item: &Item<'_>) -> Option<ProgressStorage> {
     let kinds = ["smart", "annotations", "status", "multi"];
     let known: &[&'static str] = match item.node.get("kind").and_then(|node| node.text()) {
         Some("annotations") => &["kind", "prefix", "v1", "verbose", "touchKey"],
@@ -59,7 +59,7 @@ pub fn progress(reader: &Reader, item: &Item<'_>) -> Option<ProgressStorage> {
 }
 
 /// Reads `settings.persistence.diffbaseStorage`.
-pub fn diffbase(reader: &Reader, item: &Item<'_>) -> Option<DiffbaseStorage> {
+pub(super) fn diffbase(reader: &Reader, item: &Item<'_>) -> Option<DiffbaseStorage> {
     let kinds = ["annotations", "status", "multi"];
     let known: &[&'static str] = match item.node.get("kind").and_then(|node| node.text()) {
         Some("annotations") => &["kind", "prefix", "key", "v1", "ignoredFields"],
@@ -89,7 +89,7 @@ pub fn diffbase(reader: &Reader, item: &Item<'_>) -> Option<DiffbaseStorage> {
 }
 
 /// Reads `settings.persistence.finalizer`.
-pub fn finalizer(reader: &Reader, item: &Item<'_>) -> Option<String> {
+pub(super) fn finalizer(reader: &Reader, item: &Item<'_>) -> Option<String> {
     let text = reader.owned(item)?;
     let (domain, name) = text.split_once('/').map_or((None, text.as_str()), |(domain, name)| (Some(domain), name));
     if domain.is_some_and(|domain| !is_domain(domain)) || !NAME.is_match(name) {
@@ -100,7 +100,7 @@ pub fn finalizer(reader: &Reader, item: &Item<'_>) -> Option<String> {
 }
 
 /// Reads a field as a dotted text or a list of keys.
-pub fn keys(reader: &Reader, item: &Item<'_>) -> Option<Vec<String>> {
+pub(super) fn keys(reader: &Reader, item: &Item<'_>) -> Option<Vec<String>> {
     let keys = match &item.node.kind {
         Kind::List(nodes) if nodes.is_empty() => {
             reader.error_with(

@@ -24,7 +24,7 @@ const LEAST_POLLING: Duration = Duration::from_millis(100);
 
 impl OperatorBuilder<'_> {
     /// Reads one item of `timers`.
-    pub fn timer(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
+    pub(super) fn timer(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
         let reader = self.reader;
         let own = ["interval", "cron", "timezone", "sharp", "idle", "initialDelay"];
         let known = [&BINDING[..], &FILTERS, &POLICY, &own].concat();
@@ -43,7 +43,7 @@ impl OperatorBuilder<'_> {
     }
 
     /// Reads one item of `daemons`.
-    pub fn daemon(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
+    pub(super) fn daemon(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
         let reader = self.reader;
         let own = ["initialDelay", "cancellationBackoff", "cancellationTimeout", "cancellationPolling"];
         let known = [&BINDING[..], &FILTERS, &POLICY, &own].concat();
@@ -71,7 +71,7 @@ impl OperatorBuilder<'_> {
     }
 
     /// Reads one item of `indexes`.
-    pub fn index(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
+    pub(super) fn index(&mut self, item: &Item<'_>, block: &Block<'_>, ids: &mut Ids) {
         let reader = self.reader;
         let known = [&BINDING[..], &FILTERS, &POLICY].concat();
         let Some(fields) = reader.fields_but(item, "an index", &known, |key| misplaced("an index", key)) else { return };
@@ -157,7 +157,7 @@ impl OperatorBuilder<'_> {
     }
 
     /// Reads `cron` and `timezone`.
-    pub fn ticks(&self, fields: &Fields<'_>) -> Option<Ticks> {
+    pub(super) fn ticks(&self, fields: &Fields<'_>) -> Option<Ticks> {
         let reader = self.reader;
         let timezone = match fields.get("timezone") {
             None => Some(TimeZone::UTC),

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 /// The longest duration: a hundred years. Moments beyond the year 9999 cannot be written.
-pub const LONGEST: Duration = Duration::from_hours(36_500 * 24);
+pub(super) const LONGEST: Duration = Duration::from_hours(36_500 * 24);
 
 /// Returns the bytes of a size such as `64Mi` or `1G`.
-pub fn size(text: &str) -> Option<u64> {
+pub(super) fn size(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let amount: f64 = text[..digits].parse().ok()?;

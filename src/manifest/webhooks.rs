@@ -24,7 +24,7 @@ const OWN: [&str; 8] = ["on", "operations", "subresource", "persistent", "sideEf
 
 impl OperatorBuilder<'_> {
     /// Reads one item of `webhooks`; returns whether it is a conversion, of which a block has at most one.
-    pub fn webhook(&mut self, item: &Item<'_>, block: &Block<'_>) -> bool {
+    pub(super) fn webhook(&mut self, item: &Item<'_>, block: &Block<'_>) -> bool {
         let reader = self.reader;
         let on = item.node.get("on").and_then(|node| node.text()).and_then(|text| ON.into_iter().find(|word| *word == text));
         let is_conversion = on == Some("convert");

@@ -47,7 +47,7 @@ const MAX_JITTER: Duration = Duration::from_millis(40);
 
 /// The disturbance of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnWrite {
+pub(super) enum OnWrite {
     Nothing,
     /// The operators crash before the server receives it.
     CrashBefore,
@@ -67,7 +67,7 @@ pub enum OnWrite {
 
 /// The kind of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reading {
+pub(super) enum Reading {
     Discovery,
     /// A get or list.
     Objects,
@@ -76,7 +76,7 @@ pub enum Reading {
 
 /// The disturbance of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnRead {
+pub(super) enum OnRead {
     Nothing,
     /// The request is lost.
     Lost,
@@ -92,7 +92,7 @@ pub enum OnRead {
 
 /// The disturbance of a chunk of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnChunk {
+pub(super) enum OnChunk {
     Nothing,
     /// The watch ends before it.
     End,
@@ -103,7 +103,7 @@ pub enum OnChunk {
 }
 
 /// The disturbances of one run.
-pub struct Chaos {
+pub(super) struct Chaos {
     timeline: Arc<Timeline>,
     state: Mutex<State>,
     crashed: Notify,
@@ -124,7 +124,7 @@ struct State {
 
 impl Chaos {
     /// Creates the disturbances of a seed.
-    pub fn new(seed: u64, timeline: Arc<Timeline>) -> Self {
+    pub(super) fn new(seed: u64, timeline: Arc<Timeline>) -> Self {
         let mut rng = Rng(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5ce7_a110);
         // Some runs are only reordered, most are disturbed a little, and some at nearly every request.
         let rate = [0, 30, 80, 150, 400][rng.below(5) as usize];
@@ -143,19 +143,19 @@ impl Chaos {
     }
 
     /// Ends all disturbances.
-    pub fn end(&self) {
+    pub(super) fn end(&self) {
         let mut state = self.state.lock();
         (state.has_ended, state.outage_until, state.writes_to_outage) = (true, None, None);
     }
 
     /// Tells whether the engine's requests fail because of an outage. Requests of scripts are exempt: their handlers
     /// may run out of attempts in that time.
-    pub fn is_outage(&self) -> bool {
+    pub(super) fn is_outage(&self) -> bool {
         self.state.lock().outage_until.is_some_and(|until| Instant::now() < until)
     }
 
     /// Counts a write of the engine; an outage may begin with it.
-    pub fn count_write(&self) {
+    pub(super) fn count_write(&self) {
         let mut state = self.state.lock();
         match state.writes_to_outage {
             None => {}
@@ -172,29 +172,29 @@ impl Chaos {
     }
 
     /// Waits for the next crash.
-    pub async fn crashed(&self) {
+    pub(super) async fn crashed(&self) {
         self.crashed.notified().await;
     }
 
     /// Restarts the operators after one has exited.
-    pub fn record_exit(&self, why: &str) {
+    pub(super) fn record_exit(&self, why: &str) {
         self.record(format!("the operators have exited: {why}"));
         self.crashed.notify_one();
     }
 
     /// Crashes the operators. The caller is one of them, so that this never returns.
-    pub async fn crash(&self) -> ! {
+    pub(super) async fn crash(&self) -> ! {
         self.crashed.notify_one();
         std::future::pending().await
     }
 
     /// Returns the time until the operators are restarted.
-    pub fn downtime(&self) -> Duration {
+    pub(super) fn downtime(&self) -> Duration {
         self.state.lock().rng.duration_below(MAX_DOWNTIME)
     }
 
     /// Reorders tasks by a random delay.
-    pub async fn shuffle(&self) {
+    pub(super) async fn shuffle(&self) {
         let (turns, late) = {
             let mut state = self.state.lock();
             let late = if state.rng.below(4) == 0 { state.rng.duration_below(MAX_JITTER) } else { Duration::ZERO };
@@ -209,7 +209,7 @@ impl Chaos {
     }
 
     /// Draws the disturbance of a write.
-    pub fn on_write(&self) -> OnWrite {
+    pub(super) fn on_write(&self) -> OnWrite {
         let mut state = self.state.lock();
         if !state.is_disturbed() {
             return OnWrite::Nothing;
@@ -226,7 +226,7 @@ impl Chaos {
     }
 
     /// Draws the disturbance of a read. Only watches can expire or repeat events.
-    pub fn on_read(&self, reading: Reading) -> OnRead {
+    pub(super) fn on_read(&self, reading: Reading) -> OnRead {
         let mut state = self.state.lock();
         // Every start sends many discovery requests, and little depends on them.
         let is_spared = reading == Reading::Discovery && state.rng.below(10) > 0;
@@ -243,7 +243,7 @@ impl Chaos {
     }
 
     /// Draws the disturbance of a chunk of a watch, after a random delay.
-    pub async fn on_chunk(&self, path: &str) -> OnChunk {
+    pub(super) async fn on_chunk(&self, path: &str) -> OnChunk {
         self.shuffle().await;
         let (what, silence) = {
             let mut state = self.state.lock();
@@ -277,7 +277,7 @@ impl Chaos {
     }
 
     /// Records a disturbance in the timeline.
-    pub fn record(&self, what: String) {
+    pub(super) fn record(&self, what: String) {
         self.timeline.add(Event::Fault(what));
     }
 }

@@ -10,7 +10,7 @@ use crate::object::{Scope, diff, path};
 use crate::reactor::changes::{SERVERS, line};
 
 /// The annotation that disturbances write. Operators ignore it.
-pub const FOREIGN_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+pub(super) const FOREIGN_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 static TIME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)").expect("the pattern is valid"));
@@ -19,7 +19,7 @@ static ID: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").expect("the pattern is valid"));
 
 /// Returns an object without the fields that differ between runs: versions, times, unique ids, and ignored fields.
-pub fn normalized(object: &Value, ignored: &[String]) -> Value {
+pub(super) fn normalized(object: &Value, ignored: &[String]) -> Value {
     let mut normalized = object.clone();
     if let Some(metadata) = normalized.get_mut("metadata").and_then(Value::as_object_mut) {
         for key in SERVERS {
@@ -57,10 +57,10 @@ fn mask_times_and_ids(value: &mut Value) {
 }
 
 /// All objects of a server by resource, namespace and name.
-pub type FinalState = BTreeMap<(String, String, String), Value>;
+pub(super) type FinalState = BTreeMap<(String, String, String), Value>;
 
 /// Describes the differences between two final states.
-pub fn differences(wanted: &FinalState, found: &FinalState) -> Vec<String> {
+pub(super) fn differences(wanted: &FinalState, found: &FinalState) -> Vec<String> {
     let name = |(resource, namespace, name): &(String, String, String)| {
         if namespace.is_empty() { format!("{resource}/{name}") } else { format!("{resource}/{name} in {namespace}") }
     };

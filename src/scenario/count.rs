@@ -37,7 +37,7 @@ impl std::fmt::Display for Count {
 }
 
 /// Reads a number, or a mapping of limits.
-pub fn read(reader: &Reader, item: &Item<'_>) -> Option<Count> {
+pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Option<Count> {
     if !matches!(item.node.kind, Kind::Map(_)) {
         let exact = u64::try_from(reader.whole(item, 0)?).ok();
         return Some(Count { at_least: exact, at_most: exact, exact: Some(item.node.spot) });

@@ -29,14 +29,14 @@ const START: &str = "2020-01-01T00:00:00Z";
 const HEADER_HINT: &str = "a scenario begins with `apiVersion: kopfd.dev/v1` and `kind: Scenario`";
 
 /// Tells whether a document is a scenario.
-pub fn is_scenario(root: &Node) -> bool {
+pub(super) fn is_scenario(root: &Node) -> bool {
     let has = |key: &str, wanted: &str| root.get(key).and_then(Node::text) == Some(wanted);
     has("apiVersion", API_VERSION) && has("kind", KIND)
 }
 
 /// Reads a document. `names` holds the scenarios of the file so far, with their lines. Diagnostics of the scenario go
 /// to the reader; those of its operators are returned.
-pub fn read(reader: &Reader, root: &Node, names: &mut BTreeMap<String, usize>) -> (Option<Scenario>, Vec<Diagnostic>) {
+pub(super) fn read(reader: &Reader, root: &Node, names: &mut BTreeMap<String, usize>) -> (Option<Scenario>, Vec<Diagnostic>) {
     let mut context = ReadContext::new(reader);
     let scenario = context.scenario(root, names);
     (scenario, context.operator_diagnostics)
@@ -169,6 +169,6 @@ impl ReadContext<'_> {
 }
 
 /// Returns the message for a path that cannot be read.
-pub fn unreadable(path: &Path, error: &std::io::Error) -> String {
+pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> String {
     format!("cannot read {}: {}", path.display(), reason(error))
 }

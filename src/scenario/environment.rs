@@ -37,7 +37,7 @@ use super::timeline::{Event, Subject, Timeline};
 use super::transport::{ScenarioTransport, TransportOptions};
 use super::verify::{Observations, ObservedObject};
 
-pub use faults::UnknownResource;
+pub(super) use faults::UnknownResource;
 
 use faults::{InjectedFaults, unknown_resource};
 
@@ -57,7 +57,7 @@ const TICK: Duration = Duration::from_millis(1);
 const MAX_TOUCHES: usize = 10;
 
 /// The environment of one run.
-pub struct Environment {
+pub(super) struct Environment {
     scenario: Arc<Scenario>,
     seed: u64,
     pub api: ApiServer,
@@ -80,7 +80,7 @@ pub struct Environment {
 
 impl Environment {
     /// Creates the environment with an empty server.
-    pub fn new(scenario: Arc<Scenario>, seed: u64, clock: Clock, timeline: Arc<Timeline>, chaos: Option<Arc<Chaos>>) -> Self {
+    pub(super) fn new(scenario: Arc<Scenario>, seed: u64, clock: Clock, timeline: Arc<Timeline>, chaos: Option<Arc<Chaos>>) -> Self {
         let operator = User::new(OPERATOR_USER, &[MASTERS, "system:authenticated"]);
         let authentication = Authentication::Tokens(BTreeMap::from([(OPERATOR_USER.to_owned(), operator)]));
         let api = ApiServer::new(Settings { authentication, seed: Some(seed), ..Settings::default() }, clock.clone());
@@ -115,12 +115,12 @@ impl Environment {
     ///
     /// # Errors
     /// If the server refuses one: its position in the scenario and the reason.
-    pub async fn apply_given(&self) -> Result<(), (Spot, Problem)> {
+    pub(super) async fn apply_given(&self) -> Result<(), (Spot, Problem)> {
         objects::apply_given(&self.api, &self.scenario).await
     }
 
     /// Returns all objects of the server without the fields that differ between runs.
-    pub fn final_state(&self) -> FinalState {
+    pub(super) fn final_state(&self) -> FinalState {
         objects::final_state(&self.api, &self.scenario.seeds.ignore)
     }
 
@@ -132,13 +132,13 @@ impl Environment {
     ///
     /// # Errors
     /// If an operator cannot run.
-    pub async fn start_first(&self) -> Result<(), String> {
+    pub(super) async fn start_first(&self) -> Result<(), String> {
         let _guard = self.lock_transition().await;
         self.start().await
     }
 
     /// Waits until no other task stops or starts the operators, and keeps others from doing so while the guard is held.
-    pub async fn lock_transition(&self) -> tokio::sync::MutexGuard<'_, ()> {
+    pub(super) async fn lock_transition(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.transition_lock.lock().await
     }
 
@@ -146,7 +146,7 @@ impl Environment {
     ///
     /// # Errors
     /// If an operator cannot run.
-    pub async fn start(&self) -> Result<(), String> {
+    pub(super) async fn start(&self) -> Result<(), String> {
         let mut current = self.run.lock().await;
         let number = self.run_count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
         self.record(if number == 1 { "the operator starts".to_owned() } else { format!("the operator starts again (run {number})") });
@@ -225,7 +225,7 @@ impl Environment {
     }
 
     /// Stops the operators gracefully, as a signal does.
-    pub async fn stop(&self) {
+    pub(super) async fn stop(&self) {
         let Some(run) = self.run.lock().await.take() else { return };
         self.record("the operator stops".to_owned());
         run.stop.request("the scenario");
@@ -242,7 +242,7 @@ impl Environment {
     }
 
     /// Ends the operators without notice.
-    pub async fn kill(&self) {
+    pub(super) async fn kill(&self) {
         let Some(run) = self.run.lock().await.take() else { return };
         self.record("the operator is killed".to_owned());
         run.transport.disconnect();
@@ -258,7 +258,7 @@ impl Environment {
     ///
     /// # Errors
     /// If an operator cannot run.
-    pub async fn restart_after_crashes(&self) -> Result<(), String> {
+    pub(super) async fn restart_after_crashes(&self) -> Result<(), String> {
         let Some(chaos) = &self.chaos else { return std::future::pending().await };
         loop {
             chaos.crashed().await;
@@ -273,7 +273,7 @@ impl Environment {
     ///
     /// # Errors
     /// The work still pending after the limit.
-    pub async fn settle(&self, within: Duration) -> Result<(), String> {
+    pub(super) async fn settle(&self, within: Duration) -> Result<(), String> {
         let deadline = Instant::now() + within;
         loop {
             let Some(pending) = self.pending().await? else {
@@ -296,7 +296,7 @@ impl Environment {
     ///
     /// # Errors
     /// The work still pending after the limit.
-    pub async fn settle_all(&self, within: Duration) -> Result<(), String> {
+    pub(super) async fn settle_all(&self, within: Duration) -> Result<(), String> {
         let deadline = Instant::now() + within;
         let mut attempts = 0;
         loop {
@@ -326,7 +326,7 @@ impl Environment {
         let _ = admin_client::patch(&self.api, &found, None, "application/merge-patch+json", &patch).await;
     }
 
-    pub async fn broken(&self) -> Vec<Broken> {
+    pub(super) async fn broken(&self) -> Vec<Broken> {
         self.run.lock().await.as_ref().map(OperatorRun::broken).unwrap_or_default()
     }
 
@@ -371,7 +371,7 @@ impl Environment {
     ///
     /// # Errors
     /// If the resource or the object is ambiguous or unknown.
-    pub fn find(&self, target: &Target) -> Result<Meant, String> {
+    pub(super) fn find(&self, target: &Target) -> Result<Meant, String> {
         let namespace = target.namespace.as_deref();
         admin_client::find(&self.api, &target.resource, &target.name, namespace).map_err(|error| {
             let meant = unknown_resource(&self.api, &target.resource).and_then(|unknown| unknown.meant);

@@ -52,7 +52,7 @@ impl Failure {
 }
 
 /// Executes all steps. Returns the failures.
-pub async fn execute(environment: &Environment, steps: &[Step], mode: Mode) -> Vec<Failure> {
+pub(super) async fn execute(environment: &Environment, steps: &[Step], mode: Mode) -> Vec<Failure> {
     let mut failures = Vec::new();
     if let Err((spot, problem)) = environment.apply_given().await {
         return vec![Failure::at(spot, problem)];

@@ -15,7 +15,7 @@ use super::target;
 const VERBS: [&str; 5] = ["get", "create", "update", "patch", "delete"];
 
 /// Reads an expectation.
-pub fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Expectation> {
+pub(super) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Expectation> {
     let reader = context.reader;
     let known = ["object", "namespace", "matches", "absent", "calls", "events", "logs", "requests"];
     let fields = reader.fields(item, "an expectation", &known)?;

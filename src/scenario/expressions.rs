@@ -21,14 +21,14 @@ pub struct Question {
 
 /// Known answers, and questions that are still open.
 #[derive(Debug, Default)]
-pub struct Answers {
+pub(super) struct Answers {
     known: Vec<(Question, bool)>,
     asked: Vec<Question>,
 }
 
 impl Answers {
     /// Returns whether an expression holds. An unanswered question is collected and assumed to hold.
-    pub fn ask(&mut self, predicate: Predicate, value: Option<&Value>) -> bool {
+    pub(super) fn ask(&mut self, predicate: Predicate, value: Option<&Value>) -> bool {
         let question = Question { predicate, value: value.cloned() };
         if let Some((_, holds)) = self.known.iter().find(|(known, _)| *known == question) {
             return *holds;
@@ -40,18 +40,18 @@ impl Answers {
     }
 
     /// Takes the open questions.
-    pub fn questions(&mut self) -> Vec<Question> {
+    pub(super) fn questions(&mut self) -> Vec<Question> {
         std::mem::take(&mut self.asked)
     }
 
     /// Stores an answer.
-    pub fn keep(&mut self, question: Question, holds: bool) {
+    pub(super) fn keep(&mut self, question: Question, holds: bool) {
         self.known.push((question, holds));
     }
 }
 
 /// Evaluates the expressions of one scenario.
-pub struct Interpreter {
+pub(super) struct Interpreter {
     host: Host,
     scripts: Installed,
 }
@@ -61,7 +61,7 @@ impl Interpreter {
     ///
     /// # Errors
     /// If the expressions do not compile.
-    pub async fn start(expressions: Vec<Expression>, clock: Clock, seed: u64) -> Result<Self, String> {
+    pub(super) async fn start(expressions: Vec<Expression>, clock: Clock, seed: u64) -> Result<Self, String> {
         let options = host::Options { threads: Threads::Current, clock, seed: Some(seed), ..host::Options::default() };
         let host = Host::start(options).map_err(|error| error.to_string())?;
         let messages =
@@ -75,7 +75,7 @@ impl Interpreter {
     ///
     /// # Errors
     /// The text of its failure.
-    pub async fn evaluate(&self, question: &Question) -> Result<bool, String> {
+    pub(super) async fn evaluate(&self, question: &Question) -> Result<bool, String> {
         let candidate = question.value.clone().map_or(Candidate::Absent, Candidate::Value);
         // The expressions see only the value; the object is empty.
         let object = Object { resource: Arc::default(), body: Body::from(json!({})), memo: Arc::from("expectations") };
@@ -85,6 +85,6 @@ impl Interpreter {
 }
 
 /// Returns a declaration with these expressions only.
-pub fn declaration(expressions: Vec<Expression>) -> Declaration {
+pub(super) fn declaration(expressions: Vec<Expression>) -> Declaration {
     Declaration { expressions, operator: "scenario".to_owned(), ..Declaration::default() }
 }

@@ -1,6 +1,6 @@
 //! Reads the step `fault`: rules of the server's fault injection, with short forms.
 
-pub mod words;
+pub(super) mod words;
 
 use serde_json::{Map, Value, json};
 
@@ -52,7 +52,7 @@ pub const ACTIONS: [&str; 19] = [
 ];
 
 /// Reads a fault, or `none`, which removes all faults.
-pub fn read(reader: &Reader, item: &Item<'_>) -> Option<StepAction> {
+pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Option<StepAction> {
     if item.node.text() == Some("none") {
         return Some(StepAction::ClearFaults);
     }

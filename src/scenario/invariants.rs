@@ -29,14 +29,14 @@ use progress::{Attempt, Called, Context, Progress};
 use stored::Storage;
 use tally::Tallies;
 
-pub use progress::Process;
-pub use tally::{Completions, HandledCauses};
+pub(super) use progress::Process;
+pub(super) use tally::{Completions, HandledCauses};
 
 /// Reported violations of a run. A defect may violate an invariant without end.
 const MAX_VIOLATIONS: usize = 10;
 
 /// Checks the invariants of one scenario run over all operator runs.
-pub struct Invariants {
+pub(super) struct Invariants {
     api: ApiServer,
     clock: Clock,
     /// The storage of each operator.
@@ -62,7 +62,7 @@ struct State {
 }
 
 /// A write request of an operator.
-pub struct Write<'a> {
+pub(super) struct Write<'a> {
     pub process: Process,
     /// The object before or after the write.
     pub object: &'a Value,
@@ -75,7 +75,7 @@ pub struct Write<'a> {
 }
 
 /// The findings of a run.
-pub struct InvariantReport {
+pub(super) struct InvariantReport {
     /// Stored completions of handlers.
     pub completions: Completions,
     /// Handled changes. Consecutive changes may be handled as one.
@@ -88,44 +88,44 @@ pub struct InvariantReport {
 
 impl Invariants {
     /// Creates the checker for these operators.
-    pub fn new(api: ApiServer, clock: Clock, operators: &[Operator]) -> Self {
+    pub(super) fn new(api: ApiServer, clock: Clock, operators: &[Operator]) -> Self {
         Self { api, clock, operators: operators.iter().map(Storage::of).collect(), state: Mutex::default(), limit_reached: Notify::new() }
     }
 
     /// Waits until there are so many violations that the run can end.
-    pub async fn limit_reached(&self) {
+    pub(super) async fn limit_reached(&self) {
         self.limit_reached.notified().await;
     }
 
     /// Notes the start of an operator run.
-    pub fn run_started(&self, run: u32) {
+    pub(super) fn run_started(&self, run: u32) {
         self.with(Process { run, operator: 0 }, None, |_| {});
     }
 
     /// Notes that the engine received an object: all earlier writes of it are finished.
-    pub fn object_seen(&self, process: Process, body: &Body) {
+    pub(super) fn object_seen(&self, process: Process, body: &Body) {
         self.update(process, body, |progress, context| progress.object_seen(context, body));
         self.state.lock().half_written.remove(&Subject::of(body));
     }
 
-    pub fn called(&self, process: Process, body: &Body, handler: &Handler, reason: Option<Reason>, retry: u64) {
+    pub(super) fn called(&self, process: Process, body: &Body, handler: &Handler, reason: Option<Reason>, retry: u64) {
         self.update(process, body, |progress, context| progress.called(context, &Called { handler, reason, retry }));
     }
 
     /// Notes that a call has returned.
-    pub fn returned(&self, process: Process, body: &Body, returned: &Returned) {
+    pub(super) fn returned(&self, process: Process, body: &Body, returned: &Returned) {
         self.update(process, body, |progress, context| progress.returned(context, returned));
     }
 
     /// Notes a judged attempt.
-    pub fn attempt_judged(&self, process: Process, body: &Body, handler: &Handler, retry: u64, outcome: &Outcome) {
+    pub(super) fn attempt_judged(&self, process: Process, body: &Body, handler: &Handler, retry: u64, outcome: &Outcome) {
         let is_resuming = matches!(handler.on, On::Resume { .. });
         let attempt = Attempt { id: handler.id.clone(), retries: retry + 1, is_final: outcome.is_final, is_resuming, is_excused: false };
         self.update(process, body, |progress, context| progress.attempt_judged(context, attempt));
     }
 
     /// Notes the end of a cycle.
-    pub fn cycle_ended(&self, process: Process, body: &Body, error: Option<&str>) {
+    pub(super) fn cycle_ended(&self, process: Process, body: &Body, error: Option<&str>) {
         self.update(process, body, |progress, context| progress.cycle_ended(context, error));
         let mut state = self.state.lock();
         let subject = Subject::of(body);
@@ -135,7 +135,7 @@ impl Invariants {
     }
 
     /// Notes a write that reached the server.
-    pub fn written(&self, write: &Write<'_>) {
+    pub(super) fn written(&self, write: &Write<'_>) {
         let subject = Subject::of(write.object);
         self.with(write.process, write.version.filter(|_| write.is_of_engine), |_| {});
         if write.is_of_engine && write.version.is_some() {
@@ -149,7 +149,7 @@ impl Invariants {
     }
 
     /// Notes that the engine received the answer to its write, or an error.
-    pub fn answered(&self, write: &Write<'_>, is_acknowledged: bool) {
+    pub(super) fn answered(&self, write: &Write<'_>, is_acknowledged: bool) {
         if write.is_of_engine {
             let body = Body::from(write.object.clone());
             self.update(write.process, &body, |progress, context| progress.answered(context, write.version, is_acknowledged));
@@ -157,12 +157,12 @@ impl Invariants {
     }
 
     /// Notes that no write is outstanding.
-    pub fn settled(&self) {
+    pub(super) fn settled(&self) {
         self.state.lock().half_written.clear();
     }
 
     /// Returns the existing objects whose last cycle failed in the current operator run.
-    pub fn failed_objects(&self) -> Vec<Subject> {
+    pub(super) fn failed_objects(&self) -> Vec<Subject> {
         let state = self.state.lock();
         let failed = state.objects.iter().filter(|(_, progress)| progress.has_failed());
         let failed = failed.filter(|((_, uid), _)| self.api.by_uid(uid).is_some());
@@ -170,7 +170,7 @@ impl Invariants {
     }
 
     /// Returns the result of the run.
-    pub fn verdict(&self) -> InvariantReport {
+    pub(super) fn verdict(&self) -> InvariantReport {
         let run = self.state.lock().run;
         self.with(Process { run, operator: 0 }, None, |state| {
             let State { objects, tallies, violations, .. } = &mut *state;

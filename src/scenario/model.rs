@@ -18,7 +18,7 @@ use super::count::Count;
 use super::pattern::Pattern;
 
 /// User name of the operators on the API server.
-pub const OPERATOR_USER: &str = "kopfd-operator";
+pub(super) const OPERATOR_USER: &str = "kopfd-operator";
 
 /// One scenario.
 #[derive(Debug, Clone)]

@@ -14,7 +14,7 @@ use super::pending::PendingCalls;
 use super::transport::ScenarioTransport;
 
 /// One run of the operators.
-pub struct OperatorRun {
+pub(super) struct OperatorRun {
     /// Their connection to the server.
     pub transport: ScenarioTransport,
     /// The activity of each operator.
@@ -27,28 +27,28 @@ pub struct OperatorRun {
 
 impl OperatorRun {
     /// Returns the objects whose last cycles failed.
-    pub fn broken(&self) -> Vec<Broken> {
+    pub(super) fn broken(&self) -> Vec<Broken> {
         self.monitors.iter().flat_map(|monitor| monitor.broken()).collect()
     }
 
     /// Tells whether all operators watch, and have listed everything once.
-    pub fn is_ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         self.monitors.iter().all(|monitor| monitor.is_ready(1))
     }
 
     /// Tells whether no operator is working or waiting for something.
-    pub fn is_calm(&self) -> bool {
+    pub(super) fn is_calm(&self) -> bool {
         self.monitors.iter().all(|monitor| monitor.is_calm())
     }
 
     /// Describes the operators' pending work.
-    pub fn pending(&self) -> String {
+    pub(super) fn pending(&self) -> String {
         let lines: Vec<String> = self.broken().iter().map(ToString::to_string).chain(self.pending_calls.lock().describe()).collect();
         if lines.is_empty() { "the operator is working".to_owned() } else { lines.join("; ") }
     }
 
     /// Returns the exit of an operator that has ended by itself, which none should do.
-    pub async fn exit(&mut self) -> Option<Exit> {
+    pub(super) async fn exit(&mut self) -> Option<Exit> {
         let index = self.tasks.iter().position(JoinHandle::is_finished)?;
         Some(match self.tasks.swap_remove(index).await {
             Ok(Ok(())) => Exit::Broken("the operator has exited by itself".to_owned()),
@@ -67,7 +67,7 @@ impl OperatorRun {
 }
 
 /// Why an operator has ended by itself.
-pub enum Exit {
+pub(super) enum Exit {
     /// It could not reach the server.
     Unreachable(String),
     /// It cannot run at all.
@@ -75,7 +75,7 @@ pub enum Exit {
 }
 
 /// Waits until the activity of any operator changes.
-pub async fn changed(monitors: &[Arc<ActivityMonitor>]) {
+pub(super) async fn changed(monitors: &[Arc<ActivityMonitor>]) {
     if monitors.is_empty() {
         return std::future::pending().await;
     }

@@ -14,10 +14,10 @@ use crate::object::equality::equal;
 use crate::script::{BindingKind, Expression};
 
 /// The matchers of filters.
-pub const MATCHERS: [&str; 6] = ["equals", "present", "in", "notIn", "matches", "when"];
+pub(super) const MATCHERS: [&str; 6] = ["equals", "present", "in", "notIn", "matches", "when"];
 
 /// Evaluates an expression for a value.
-pub type EvaluatePredicate<'a> = &'a mut dyn FnMut(Predicate, Option<&Value>) -> bool;
+pub(super) type EvaluatePredicate<'a> = &'a mut dyn FnMut(Predicate, Option<&Value>) -> bool;
 
 /// A pattern of a value.
 #[derive(Debug, Clone)]

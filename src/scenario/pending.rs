@@ -11,7 +11,7 @@ const MAX_LISTED: usize = 5;
 
 /// Pending calls by object and handler.
 #[derive(Debug, Default)]
-pub struct PendingCalls {
+pub(super) struct PendingCalls {
     pending_calls: BTreeMap<(Subject, String), PendingCall>,
 }
 
@@ -24,27 +24,27 @@ enum PendingCall {
 }
 
 impl PendingCalls {
-    pub fn called(&mut self, subject: &Subject, handler: &str, retry: u64, now: Duration) {
+    pub(super) fn called(&mut self, subject: &Subject, handler: &str, retry: u64, now: Duration) {
         self.pending_calls.insert((subject.clone(), handler.to_owned()), PendingCall::Running { retry, since: now });
     }
 
     /// Notes that a handler has completed.
-    pub fn ended(&mut self, subject: &Subject, handler: &str) {
+    pub(super) fn ended(&mut self, subject: &Subject, handler: &str) {
         self.pending_calls.remove(&(subject.clone(), handler.to_owned()));
     }
 
     /// Notes a scheduled attempt.
-    pub fn scheduled(&mut self, subject: &Subject, handler: &str, at: Duration, error: Option<String>) {
+    pub(super) fn scheduled(&mut self, subject: &Subject, handler: &str, at: Duration, error: Option<String>) {
         self.pending_calls.insert((subject.clone(), handler.to_owned()), PendingCall::Scheduled { at, error });
     }
 
     /// Removes everything about a deleted object.
-    pub fn object_deleted(&mut self, subject: &Subject) {
+    pub(super) fn object_deleted(&mut self, subject: &Subject) {
         self.pending_calls.retain(|(of, _), _| of != subject);
     }
 
     /// Describes the pending calls; `None` if there are none.
-    pub fn describe(&self) -> Option<String> {
+    pub(super) fn describe(&self) -> Option<String> {
         let lines = self.pending_calls.iter().map(|((subject, handler), pending)| match pending {
             PendingCall::Running { retry, since } => {
                 format!("`{handler}#{retry}` is running for {subject} since {:.3}s", since.as_secs_f64())

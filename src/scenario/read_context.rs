@@ -13,7 +13,7 @@ use crate::object::yaml;
 use crate::script::Expression;
 
 /// State while a scenario is read.
-pub struct ReadContext<'r> {
+pub(super) struct ReadContext<'r> {
     /// The source, and the sink of diagnostics.
     pub reader: &'r Reader,
     /// Directories in which files are looked for.
@@ -28,18 +28,18 @@ pub struct ReadContext<'r> {
 
 impl<'r> ReadContext<'r> {
     /// Creates the context of a scenario in the reader's file.
-    pub fn new(reader: &'r Reader) -> Self {
+    pub(super) fn new(reader: &'r Reader) -> Self {
         let search_paths = vec![directory_of(&reader.source.name)];
         Self { reader, search_paths, expressions: RefCell::default(), handlers: Vec::new(), operator_diagnostics: Vec::new() }
     }
 
     /// Also looks for files beside a manifest, or in a directory of manifests.
-    pub fn add_search_path(&mut self, manifest: PathBuf) {
+    pub(super) fn add_search_path(&mut self, manifest: PathBuf) {
         self.search_paths.push(if manifest.is_dir() { manifest } else { directory_of(&manifest) });
     }
 
     /// Finds a file beside the scenario or beside the manifest of its operator.
-    pub fn file(&self, item: &Item<'_>) -> Option<PathBuf> {
+    pub(super) fn file(&self, item: &Item<'_>) -> Option<PathBuf> {
         let text = &self.reader.text(item)?.value;
         let candidates: Vec<PathBuf> = self.search_paths.iter().map(|place| simplified(&place.join(text))).collect();
         if let Some(found) = candidates.iter().find(|candidate| candidate.exists()) {
@@ -51,7 +51,7 @@ impl<'r> ReadContext<'r> {
     }
 
     /// Returns the objects of a file that an item names, or the inline object.
-    pub fn objects(&self, item: &Item<'_>) -> Vec<Value> {
+    pub(super) fn objects(&self, item: &Item<'_>) -> Vec<Value> {
         match &item.node.kind {
             Kind::Text(_) => self.file(item).map(|file| self.objects_of_file(&file, item)).unwrap_or_default(),
             Kind::Map(_) => self.object(item).into_iter().collect(),
@@ -75,7 +75,7 @@ impl<'r> ReadContext<'r> {
     }
 
     /// Returns the objects of a file. Errors are reported at the item that names it.
-    pub fn objects_of_file(&self, file: &Path, item: &Item<'_>) -> Vec<Value> {
+    pub(super) fn objects_of_file(&self, file: &Path, item: &Item<'_>) -> Vec<Value> {
         let shown = file.display();
         let text = match Source::read(file) {
             Ok(source) => source.text,
@@ -95,7 +95,7 @@ impl<'r> ReadContext<'r> {
     }
 
     /// Returns the objects of an `apply` step: of `{file: …}`, or the inline object.
-    pub fn objects_of_step(&self, item: &Item<'_>) -> Vec<Value> {
+    pub(super) fn objects_of_step(&self, item: &Item<'_>) -> Vec<Value> {
         if item.node.get("file").is_none() || item.node.get("kind").is_some() {
             if matches!(item.node.kind, Kind::Map(_)) {
                 return self.objects(item);

@@ -16,7 +16,7 @@ use super::pending::PendingCalls;
 use super::timeline::{Event, Subject, Timeline};
 
 /// Records the events of one operator during one run of it.
-pub struct TimelineRecorder {
+pub(super) struct TimelineRecorder {
     pub timeline: Arc<Timeline>,
     pub invariants: Arc<Invariants>,
     pub process: Process,

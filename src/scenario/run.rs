@@ -52,7 +52,7 @@ pub fn run(scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> std::io::Result<R
 ///
 /// # Errors
 /// If the operating system cannot create the runtime.
-pub fn run_at(level: Level, scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> std::io::Result<RunResult> {
+pub(super) fn run_at(level: Level, scenario: &Arc<Scenario>, seed: u64, mode: Mode) -> std::io::Result<RunResult> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
     let set = LocalSet::new();
     Ok(set.block_on(&runtime, run_in_runtime(level, scenario, seed, mode)))

@@ -29,7 +29,7 @@ const PATCHES: [(&str, &str); 3] = [
 ];
 
 /// Reads a list of steps.
-pub fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Vec<Step> {
+pub(super) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Vec<Step> {
     context.reader.list(item).iter().filter_map(|item| step(context, item, &WORDS)).collect()
 }
 
@@ -204,7 +204,7 @@ fn title(action: &StepAction) -> String {
 }
 
 /// Formats a duration in the syntax of manifests.
-pub fn format_duration(duration: Duration) -> String {
+pub(super) fn format_duration(duration: Duration) -> String {
     match duration.as_secs() {
         whole if duration.subsec_nanos() == 0 && whole >= 3600 && whole % 3600 == 0 => format!("{}h", whole / 3600),
         whole if duration.subsec_nanos() == 0 && whole >= 60 && whole % 60 == 0 => format!("{}m", whole / 60),

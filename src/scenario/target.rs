@@ -6,13 +6,13 @@ use super::model::Target;
 use super::read_context::ReadContext;
 
 /// Reads `object` and the optional `namespace`.
-pub fn read(context: &ReadContext<'_>, fields: &Fields<'_>) -> Option<Target> {
+pub(super) fn read(context: &ReadContext<'_>, fields: &Fields<'_>) -> Option<Target> {
     let item = context.reader.required(fields, "object", "name it as `PLURAL/NAME`, such as `databases/orders-db`")?;
     read_text(context, &item, context.reader.string(fields, "namespace"))
 }
 
 /// Reads the name of an object.
-pub fn read_text(context: &ReadContext<'_>, item: &Item<'_>, namespace: Option<String>) -> Option<Target> {
+pub(super) fn read_text(context: &ReadContext<'_>, item: &Item<'_>, namespace: Option<String>) -> Option<Target> {
     let text = &context.reader.text(item)?.value;
     let parts: Vec<&str> = text.split('/').collect();
     let own = |part: &str| part.to_owned();

@@ -33,14 +33,14 @@ use watches::Watches;
 
 /// The transport of one operator during one run of it. Cheap to clone.
 #[derive(Clone)]
-pub struct ScenarioTransport {
+pub(super) struct ScenarioTransport {
     shared: Arc<Inner>,
     /// Number of the operator in the scenario.
     operator: usize,
 }
 
 /// What a transport is created from.
-pub struct TransportOptions {
+pub(super) struct TransportOptions {
     pub api: ApiServer,
     pub timeline: Arc<Timeline>,
     pub invariants: Arc<Invariants>,
@@ -68,7 +68,7 @@ struct Inner {
 
 impl ScenarioTransport {
     /// Creates a transport without any requests.
-    pub fn new(options: TransportOptions) -> Self {
+    pub(super) fn new(options: TransportOptions) -> Self {
         let server = InProcess::new(Service::new(options.api.clone()));
         let changed = Arc::new(Notify::new());
         let recorded_firings = options.api.faults().firings().count();
@@ -85,22 +85,22 @@ impl ScenarioTransport {
     }
 
     /// Returns the transport of another operator in the same run.
-    pub fn of_operator(&self, operator: usize) -> Self {
+    pub(super) fn of_operator(&self, operator: usize) -> Self {
         Self { operator, ..self.clone() }
     }
 
     /// Cuts the connection.
-    pub fn disconnect(&self) {
+    pub(super) fn disconnect(&self) {
         self.shared.is_disconnected.store(true, Ordering::SeqCst);
     }
 
     /// Waits until a request or a watch ends, or a watch delivers something.
-    pub async fn changed(&self) {
+    pub(super) async fn changed(&self) {
         self.shared.changed.notified().await;
     }
 
     /// Describes requests in flight and undelivered events; `None` if there are none.
-    pub fn pending(&self) -> Option<String> {
+    pub(super) fn pending(&self) -> Option<String> {
         let in_flight = self.shared.in_flight.load(Ordering::SeqCst);
         if in_flight > 0 {
             return Some(format!("{in_flight} requests are in flight"));

@@ -11,7 +11,7 @@ use crate::manifest::tree::Kind;
 
 use text::{end_of_flow, offset, range, scalar};
 
-pub use fix::{Fix, ListItem};
+pub(super) use fix::{Fix, ListItem};
 
 /// A changed file.
 #[derive(Debug)]

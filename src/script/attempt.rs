@@ -16,7 +16,7 @@ use crate::handling::{Candidate, Verdict};
 
 impl Stage {
     /// Makes one attempt, with the sub-handlers that it registers. Returns the verdict, and the ids of all its sub-handlers.
-    pub fn attempt(self: &Rc<Self>, task: Task<'_>) -> (Verdict, Vec<String>) {
+    pub(super) fn attempt(self: &Rc<Self>, task: Task<'_>) -> (Verdict, Vec<String>) {
         let mut context = self.context(self.mode, &task.subject);
         let registry = task
             .handler

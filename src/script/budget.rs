@@ -18,7 +18,7 @@ const OPERATIONS_PER_LOOK: u64 = 256;
 const OPERATIONS_PER_SLICE: u64 = 8_192;
 
 /// The remaining budget of a call.
-pub struct Budget {
+pub(super) struct Budget {
     operations: Counter,
     api_calls: Counter,
     output: Counter,
@@ -34,7 +34,7 @@ pub struct Budget {
 
 /// Why a call must end. The script cannot catch it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Ending {
+pub(super) enum Ending {
     /// The stop signal was given, or the call is no longer awaited.
     Cancelled,
     /// A budget is used up: the text.
@@ -68,7 +68,7 @@ impl Counter {
 
 impl Budget {
     /// Returns the budget of a call that begins now.
-    pub fn new(limits: &Limits, stop: Stop) -> Self {
+    pub(super) fn new(limits: &Limits, stop: Stop) -> Self {
         Self {
             operations: Counter::new(limits.operations),
             api_calls: Counter::new(limits.api_calls),
@@ -85,27 +85,27 @@ impl Budget {
     }
 
     /// Sets the address below which no script function may reach.
-    pub fn set_stack_floor(&self, address: usize) {
+    pub(super) fn set_stack_floor(&self, address: usize) {
         self.stack_floor.set(address);
     }
 
     /// Records whether the call is suspended to let other scripts run.
-    pub fn set_preempted(&self, is_preempted: bool) {
+    pub(super) fn set_preempted(&self, is_preempted: bool) {
         self.is_preempted.set(is_preempted);
     }
 
     /// Marks the call as no longer awaited: it ends as soon as it can.
-    pub fn abandon(&self) {
+    pub(super) fn abandon(&self) {
         self.is_abandoned.set(true);
     }
 
     /// Returns why the call must end, if it must.
-    pub fn ending(&self) -> Option<Ending> {
+    pub(super) fn ending(&self) -> Option<Ending> {
         self.ending.borrow().clone()
     }
 
     /// Ends the call. The first reason is kept.
-    pub fn end(&self, ending: Ending) -> Box<EvalAltResult> {
+    pub(super) fn end(&self, ending: Ending) -> Box<EvalAltResult> {
         self.decide(ending).into_error()
     }
 
@@ -114,7 +114,7 @@ impl Budget {
     }
 
     /// Revokes the ending if it concerns only sub-handlers: their parent continues.
-    pub fn take_unfinished(&self) -> Option<Duration> {
+    pub(super) fn take_unfinished(&self) -> Option<Duration> {
         let mut ending = self.ending.borrow_mut();
         let Some(Ending::Unfinished(delay)) = *ending else { return None };
         *ending = None;
@@ -122,12 +122,12 @@ impl Budget {
     }
 
     /// Returns a budget whose counts are reset after each wait, for daemons.
-    pub fn refilled_by_waits(self) -> Self {
+    pub(super) fn refilled_by_waits(self) -> Self {
         Self { is_refilled_by_waits: true, ..self }
     }
 
     /// Resets the counts after a sleep, if the budget is refilled by waits.
-    pub fn refill(&self) {
+    pub(super) fn refill(&self) {
         if !self.is_refilled_by_waits {
             return;
         }
@@ -140,7 +140,7 @@ impl Budget {
     ///
     /// # Errors
     /// If there were too many.
-    pub fn count_api_call(&self) -> Result<(), Box<EvalAltResult>> {
+    pub(super) fn count_api_call(&self) -> Result<(), Box<EvalAltResult>> {
         if self.api_calls.count() { Ok(()) } else { Err(self.overrun("apiCalls", &format!("{} calls of the API", self.api_calls.limit))) }
     }
 
@@ -148,7 +148,7 @@ impl Budget {
     ///
     /// # Errors
     /// If there were too many.
-    pub fn count_output(&self, bytes: usize) -> Result<(), Box<EvalAltResult>> {
+    pub(super) fn count_output(&self, bytes: usize) -> Result<(), Box<EvalAltResult>> {
         if self.output.add(bytes as u64) {
             return Ok(());
         }
@@ -163,7 +163,7 @@ impl Budget {
     ///
     /// # Errors
     /// If it must end.
-    pub fn check(&self) -> Result<(), Box<EvalAltResult>> {
+    pub(super) fn check(&self) -> Result<(), Box<EvalAltResult>> {
         self.look();
         self.ending().map_or(Ok(()), |ending| Err(ending.into_error()))
     }
@@ -186,7 +186,7 @@ impl Budget {
     }
 
     /// Waits until the call must end.
-    pub async fn ended(&self) -> Box<EvalAltResult> {
+    pub(super) async fn ended(&self) -> Box<EvalAltResult> {
         let late = async {
             match self.deadline {
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -208,12 +208,12 @@ impl Budget {
     }
 
     /// Tells whether the call is suspended without waiting for anything.
-    pub fn is_preempted(&self) -> bool {
+    pub(super) fn is_preempted(&self) -> bool {
         self.is_preempted.get()
     }
 
     /// Counts one operation.
-    pub fn tick(&self) -> Tick {
+    pub(super) fn tick(&self) -> Tick {
         let is_allowed = self.operations.count();
         let operations = self.operations.used.get();
         let here = 0u8;
@@ -236,7 +236,7 @@ impl Budget {
 }
 
 /// The effect of an operation.
-pub enum Tick {
+pub(super) enum Tick {
     /// The script continues.
     GoOn,
     /// The script yields to others of its thread.

@@ -3,7 +3,7 @@
 use rhai::{ASTFlags, Expr};
 
 /// One link of a chain: a dot or brackets with their content.
-pub enum Link<'a> {
+pub(super) enum Link<'a> {
     /// A property or a method.
     Dot(&'a Expr),
     /// An index.
@@ -14,7 +14,7 @@ pub enum Link<'a> {
 ///
 /// The interpreter nests chains to the right: the left side of the inner node is the next link, unless the node says that
 /// the chain ends there.
-pub fn flatten(expression: &Expr) -> (&Expr, Vec<(Link<'_>, bool)>) {
+pub(super) fn flatten(expression: &Expr) -> (&Expr, Vec<(Link<'_>, bool)>) {
     let (Expr::Dot(parts, flags, _) | Expr::Index(parts, flags, _)) = expression else {
         return (expression, Vec::new());
     };
@@ -40,7 +40,7 @@ pub fn flatten(expression: &Expr) -> (&Expr, Vec<(Link<'_>, bool)>) {
 }
 
 /// Tells whether an expression is a later link of its parent's chain.
-pub fn continues(parent: &Expr, expression: &Expr) -> bool {
+pub(super) fn continues(parent: &Expr, expression: &Expr) -> bool {
     match parent {
         Expr::Dot(parts, flags, _) | Expr::Index(parts, flags, _) => {
             !flags.contains(ASTFlags::BREAK) && std::ptr::eq(&raw const parts.rhs, expression)

@@ -34,7 +34,7 @@ const WITH_CALLBACKS: [&str; 18] = [
 ///
 /// # Errors
 /// If it cannot be parsed.
-pub fn compile(engine: &Engine, scope: &Scope<'_>, text: &str) -> Result<AST, ParseError> {
+pub(super) fn compile(engine: &Engine, scope: &Scope<'_>, text: &str) -> Result<AST, ParseError> {
     compile_with(engine, |engine| engine.compile_with_scope(scope, text))
 }
 
@@ -42,7 +42,7 @@ pub fn compile(engine: &Engine, scope: &Scope<'_>, text: &str) -> Result<AST, Pa
 ///
 /// # Errors
 /// If it cannot be parsed.
-pub fn compile_expression(engine: &Engine, scope: &Scope<'_>, text: &str) -> Result<AST, ParseError> {
+pub(super) fn compile_expression(engine: &Engine, scope: &Scope<'_>, text: &str) -> Result<AST, ParseError> {
     compile_with(engine, |engine| engine.compile_expression_with_scope(scope, text))
 }
 

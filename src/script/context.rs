@@ -22,7 +22,7 @@ use crate::object::Body;
 
 /// One call of a script. Cheap to clone; it never leaves its thread.
 #[derive(Clone)]
-pub struct Context(Rc<Inner>);
+pub(super) struct Context(Rc<Inner>);
 
 struct Inner {
     environment: Rc<Environment>,
@@ -34,7 +34,7 @@ struct Inner {
 }
 
 /// Access of host functions to the sub-handlers of one call.
-pub trait Subhandlers {
+pub(super) trait Subhandlers {
     /// Registers a sub-handler.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ pub trait Subhandlers {
 }
 
 /// The shared state of all calls of one operator on one thread.
-pub struct Environment {
+pub(super) struct Environment {
     /// The clock.
     pub clock: Clock,
     /// The random number generator.
@@ -70,7 +70,7 @@ pub struct Environment {
 
 /// The kind of the running code, which decides what it may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub(super) enum Mode {
     /// A function: no restrictions.
     Function,
     /// The function of a login activity: there is no cluster yet.
@@ -97,20 +97,20 @@ impl Mode {
 
 impl Context {
     /// Returns the context of a call.
-    pub fn new(environment: Rc<Environment>, budget: Rc<Budget>, mode: Mode) -> Self {
+    pub(super) fn new(environment: Rc<Environment>, budget: Rc<Budget>, mode: Mode) -> Self {
         let span = tracing::Span::none();
         Self(Rc::new(Inner { environment, budget, mode, span, subject: None, subhandlers: None }))
     }
 
     /// Returns the context of a call for a subject.
-    pub fn about(self, subject: Subject, span: tracing::Span) -> Self {
+    pub(super) fn about(self, subject: Subject, span: tracing::Span) -> Self {
         let Inner { environment, budget, mode, .. } = &*self.0;
         let (environment, budget) = (Rc::clone(environment), Rc::clone(budget));
         Self(Rc::new(Inner { environment, budget, mode: *mode, span, subject: Some(subject), subhandlers: None }))
     }
 
     /// Returns the context of a call that may have sub-handlers.
-    pub fn with_subhandlers(self, subhandlers: Rc<dyn Subhandlers>) -> Self {
+    pub(super) fn with_subhandlers(self, subhandlers: Rc<dyn Subhandlers>) -> Self {
         let Inner { environment, budget, mode, span, subject, .. } = &*self.0;
         Self(Rc::new(Inner {
             environment: Rc::clone(environment),
@@ -126,68 +126,68 @@ impl Context {
     ///
     /// # Errors
     /// If the interpreter was started without one, which is a bug of kopfd.
-    pub fn of(native: &NativeCallContext<'_>) -> Result<Self, Box<EvalAltResult>> {
+    pub(super) fn of(native: &NativeCallContext<'_>) -> Result<Self, Box<EvalAltResult>> {
         let tag = native.tag().and_then(|tag| tag.read_lock::<Self>().map(|context| context.clone()));
         tag.ok_or_else(|| Failure::host("internal", "this function was called outside of any call of a handler").into())
     }
 
     /// Returns the interpreter's tag for the call.
-    pub fn tag(&self) -> Dynamic {
+    pub(super) fn tag(&self) -> Dynamic {
         Dynamic::from(self.clone())
     }
 
     /// Returns the shared state of the operator's calls.
-    pub fn environment(&self) -> &Rc<Environment> {
+    pub(super) fn environment(&self) -> &Rc<Environment> {
         &self.0.environment
     }
 
     /// Returns the budget of the call.
-    pub fn budget(&self) -> &Rc<Budget> {
+    pub(super) fn budget(&self) -> &Rc<Budget> {
         &self.0.budget
     }
 
     /// Returns the kind of the running code.
-    pub fn mode(&self) -> Mode {
+    pub(super) fn mode(&self) -> Mode {
         self.0.mode
     }
 
     /// Returns the span that the call's log lines belong to.
-    pub fn span(&self) -> &tracing::Span {
+    pub(super) fn span(&self) -> &tracing::Span {
         &self.0.span
     }
 
     /// Returns the sub-handlers of the call; `None` if it cannot have any.
-    pub fn subhandlers(&self) -> Option<&Rc<dyn Subhandlers>> {
+    pub(super) fn subhandlers(&self) -> Option<&Rc<dyn Subhandlers>> {
         self.0.subhandlers.as_ref()
     }
 
     /// Returns the subject of the call; `None` for the top level of a file.
-    pub fn subject(&self) -> Option<&Subject> {
+    pub(super) fn subject(&self) -> Option<&Subject> {
         self.0.subject.as_ref()
     }
 
     /// Returns the object that is handled.
-    pub fn body(&self) -> Option<&Body> {
+    pub(super) fn body(&self) -> Option<&Body> {
         self.subject().and_then(Subject::body)
     }
 
     /// Returns the namespace of the object that is handled.
-    pub fn namespace(&self) -> Option<&str> {
+    pub(super) fn namespace(&self) -> Option<&str> {
         self.body().and_then(Body::namespace)
     }
 
     /// Returns the clock.
-    pub fn clock(&self) -> &Clock {
+    pub(super) fn clock(&self) -> &Clock {
         &self.0.environment.clock
     }
 
     /// Returns the root of scripts and templates.
-    pub fn root(&self) -> &Path {
+    pub(super) fn root(&self) -> &Path {
         &self.0.environment.root
     }
 
     /// Returns the allowed access beyond the cluster.
-    pub fn allow(&self) -> &Allow {
+    pub(super) fn allow(&self) -> &Allow {
         &self.0.environment.allow
     }
 
@@ -195,7 +195,7 @@ impl Context {
     ///
     /// # Errors
     /// If there is no cluster, or this code may not call it.
-    pub fn cluster(&self, function: &str) -> Result<Arc<dyn Api>, Box<EvalAltResult>> {
+    pub(super) fn cluster(&self, function: &str) -> Result<Arc<dyn Api>, Box<EvalAltResult>> {
         if self.mode() != Mode::Function {
             return Err(self.refusal(function));
         }
@@ -207,7 +207,7 @@ impl Context {
     ///
     /// # Errors
     /// If there is no cluster, this code may not call it, or the budget of calls is used up.
-    pub fn api(&self, function: &str) -> Result<Arc<dyn Api>, Box<EvalAltResult>> {
+    pub(super) fn api(&self, function: &str) -> Result<Arc<dyn Api>, Box<EvalAltResult>> {
         let api = self.cluster(function)?;
         self.budget().count_api_call()?;
         Ok(api)
@@ -217,7 +217,7 @@ impl Context {
     ///
     /// # Errors
     /// In code that may only read.
-    pub fn acts(&self, function: &str) -> Result<(), Box<EvalAltResult>> {
+    pub(super) fn acts(&self, function: &str) -> Result<(), Box<EvalAltResult>> {
         match self.mode() {
             Mode::Function | Mode::Login => Ok(()),
             Mode::Transform if is_log(function) => Ok(()),
@@ -229,7 +229,7 @@ impl Context {
     ///
     /// # Errors
     /// In expressions, which must give the same answer for the same object, and at the top level, which runs once per thread.
-    pub fn varies(&self, function: &str) -> Result<(), Box<EvalAltResult>> {
+    pub(super) fn varies(&self, function: &str) -> Result<(), Box<EvalAltResult>> {
         match self.mode() {
             Mode::Function | Mode::Login | Mode::Transform => Ok(()),
             Mode::Expression | Mode::TopLevel => Err(self.refusal(function)),
@@ -252,7 +252,7 @@ fn is_log(function: &str) -> bool {
 ///
 /// # Errors
 /// If the call must end; the script cannot catch it.
-pub fn wait_in<F: Future>(context: &Context, future: F) -> Result<F::Output, Box<EvalAltResult>> {
+pub(super) fn wait_in<F: Future>(context: &Context, future: F) -> Result<F::Output, Box<EvalAltResult>> {
     if !fiber::is_fiber() {
         return Err(Failure::host("internal", "this code cannot wait here").into());
     }
@@ -269,7 +269,7 @@ pub fn wait_in<F: Future>(context: &Context, future: F) -> Result<F::Output, Box
 
 /// Runs scripts for tests of host functions.
 #[cfg(test)]
-pub mod testing {
+pub(super) mod testing {
     use std::rc::Rc;
     use std::sync::Arc;
 
@@ -287,7 +287,7 @@ pub mod testing {
     use crate::script::transforms::Transforms;
 
     /// Returns an environment without a cluster, at the beginning of 2020.
-    pub fn environment() -> Environment {
+    pub(crate) fn environment() -> Environment {
         Environment {
             clock: Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap()),
             rng: Rng::seeded(1),
@@ -301,7 +301,7 @@ pub mod testing {
     }
 
     /// Runs a script in a call of this kind, on a fiber, with the default limits.
-    pub async fn run_in(context: Context, script: &str) -> Result<Dynamic, Box<EvalAltResult>> {
+    pub(crate) async fn run_in(context: Context, script: &str) -> Result<Dynamic, Box<EvalAltResult>> {
         let script = script.to_owned();
         let budget = Rc::clone(context.budget());
         let run = move || {
@@ -313,12 +313,12 @@ pub mod testing {
     }
 
     /// Runs a script in the mode of functions.
-    pub async fn run(script: &str) -> Result<Dynamic, Box<EvalAltResult>> {
+    pub(crate) async fn run(script: &str) -> Result<Dynamic, Box<EvalAltResult>> {
         run_as(Mode::Function, environment(), script).await
     }
 
     /// Runs a script in an environment.
-    pub async fn run_as(mode: Mode, environment: Environment, script: &str) -> Result<Dynamic, Box<EvalAltResult>> {
+    pub(crate) async fn run_as(mode: Mode, environment: Environment, script: &str) -> Result<Dynamic, Box<EvalAltResult>> {
         let budget = Rc::new(Budget::new(&Limits::default(), Stop::new()));
         run_in(Context::new(Rc::new(environment), budget, mode), script).await
     }

@@ -3,7 +3,7 @@
 use rhai::{Dynamic, ImmutableString};
 use serde_json::Value;
 
-pub use super::json::to_dynamic;
+pub(super) use super::json::to_dynamic;
 use super::json::{self, NotJson};
 use super::memo::Memo;
 use super::patch_handle::PatchHandle;
@@ -16,7 +16,7 @@ use super::view::View;
 ///
 /// # Errors
 /// If it contains a function, NaN or an infinite float, or another value without a JSON form.
-pub fn to_json(value: &Dynamic) -> Result<Value, NotJson> {
+pub(super) fn to_json(value: &Dynamic) -> Result<Value, NotJson> {
     json::to_json(value, host_value)
 }
 
@@ -45,7 +45,7 @@ fn host_value(value: &Dynamic) -> Option<Value> {
 ///
 /// # Errors
 /// If a part of it has no JSON form.
-pub fn to_plain(value: &Dynamic) -> Result<Dynamic, NotJson> {
+pub(super) fn to_plain(value: &Dynamic) -> Result<Dynamic, NotJson> {
     if value.is_shared() || value.is_array() || value.is_map() || value.is_variant_of_host() {
         return to_json(value).map(|value| to_dynamic(&value));
     }
@@ -64,7 +64,7 @@ impl Variety for Dynamic {
 }
 
 /// Returns the text of an error: a string itself, a map's `message`, else its JSON.
-pub fn text_of(value: &Dynamic) -> String {
+pub(super) fn text_of(value: &Dynamic) -> String {
     if value.is_unit() {
         return String::new();
     }
@@ -85,7 +85,7 @@ pub fn text_of(value: &Dynamic) -> String {
 }
 
 /// Returns the text of a value for `print` and the logger.
-pub fn shown(value: &Dynamic) -> String {
+pub(super) fn shown(value: &Dynamic) -> String {
     match value.as_immutable_string_ref() {
         Ok(text) => text.to_string(),
         Err(_) if value.is_unit() => "()".to_owned(),
@@ -95,6 +95,6 @@ pub fn shown(value: &Dynamic) -> String {
 }
 
 /// Returns the key for a value: a text, or a value that can be written as one.
-pub fn key_of(value: &Dynamic) -> Option<ImmutableString> {
+pub(super) fn key_of(value: &Dynamic) -> Option<ImmutableString> {
     value.as_immutable_string_ref().ok().map(|text| text.clone())
 }

@@ -55,7 +55,7 @@ thread_local! {
 
 /// The limits that belong to an interpreter, and not to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Sizes {
+pub(super) struct Sizes {
     depth: usize,
     string: usize,
     array: usize,
@@ -64,7 +64,7 @@ pub struct Sizes {
 
 impl Sizes {
     /// Returns the sizes for a call's limits. The interpreter cannot count bytes, so a single value may use the whole limit.
-    pub fn of(limits: &Limits) -> Self {
+    pub(super) fn of(limits: &Limits) -> Self {
         let bytes = usize::try_from(limits.memory).unwrap_or(usize::MAX);
         let values = usize::try_from(limits.memory / BYTES_PER_VALUE).unwrap_or(usize::MAX);
         // For the interpreter, zero means no limit.
@@ -78,7 +78,7 @@ impl Sizes {
 }
 
 /// Returns the types of the host's own values. A function whose first parameter is one of them is a method.
-pub fn host_types() -> [TypeId; 10] {
+pub(super) fn host_types() -> [TypeId; 10] {
     [
         TypeId::of::<View>(),
         TypeId::of::<PatchHandle>(),
@@ -94,7 +94,7 @@ pub fn host_types() -> [TypeId; 10] {
 }
 
 /// Returns the interpreter of this thread for some sizes. Registering all functions takes longer than most scripts, so it is kept.
-pub fn of_thread(sizes: Sizes) -> Rc<Engine> {
+pub(super) fn of_thread(sizes: Sizes) -> Rc<Engine> {
     ENGINES.with_borrow_mut(|engines| {
         if engines.len() >= MAX_ENGINES && !engines.contains_key(&sizes) {
             engines.clear();
@@ -104,7 +104,7 @@ pub fn of_thread(sizes: Sizes) -> Rc<Engine> {
 }
 
 /// Returns an interpreter with all host functions.
-pub fn build(sizes: Sizes) -> Engine {
+pub(super) fn build(sizes: Sizes) -> Engine {
     let mut engine = Engine::new_raw();
     register_packages(&mut engine);
     set_language(&mut engine);
@@ -139,7 +139,7 @@ fn set_language(engine: &mut Engine) {
 
 /// Returns an interpreter that parses like another one, but renames some variables.
 #[expect(deprecated, reason = "the hooks are marked as volatile, and the version is pinned")]
-pub fn parser(like: &Engine, rename: impl Fn(&str, Position) -> Option<String> + 'static) -> Engine {
+pub(super) fn parser(like: &Engine, rename: impl Fn(&str, Position) -> Option<String> + 'static) -> Engine {
     let mut engine = Engine::new_raw();
     set_language(&mut engine);
     engine.set_max_expr_depths(EXPRESSION_DEPTH.0, EXPRESSION_DEPTH.1);

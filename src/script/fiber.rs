@@ -54,7 +54,7 @@ thread_local! {
 }
 
 /// A script that runs, waits, or has not begun.
-pub struct Fiber<T: 'static> {
+pub(super) struct Fiber<T: 'static> {
     coroutine: Option<Coroutine<(), Ask, Ended<T>, DefaultStack>>,
     asked: Option<Ask>,
     budget: Rc<Budget>,
@@ -65,7 +65,7 @@ impl<T: 'static> Fiber<T> {
     ///
     /// # Errors
     /// If there is no memory for a stack.
-    pub fn new(budget: Rc<Budget>, function: impl FnOnce() -> T + 'static) -> std::io::Result<Self> {
+    pub(super) fn new(budget: Rc<Budget>, function: impl FnOnce() -> T + 'static) -> std::io::Result<Self> {
         let stack = match STACKS.with(|stacks| stacks.borrow_mut().pop()) {
             Some(stack) => stack,
             None => DefaultStack::new(STACK_SIZE)?,
@@ -169,12 +169,12 @@ fn keep(stack: DefaultStack) {
 
 /// Calls a function with the budget of the fiber that runs on this thread; returns `None` outside of fibers. The function must not wait.
 #[inline(never)]
-pub fn with_budget<T>(question: impl FnOnce(&Budget) -> T) -> Option<T> {
+pub(super) fn with_budget<T>(question: impl FnOnce(&Budget) -> T) -> Option<T> {
     RUNNING.with(|running| running.borrow().as_deref().map(question))
 }
 
 /// Tells whether the current code runs on a fiber and may wait.
-pub fn is_fiber() -> bool {
+pub(super) fn is_fiber() -> bool {
     !current().is_null()
 }
 
@@ -184,7 +184,7 @@ pub fn is_fiber() -> bool {
 ///
 /// # Panics
 /// Outside of fibers.
-pub fn wait<F: Future>(future: F) -> F::Output {
+pub(super) fn wait<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let suspender = current();
     assert!(!suspender.is_null(), "only fibers wait");
@@ -219,7 +219,7 @@ fn yielder<'a>(suspender: *const Suspender) -> &'a Suspender {
 }
 
 /// Lets other tasks of the thread run first.
-pub async fn yield_now() {
+pub(super) async fn yield_now() {
     let mut is_over = false;
     std::future::poll_fn(|context| {
         if is_over {

@@ -8,7 +8,7 @@ const MAX_BYTES: u64 = 4 << 20;
 
 /// Why a file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unreadable {
+pub(super) struct Unreadable {
     /// The problem.
     pub message: String,
     /// How to fix it.
@@ -17,12 +17,12 @@ pub struct Unreadable {
 
 impl Unreadable {
     /// Returns an error without a hint.
-    pub fn new(message: String) -> Self {
+    pub(super) fn new(message: String) -> Self {
         Self { message, hint: None }
     }
 
     /// Adds a hint.
-    pub fn hint(self, hint: impl Into<String>) -> Self {
+    pub(super) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 }
@@ -31,7 +31,7 @@ impl Unreadable {
 ///
 /// # Errors
 /// If the file does not exist, is not text, is too large, or is outside of the root, also by a link.
-pub fn read(root: &Path, title: &str, name: &str) -> Result<String, Unreadable> {
+pub(super) fn read(root: &Path, title: &str, name: &str) -> Result<String, Unreadable> {
     let failed = |error: &std::io::Error| Unreadable::new(format!("the {title} {name} cannot be read: {error}"));
     let outside = || Unreadable::new(format!("the {title} {name} lies outside of the scripts"));
     if Path::new(name).is_absolute() || name.split('/').any(|part| part == "..") {

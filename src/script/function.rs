@@ -10,7 +10,7 @@ use rhai::{
 use super::context::Context;
 
 /// Code with named parameters.
-pub struct Function {
+pub(super) struct Function {
     /// The name, for messages.
     pub title: String,
     /// The names of its parameters.
@@ -22,12 +22,12 @@ pub struct Function {
 
 impl Function {
     /// Returns a function that runs these statements.
-    pub fn new(title: String, params: Vec<ImmutableString>, body: StmtBlock, global: Rc<GlobalRuntimeState>) -> Self {
+    pub(super) fn new(title: String, params: Vec<ImmutableString>, body: StmtBlock, global: Rc<GlobalRuntimeState>) -> Self {
         Self { title, params, body: Expr::Stmt(Box::new(body)), global }
     }
 
     /// Returns the function that a script has defined.
-    pub fn of_script(definition: &Shared<ScriptFuncDef>, global: Rc<GlobalRuntimeState>) -> Self {
+    pub(super) fn of_script(definition: &Shared<ScriptFuncDef>, global: Rc<GlobalRuntimeState>) -> Self {
         let (start, end) = (definition.body.start_position(), definition.body.end_position());
         let body = StmtBlock::new(statements_of(definition), start, end);
         Self::new(definition.name.to_string(), definition.params.to_vec(), body, global)
@@ -37,7 +37,7 @@ impl Function {
     ///
     /// # Errors
     /// Errors of the script.
-    pub fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
+    pub(super) fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
         self.run_within(&self.global, engine, context, values)
     }
 
@@ -45,7 +45,7 @@ impl Function {
     ///
     /// # Errors
     /// Errors of the script.
-    pub fn run_within(
+    pub(super) fn run_within(
         &self,
         global: &GlobalRuntimeState,
         engine: &Engine,
@@ -86,7 +86,7 @@ fn statements_of(definition: &Shared<ScriptFuncDef>) -> Vec<Stmt> {
 }
 
 /// How a function ended.
-pub enum Ended {
+pub(super) enum Ended {
     /// By a `return`, with a value or `()`.
     Returned(Dynamic),
     /// After its last statement, which has this value.
@@ -95,7 +95,7 @@ pub enum Ended {
 
 impl Ended {
     /// Returns the explicitly returned value. A last statement has a value in Rhai, whether or not that is intended.
-    pub fn result(self) -> Dynamic {
+    pub(super) fn result(self) -> Dynamic {
         match self {
             Self::Returned(value) => value,
             Self::Fallen(_) => Dynamic::UNIT,
@@ -103,7 +103,7 @@ impl Ended {
     }
 
     /// Returns the value in both cases.
-    pub fn value(self) -> Dynamic {
+    pub(super) fn value(self) -> Dynamic {
         match self {
             Self::Returned(value) | Self::Fallen(value) => value,
         }
@@ -112,7 +112,7 @@ impl Ended {
 
 /// A closure or a named function, passed by a script to be called later.
 #[derive(Clone)]
-pub struct Closure {
+pub(super) struct Closure {
     /// The code.
     pub function: Rc<Function>,
     /// The captured values, which are the first parameters.
@@ -126,7 +126,7 @@ impl Closure {
     ///
     /// # Errors
     /// If there is no such function in the script.
-    pub fn of(pointer: &FnPtr, global: &GlobalRuntimeState) -> Result<Self, String> {
+    pub(super) fn of(pointer: &FnPtr, global: &GlobalRuntimeState) -> Result<Self, String> {
         let captured: Vec<Dynamic> = pointer.curry().to_vec();
         let name = pointer.fn_name();
         let definitions = global.lib.iter().rev().flat_map(|module| module.iter_script_fn_info());
@@ -145,7 +145,7 @@ impl Closure {
     }
 
     /// Returns the names of the parameters that are not captured.
-    pub fn params(&self) -> &[ImmutableString] {
+    pub(super) fn params(&self) -> &[ImmutableString] {
         &self.function.params[self.captured.len()..]
     }
 
@@ -153,7 +153,7 @@ impl Closure {
     ///
     /// # Errors
     /// Errors of the script.
-    pub fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
+    pub(super) fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
         let values = self.captured.iter().cloned().chain(values).collect();
         self.function.run_within(&self.global, engine, context, values)
     }

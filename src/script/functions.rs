@@ -6,14 +6,14 @@ mod adopting;
 mod environment;
 mod errors;
 mod k8s;
-pub mod moments;
+pub(super) mod moments;
 mod options;
 mod random;
-pub mod regexp;
-pub mod sleep;
+pub(super) mod regexp;
+pub(super) mod sleep;
 mod subhandling;
 mod targets;
-pub mod templates;
+pub(super) mod templates;
 mod text;
 
 #[cfg(test)]
@@ -22,7 +22,7 @@ mod tests;
 use rhai::Engine;
 
 /// Registers all host functions.
-pub fn register(engine: &mut Engine) {
+pub(super) fn register(engine: &mut Engine) {
     for register in [
         sleep::register,
         subhandling::register,

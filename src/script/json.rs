@@ -8,10 +8,10 @@ use serde_json::{Number, Value};
 const MAX_NESTING: usize = 200;
 
 /// Returns the JSON form of a value of a host's type, if it has one.
-pub type Host = fn(&Dynamic) -> Option<Value>;
+pub(super) type Host = fn(&Dynamic) -> Option<Value>;
 
 /// Returns the plain value of JSON. Numbers beyond 64-bit integers become floats.
-pub fn to_dynamic(value: &Value) -> Dynamic {
+pub(super) fn to_dynamic(value: &Value) -> Dynamic {
     match value {
         Value::Null => Dynamic::UNIT,
         Value::Bool(flag) => (*flag).into(),
@@ -25,7 +25,7 @@ pub fn to_dynamic(value: &Value) -> Dynamic {
 /// A part of a value has no JSON form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} has no JSON form{}", at(.path))]
-pub struct NotJson {
+pub(super) struct NotJson {
     /// The type of the part.
     pub what: String,
     /// Its path, from the outside to the inside.
@@ -51,7 +51,7 @@ impl NotJson {
 ///
 /// # Errors
 /// If it contains a function, NaN or an infinite float, or another value without a JSON form.
-pub fn to_json(value: &Dynamic, host: Host) -> Result<Value, NotJson> {
+pub(super) fn to_json(value: &Dynamic, host: Host) -> Result<Value, NotJson> {
     nested(value, 0, host)
 }
 

@@ -22,10 +22,10 @@ macro_rules! told {
 
 /// The `logger` of a call; its object comes from the call's span.
 #[derive(Debug, Clone, Copy)]
-pub struct Logger;
+pub(super) struct Logger;
 
 /// Registers the logger's methods, and `print` and `debug`.
-pub fn register(engine: &mut Engine) {
+pub(super) fn register(engine: &mut Engine) {
     engine.register_type_with_name::<Logger>("Logger");
     for (name, level) in [("debug", Level::Debug), ("info", Level::Info), ("warning", Level::Warning), ("error", Level::Error)] {
         pure!(engine, name, move |native: NativeCallContext<'_>, _: &mut Logger, text: Dynamic| log(&native, level, &text));
@@ -48,7 +48,7 @@ fn log(native: &NativeCallContext<'_>, level: Level, text: &Dynamic) -> Result<(
 }
 
 /// Logs a line about an object.
-pub fn tell(span: &tracing::Span, level: Level, text: &str) {
+pub(super) fn tell(span: &tracing::Span, level: Level, text: &str) {
     span.in_scope(|| match level {
         Level::Debug => tracing::debug!(target: target!(), "{text}"),
         Level::Step => tracing::debug!(target: "kopfd::objects::steps", "{text}"),

@@ -10,13 +10,13 @@ use rhai::{Dynamic, Map};
 
 use super::json;
 
-pub mod methods;
+pub(super) mod methods;
 
 /// The key of the operator's own memory; objects' memories begin as copies of it.
-pub const OPERATOR: &str = "";
+pub(super) const OPERATOR: &str = "";
 
 /// The operator's memory, shared by all script threads, in JSON.
-pub type Shared = Arc<RwLock<Arc<serde_json::Value>>>;
+pub(super) type Shared = Arc<RwLock<Arc<serde_json::Value>>>;
 
 /// The memories of the objects of one script thread. An object that never writes to its memory has none.
 pub struct Memos {
@@ -70,7 +70,7 @@ impl Memos {
 
 /// The `memo` of a call.
 #[derive(Clone)]
-pub struct Memo {
+pub(super) struct Memo {
     memos: Rc<Memos>,
     name: Arc<str>,
     is_writable: bool,
@@ -78,12 +78,12 @@ pub struct Memo {
 
 impl Memo {
     /// Returns the memory of an object.
-    pub fn new(memos: Rc<Memos>, name: Arc<str>, is_writable: bool) -> Self {
+    pub(super) fn new(memos: Rc<Memos>, name: Arc<str>, is_writable: bool) -> Self {
         Self { memos, name, is_writable }
     }
 
     /// Returns a copy of all of it.
-    pub fn snapshot(&self) -> Dynamic {
+    pub(super) fn snapshot(&self) -> Dynamic {
         self.memos.read(&self.name, |map| map.clone().into())
     }
 }

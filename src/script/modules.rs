@@ -10,13 +10,13 @@ use rhai::{AST, Dynamic, Engine, Module, Scope, Shared};
 const EXTENSION: &str = ".rhai";
 
 /// The prefix of modules in the binary.
-pub const LIBRARY_PREFIX: &str = "kopf/";
+pub(super) const LIBRARY_PREFIX: &str = "kopf/";
 
 /// The modules in the binary, by name.
 const LIBRARY: &[(&str, &str)] = &[];
 
 /// Returns the text of a module in the binary.
-pub fn library(name: &str) -> Option<&'static str> {
+pub(super) fn library(name: &str) -> Option<&'static str> {
     LIBRARY.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
@@ -24,7 +24,7 @@ pub fn library(name: &str) -> Option<&'static str> {
 ///
 /// # Errors
 /// If the path leads out of the root, or is absolute.
-pub fn target(importer: &str, path: &str) -> Result<String, String> {
+pub(super) fn target(importer: &str, path: &str) -> Result<String, String> {
     if path.starts_with('/') || path.contains('\\') || path.contains(':') {
         return Err(format!("cannot import \"{path}\": the path must be relative to the scripts, with slashes"));
     }
@@ -47,7 +47,7 @@ pub fn target(importer: &str, path: &str) -> Result<String, String> {
 
 /// The files of one generation on one thread, and their modules.
 #[derive(Default)]
-pub struct Modules {
+pub(super) struct Modules {
     files: BTreeMap<String, AST>,
     loaded: RefCell<BTreeMap<String, Shared<Module>>>,
     /// The running files, the outermost first.
@@ -56,22 +56,22 @@ pub struct Modules {
 
 impl Modules {
     /// Returns the modules of these compiled files.
-    pub fn new(files: BTreeMap<String, AST>) -> Self {
+    pub(super) fn new(files: BTreeMap<String, AST>) -> Self {
         Self { files, ..Self::default() }
     }
 
     /// Returns a compiled file.
-    pub fn file(&self, name: &str) -> Option<&AST> {
+    pub(super) fn file(&self, name: &str) -> Option<&AST> {
         self.files.get(name)
     }
 
     /// Marks a file as running, so that import cycles are detected.
-    pub fn begin(self: &Modules, name: &str) {
+    pub(super) fn begin(self: &Modules, name: &str) {
         self.loading.borrow_mut().push(name.to_owned());
     }
 
     /// Marks the last started file as done.
-    pub fn end(&self) {
+    pub(super) fn end(&self) {
         self.loading.borrow_mut().pop();
     }
 
@@ -79,7 +79,7 @@ impl Modules {
     ///
     /// # Errors
     /// If there is no such file, it imports itself, or it fails.
-    pub fn import(&self, engine: &Engine, tag: Dynamic, request: &Request<'_>) -> Result<Shared<Module>, String> {
+    pub(super) fn import(&self, engine: &Engine, tag: Dynamic, request: &Request<'_>) -> Result<Shared<Module>, String> {
         let name = target(request.importer, request.path)?;
         if let Some(module) = self.loaded.borrow().get(&name) {
             return Ok(Shared::clone(module));
@@ -106,7 +106,7 @@ impl Modules {
 }
 
 /// An import of a script.
-pub struct Request<'a> {
+pub(super) struct Request<'a> {
     /// The importing file.
     pub importer: &'a str,
     /// The imported path.

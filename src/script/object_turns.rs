@@ -13,7 +13,7 @@ use super::fiber::Fiber;
 
 /// The objects with calls, by the keys of their memories.
 #[derive(Default)]
-pub struct ObjectTurns {
+pub(super) struct ObjectTurns {
     table: RefCell<HashMap<Arc<str>, Weak<Turn>>>,
 }
 
@@ -33,7 +33,7 @@ impl Turn {
 
 impl ObjectTurns {
     /// Returns a fiber that takes turns with the others of an object.
-    pub fn take_turns<T>(self: &Rc<Self>, name: &Arc<str>, budget: Rc<Budget>, fiber: Fiber<T>) -> TakingTurns<T> {
+    pub(super) fn take_turns<T>(self: &Rc<Self>, name: &Arc<str>, budget: Rc<Budget>, fiber: Fiber<T>) -> TakingTurns<T> {
         let mut table = self.table.borrow_mut();
         let turn = table.get(name).and_then(Weak::upgrade).unwrap_or_default();
         table.insert(Arc::clone(name), Rc::downgrade(&turn));
@@ -42,7 +42,7 @@ impl ObjectTurns {
 }
 
 /// A fiber that keeps its turn while it is suspended without waiting for anything.
-pub struct TakingTurns<T: 'static> {
+pub(super) struct TakingTurns<T: 'static> {
     fiber: Option<Fiber<T>>,
     budget: Rc<Budget>,
     turn: Option<Rc<Turn>>,

@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::object::Patch;
 
-pub mod methods;
+pub(super) mod methods;
 
 /// A path in the patch, which need not exist.
 #[derive(Clone)]
-pub struct PatchHandle {
+pub(super) struct PatchHandle {
     patch: Rc<RefCell<Patch>>,
     place: Option<Rc<Step>>,
     is_writable: bool,
@@ -49,17 +49,17 @@ impl Step {
 
 impl PatchHandle {
     /// Returns the handle of a whole patch.
-    pub fn new(patch: Rc<RefCell<Patch>>, is_writable: bool) -> Self {
+    pub(super) fn new(patch: Rc<RefCell<Patch>>, is_writable: bool) -> Self {
         Self { patch, place: None, is_writable }
     }
 
     /// Returns a copy of the value.
-    pub fn snapshot(&self) -> Value {
+    pub(super) fn snapshot(&self) -> Value {
         self.look(|value| value.cloned().unwrap_or(Value::Null))
     }
 
     /// Returns the patch that it writes to.
-    pub fn patch(&self) -> &Rc<RefCell<Patch>> {
+    pub(super) fn patch(&self) -> &Rc<RefCell<Patch>> {
         &self.patch
     }
 

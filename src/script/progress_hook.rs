@@ -8,7 +8,7 @@ use super::fiber;
 /// Counts an operation of the script that runs on this thread; returns why it must end, if it must.
 ///
 /// Yields to other scripts from time to time.
-pub fn on_progress(_: u64) -> Option<Dynamic> {
+pub(super) fn on_progress(_: u64) -> Option<Dynamic> {
     match fiber::with_budget(Budget::tick)? {
         Tick::GoOn => None,
         Tick::End(ending) => Some(Dynamic::from(ending)),

@@ -14,7 +14,7 @@ use super::convert;
 use super::script_error::Failure;
 
 /// The suffix of renamed variables. Scripts cannot use it in names.
-pub const MARK: char = '\'';
+pub(super) const MARK: char = '\'';
 
 /// The methods of lists and maps that do not change them. All other methods count as changing.
 const READING: [&str; 23] = [
@@ -49,7 +49,7 @@ const MOST_ARGUMENTS: usize = 3;
 type Thrown = Box<EvalAltResult>;
 
 /// Returns the original name of a renamed variable.
-pub fn written(name: &str) -> Option<&str> {
+pub(super) fn written(name: &str) -> Option<&str> {
     name.strip_suffix(MARK)
 }
 
@@ -57,7 +57,7 @@ pub fn written(name: &str) -> Option<&str> {
 /// plain values are copied.
 ///
 /// A closure captures the name even if it has its own variable with this name. Then there may be none outside.
-pub fn resolve(name: &str, marked: &str, context: &mut EvalContext<'_, '_, '_, '_, '_, '_>) -> Option<Dynamic> {
+pub(super) fn resolve(name: &str, marked: &str, context: &mut EvalContext<'_, '_, '_, '_, '_, '_>) -> Option<Dynamic> {
     let scope = context.scope_mut();
     let Some(value) = scope.get(name) else {
         return scope.get(marked).cloned();
@@ -75,7 +75,7 @@ pub fn resolve(name: &str, marked: &str, context: &mut EvalContext<'_, '_, '_, '
 
 /// A variable with a list or a map, or a list or map in it.
 #[derive(Clone)]
-pub struct Receiver {
+pub(super) struct Receiver {
     /// A shared value.
     variable: Dynamic,
     name: ImmutableString,
@@ -234,17 +234,17 @@ fn same(a: &Dynamic, b: &Dynamic) -> bool {
 }
 
 /// Returns the error about a variable that is locked by a native function, whose closure reads it.
-pub fn in_use(name: &str) -> Thrown {
+pub(super) fn in_use(name: &str) -> Thrown {
     Failure::host("in-use", in_use_text(&format!("`{name}`"))).into()
 }
 
 /// Returns the text of that error.
-pub fn in_use_text(what: &str) -> String {
+pub(super) fn in_use_text(what: &str) -> String {
     format!("{what} is in use by the method that calls this closure: give the closure a copy, made before the call")
 }
 
 /// Registers the methods of receivers: those of lists and maps.
-pub fn register(engine: &mut Engine) {
+pub(super) fn register(engine: &mut Engine) {
     engine.register_type_with_name::<Receiver>("Receiver");
     pure!(get engine, Receiver::get);
     pure!(set engine, Receiver::set);

@@ -6,7 +6,7 @@ use super::context::Context;
 use super::modules::Request;
 
 /// Resolves imports with the modules of the importing call.
-pub struct Resolver;
+pub(super) struct Resolver;
 
 impl rhai::ModuleResolver for Resolver {
     fn resolve(&self, _: &Engine, _: Option<&str>, path: &str, position: Position) -> Result<Shared<Module>, Box<EvalAltResult>> {

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 
 /// Draws random numbers; a seed makes them reproducible.
 #[derive(Debug)]
-pub struct Rng(RefCell<StdRng>);
+pub(super) struct Rng(RefCell<StdRng>);
 
 /// An unpredictable source.
 impl Default for Rng {
@@ -18,12 +18,12 @@ impl Default for Rng {
 
 impl Rng {
     /// Returns a reproducible source.
-    pub fn seeded(seed: u64) -> Self {
+    pub(super) fn seeded(seed: u64) -> Self {
         Self(RefCell::new(StdRng::seed_from_u64(seed)))
     }
 
     /// Returns a number that is at least 0, and less than 1.
-    pub fn fraction(&self) -> f64 {
+    pub(super) fn fraction(&self) -> f64 {
         self.0.borrow_mut().random()
     }
 
@@ -31,12 +31,12 @@ impl Rng {
     ///
     /// # Panics
     /// If the low end is above the high one.
-    pub fn between(&self, low: i64, high: i64) -> i64 {
+    pub(super) fn between(&self, low: i64, high: i64) -> i64 {
         self.0.borrow_mut().random_range(low..=high)
     }
 
     /// Returns the bytes of a random UUID.
-    pub fn bytes(&self) -> [u8; 16] {
+    pub(super) fn bytes(&self) -> [u8; 16] {
         self.0.borrow_mut().random()
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::api::ApiError;
 
 /// The status code of a rejection without a code, or with zero, as in kopf.
-pub const REJECTED: u16 = 500;
+pub(super) const REJECTED: u16 = 500;
 
 /// An error with the properties that scripts see: `kind`, `message`, `status`, `reason`, `details`; any other property is `()`.
 #[derive(Debug, Clone, PartialEq)]

@@ -42,7 +42,7 @@ const TOP_LEVEL_OPERATIONS: u64 = 1_000_000;
 const MOST_CONDITIONS: usize = 1_000;
 
 /// Compiled scripts.
-pub struct Scripts {
+pub(super) struct Scripts {
     /// Their texts.
     pub program: Arc<Program>,
     /// The shared state of their calls.
@@ -58,7 +58,7 @@ impl Scripts {
     ///
     /// # Errors
     /// All problems of the scripts.
-    pub async fn compile(
+    pub(super) async fn compile(
         program: Arc<Program>,
         engine: &Rc<Engine>,
         environment: impl FnOnce(Modules) -> Environment,
@@ -86,17 +86,17 @@ impl Scripts {
     }
 
     /// Returns the code of a binding.
-    pub fn binding(&self, number: usize) -> Option<&Rc<Function>> {
+    pub(super) fn binding(&self, number: usize) -> Option<&Rc<Function>> {
         self.bindings.get(number)
     }
 
     /// Returns an expression.
-    pub fn expression(&self, number: usize) -> Option<&Rc<Function>> {
+    pub(super) fn expression(&self, number: usize) -> Option<&Rc<Function>> {
         self.expressions.get(number)
     }
 
     /// Returns the texts behind the names of sources.
-    pub fn origins(&self) -> &BTreeMap<String, Origin> {
+    pub(super) fn origins(&self) -> &BTreeMap<String, Origin> {
         &self.origins
     }
 
@@ -104,7 +104,13 @@ impl Scripts {
     ///
     /// # Errors
     /// If it is not an expression.
-    pub fn condition(&self, engine: &Engine, text: &str, has_value: bool, global: &GlobalRuntimeState) -> Result<Rc<Function>, String> {
+    pub(super) fn condition(
+        &self,
+        engine: &Engine,
+        text: &str,
+        has_value: bool,
+        global: &GlobalRuntimeState,
+    ) -> Result<Rc<Function>, String> {
         let source = global.source().unwrap_or_default();
         let key = format!("{has_value} {source} {text}");
         if let Some(function) = self.conditions.borrow().get(&key) {
@@ -125,13 +131,13 @@ impl Scripts {
     }
 
     /// Returns the number of cached conditions.
-    pub fn conditions(&self) -> usize {
+    pub(super) fn conditions(&self) -> usize {
         self.conditions.borrow().len()
     }
 }
 
 /// Runs the top level of all files on a separate thread, and returns the failures.
-pub fn run_top_levels(program: Program) -> Vec<Problem> {
+pub(super) fn run_top_levels(program: Program) -> Vec<Problem> {
     let place = SourcePosition { file: program.declaration.root.clone(), line: 1, column: 1 };
     let failed = |text: String| vec![Problem::error(place.clone(), format!("the top level of the scripts cannot be run: {text}"))];
     let run = move || -> Result<Vec<Problem>, std::io::Error> {

@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-pub mod methods;
+pub(super) mod methods;
 
 /// A path in the settings.
 #[derive(Debug, Clone)]
-pub struct SettingsHandle {
+pub(super) struct SettingsHandle {
     tree: Rc<RefCell<Value>>,
     path: Vec<String>,
     is_writable: bool,
@@ -17,12 +17,12 @@ pub struct SettingsHandle {
 
 impl SettingsHandle {
     /// Returns the handle of all settings.
-    pub fn new(tree: Rc<RefCell<Value>>, is_writable: bool) -> Self {
+    pub(super) fn new(tree: Rc<RefCell<Value>>, is_writable: bool) -> Self {
         Self { tree, path: Vec::new(), is_writable }
     }
 
     /// Returns a copy of the value.
-    pub fn snapshot(&self) -> Value {
+    pub(super) fn snapshot(&self) -> Value {
         let tree = self.tree.borrow();
         self.path.iter().try_fold(&*tree, |value, key| value.get(key)).cloned().unwrap_or_default()
     }

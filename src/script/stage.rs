@@ -20,7 +20,7 @@ use super::subject::Subject;
 use crate::handling::{Handler, Message, Record};
 
 /// The shared state of a handler and all its sub-handlers in one call.
-pub struct Stage {
+pub(super) struct Stage {
     /// The generation of the call, from its start to its end.
     pub scripts: Rc<Scripts>,
     /// The interpreter.
@@ -41,7 +41,7 @@ pub struct Stage {
 
 /// The results of a call besides its verdict and its patch.
 #[derive(Default)]
-pub struct Notes {
+pub(super) struct Notes {
     /// The records to store.
     pub records: BTreeMap<String, Record>,
     /// The ids of all sub-handlers on all levels.
@@ -54,7 +54,7 @@ pub struct Notes {
 
 /// The code of a handler, or of a sub-handler.
 #[derive(Clone)]
-pub enum Code {
+pub(super) enum Code {
     /// A function of the manifest.
     Binding(Rc<Function>),
     /// A function passed by a script.
@@ -62,7 +62,7 @@ pub enum Code {
 }
 
 /// One attempt of a handler or sub-handler.
-pub struct Task<'a> {
+pub(super) struct Task<'a> {
     /// The handler, if it may have sub-handlers.
     pub handler: Option<Arc<Handler>>,
     /// The code.
@@ -79,7 +79,7 @@ pub struct Task<'a> {
 
 impl Code {
     /// Returns the names of the parameters that get values.
-    pub fn params(&self) -> &[ImmutableString] {
+    pub(super) fn params(&self) -> &[ImmutableString] {
         match self {
             Self::Binding(function) => &function.params,
             Self::Closure(closure) => closure.params(),
@@ -87,7 +87,7 @@ impl Code {
     }
 
     /// Returns the function, for messages.
-    pub fn function(&self) -> &Function {
+    pub(super) fn function(&self) -> &Function {
         match self {
             Self::Binding(function) => function,
             Self::Closure(closure) => &closure.function,
@@ -98,7 +98,7 @@ impl Code {
     ///
     /// # Errors
     /// Errors of the script.
-    pub fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
+    pub(super) fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
         match self {
             Self::Binding(function) => function.run(engine, context, values),
             Self::Closure(closure) => closure.run(engine, context, values),
@@ -108,13 +108,13 @@ impl Code {
 
 impl Stage {
     /// Returns the context of a call that belongs to the stage.
-    pub fn context(&self, mode: Mode, subject: &Subject) -> Context {
+    pub(super) fn context(&self, mode: Mode, subject: &Subject) -> Context {
         let environment = Rc::clone(&self.scripts.environment);
         Context::new(environment, Rc::clone(&self.budget), mode).about(subject.clone(), self.span.clone())
     }
 
     /// Logs a line about a sub-handler, and keeps it for the report.
-    pub fn tell(&self, message: Message) {
+    pub(super) fn tell(&self, message: Message) {
         logger::tell(&self.span, message.level, &message.to_string());
         self.notes.borrow_mut().messages.push(message);
     }

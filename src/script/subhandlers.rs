@@ -25,7 +25,7 @@ use crate::handling::subhandling::{self, Pass};
 use crate::handling::{Answers, Handler, Message, On, Outcome, Question, Unsettled, Verdict};
 
 /// The sub-handlers registered by one call of a function.
-pub struct Registry {
+pub(super) struct Registry {
     stage: Rc<Stage>,
     parent: Arc<Handler>,
     subject: Subject,
@@ -38,13 +38,13 @@ pub struct Registry {
 
 impl Registry {
     /// Returns the registry of a handler's call.
-    pub fn new(stage: Rc<Stage>, parent: Arc<Handler>, subject: Subject) -> Self {
+    pub(super) fn new(stage: Rc<Stage>, parent: Arc<Handler>, subject: Subject) -> Self {
         let (handlers, codes, conditions, subrefs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self { stage, parent, subject, handlers, codes, conditions, is_executed: false, subrefs }
     }
 
     /// Takes the ids of all sub-handlers on all levels below.
-    pub fn take_subrefs(&mut self) -> Vec<String> {
+    pub(super) fn take_subrefs(&mut self) -> Vec<String> {
         std::mem::take(&mut self.subrefs)
     }
 
@@ -128,7 +128,7 @@ fn condition(stage: &Stage, value: &Dynamic, has_value: bool, global: &GlobalRun
 ///
 /// # Errors
 /// Failures of filters, unreadable records on the object, and the end of the call.
-pub fn run_remaining(registry: &RefCell<Registry>) -> Result<Option<Duration>, Box<EvalAltResult>> {
+pub(super) fn run_remaining(registry: &RefCell<Registry>) -> Result<Option<Duration>, Box<EvalAltResult>> {
     let is_done = registry.borrow().is_executed || registry.borrow().handlers.is_empty();
     if is_done { Ok(None) } else { run_pass(registry) }
 }
@@ -262,7 +262,7 @@ impl Running {
 }
 
 /// Tells whether a value counts as true, as in kopf: `()`, `false`, `0`, `""`, `[]`, `#{}` do not.
-pub fn is_true(value: &Dynamic) -> bool {
+pub(super) fn is_true(value: &Dynamic) -> bool {
     match convert::to_json(value) {
         Ok(Value::Null) => false,
         Ok(Value::Bool(flag)) => flag,

@@ -24,7 +24,7 @@ const MATCHERS: [&str; 6] = ["equals", "present", "in", "notIn", "matches", "whe
 
 /// A filter that needs an evaluation.
 #[derive(Clone)]
-pub enum Condition {
+pub(super) enum Condition {
     /// An expression, written as a text.
     Expression(Rc<Function>),
     /// A closure.
@@ -32,7 +32,7 @@ pub enum Condition {
 }
 
 /// The options of one sub-handler.
-pub struct Options {
+pub(super) struct Options {
     /// The value of `param`.
     pub param: Value,
     /// The error policy.
@@ -46,7 +46,7 @@ pub struct Options {
 }
 
 /// Options as written in a script.
-pub struct Written<'a> {
+pub(super) struct Written<'a> {
     /// The map.
     pub options: Map,
     /// The existing conditions.
@@ -60,7 +60,7 @@ impl Written<'_> {
     ///
     /// # Errors
     /// If there are unknown options or invalid values.
-    pub fn read(mut self) -> Result<Options, Failure> {
+    pub(super) fn read(mut self) -> Result<Options, Failure> {
         if let Some(unknown) = self.options.keys().find(|key| !WORDS.contains(&key.as_str())) {
             return Err(Failure::argument(format!("unknown option `{unknown}` of a sub-handler; there are {}", WORDS.join(", "))));
         }

@@ -38,7 +38,7 @@ use crate::object::Patch;
 const EXPRESSION_TIME: Duration = Duration::from_secs(1);
 
 /// A job of a script thread.
-pub enum Job {
+pub(super) enum Job {
     /// Compile the scripts of an operator, and keep them under a number.
     Install {
         /// The number.
@@ -85,7 +85,7 @@ impl std::ops::AddAssign for Kept {
 }
 
 /// A call, and the receiver of its result.
-pub struct CallJob {
+pub(super) struct CallJob {
     /// The generation.
     pub generation: u64,
     /// The call.
@@ -97,7 +97,7 @@ pub struct CallJob {
 }
 
 /// An expression, and the receiver of its value.
-pub struct EvaluateJob {
+pub(super) struct EvaluateJob {
     /// The generation.
     pub generation: u64,
     /// The subject of the expression.
@@ -112,7 +112,7 @@ pub struct EvaluateJob {
 
 /// The dependencies of a thread.
 #[derive(Clone)]
-pub struct Ingredients {
+pub(super) struct Ingredients {
     /// The clock.
     pub clock: Clock,
     /// The seed of random numbers, for reproducible simulations.
@@ -124,7 +124,7 @@ pub struct Ingredients {
 }
 
 /// A script thread.
-pub struct Thread {
+pub(super) struct Thread {
     ingredients: Ingredients,
     generations: RefCell<HashMap<u64, Rc<Scripts>>>,
     memos: Rc<Memos>,
@@ -135,7 +135,7 @@ pub struct Thread {
 
 impl Thread {
     /// Returns a thread. `jobs` is a sender to itself.
-    pub fn new(ingredients: Ingredients, jobs: mpsc::WeakUnboundedSender<Job>) -> Rc<Self> {
+    pub(super) fn new(ingredients: Ingredients, jobs: mpsc::WeakUnboundedSender<Job>) -> Rc<Self> {
         let memos = Rc::new(Memos::new(Arc::clone(&ingredients.memory)));
         // If the thread has ended, its transformations are gone.
         let send = Arc::new(move |job| drop(jobs.upgrade().map(|jobs| jobs.send(Job::Transform(job)))));
@@ -150,7 +150,7 @@ impl Thread {
     }
 
     /// Runs jobs until all senders are dropped.
-    pub async fn run(self: Rc<Self>, mut jobs: mpsc::UnboundedReceiver<Job>) {
+    pub(super) async fn run(self: Rc<Self>, mut jobs: mpsc::UnboundedReceiver<Job>) {
         while let Some(job) = jobs.recv().await {
             // If the thread ended, all its objects would have no scripts.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.start(job))) {

@@ -10,14 +10,14 @@ use crate::kit::duration::{self, ParseError};
 
 /// A moment.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct Time(pub Timestamp);
+pub(super) struct Time(pub Timestamp);
 
 impl Time {
     /// Returns the moment some seconds later, or earlier.
     ///
     /// # Errors
     /// If it is out of range.
-    pub fn after(self, seconds: f64) -> Result<Self, Failure> {
+    pub(super) fn after(self, seconds: f64) -> Result<Self, Failure> {
         let span = SignedDuration::try_from_secs_f64(seconds).ok();
         let moment = span.and_then(|span| self.0.checked_add(span).ok());
         moment.map(Self).ok_or_else(|| Failure::argument(format!("there is no time {seconds} seconds from {self}")))
@@ -35,7 +35,7 @@ impl std::fmt::Display for Time {
 ///
 /// # Errors
 /// If it has another type, or is negative.
-pub fn duration(value: &Dynamic) -> Result<Duration, Failure> {
+pub(super) fn duration(value: &Dynamic) -> Result<Duration, Failure> {
     let wrong = || Failure::argument(format!("{} is no duration: write seconds, or a text such as \"1h30m\"", shown(value)));
     let seconds = value.as_float().or_else(|_| value.as_int().map(|integer| integer as f64));
     if let Ok(seconds) = seconds {
@@ -54,7 +54,7 @@ fn shown(value: &Dynamic) -> String {
 }
 
 /// Registers the arithmetic of times. The functions that create times are host functions.
-pub fn register(engine: &mut Engine) {
+pub(super) fn register(engine: &mut Engine) {
     engine.register_type_with_name::<Time>("Time");
     engine.register_fn("to_string", |time: &mut Time| time.to_string());
     engine.register_fn("to_debug", |time: &mut Time| time.to_string());

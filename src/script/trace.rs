@@ -18,7 +18,7 @@ const MAX_FRAMES: usize = 12;
 
 /// The text of a source.
 #[derive(Debug, Clone)]
-pub struct Origin {
+pub(super) struct Origin {
     file: String,
     text: Arc<str>,
     /// The offset of the text in its file: lines, and columns of each line.
@@ -28,18 +28,18 @@ pub struct Origin {
 
 impl Origin {
     /// Returns the origin of a whole file.
-    pub fn file(name: &str, text: &Arc<str>) -> Self {
+    pub(super) fn file(name: &str, text: &Arc<str>) -> Self {
         Self { file: name.to_owned(), text: Arc::clone(text), lines: 0, columns: 0 }
     }
 
     /// Returns the origin of a text in another file, whose lines are all indented like the first one.
-    pub fn inline(place: &SourcePosition, text: &str) -> Self {
+    pub(super) fn inline(place: &SourcePosition, text: &str) -> Self {
         let (lines, columns) = (place.line.saturating_sub(1), place.column.saturating_sub(1));
         Self { file: place.file.to_string_lossy().into_owned(), text: text.into(), lines, columns }
     }
 
     /// Returns the position in the file of a position in the text.
-    pub fn place(&self, position: Position) -> SourcePosition {
+    pub(super) fn place(&self, position: Position) -> SourcePosition {
         let line = self.lines + position.line().unwrap_or(1);
         let column = self.columns + position.position().unwrap_or(1);
         SourcePosition { file: self.file.as_str().into(), line, column }
@@ -52,7 +52,7 @@ impl Origin {
 
 /// The description of an error.
 #[derive(Debug)]
-pub struct Told {
+pub(super) struct Told {
     /// The value that the script threw, if it did.
     pub thrown: Option<Failure>,
     /// Why the call must end, if it must.
@@ -73,7 +73,7 @@ struct Frame {
 
 /// Returns the description of an error from a function of a source.
 #[expect(clippy::boxed_local, reason = "errors of the interpreter come in boxes")]
-pub fn tell(error: Box<EvalAltResult>, function: &str, source: &str, origins: &BTreeMap<String, Origin>) -> Told {
+pub(super) fn tell(error: Box<EvalAltResult>, function: &str, source: &str, origins: &BTreeMap<String, Origin>) -> Told {
     let (frames, leaf) = unwind(*error, function, source);
     let innermost = frames.last().expect("there is a frame at least for the function that was called");
     let place = origins.get(&innermost.source).filter(|_| !innermost.position.is_none()).map(|origin| origin.place(innermost.position));

@@ -14,13 +14,13 @@ use serde_json::Value;
 
 use crate::object::{BodyFunction, Reply, Transform};
 
-pub mod methods;
+pub(super) mod methods;
 
 /// Returns a changed body, or the text of the script's error.
-pub type Apply = Rc<dyn Fn(Rc<Engine>, Value) -> LocalBoxFuture<'static, Result<Value, String>>>;
+pub(super) type Apply = Rc<dyn Fn(Rc<Engine>, Value) -> LocalBoxFuture<'static, Result<Value, String>>>;
 
 /// A job of a script thread for its transformations.
-pub enum TransformJob {
+pub(super) enum TransformJob {
     /// Change a body.
     Apply {
         /// The number of the transformation.
@@ -35,10 +35,10 @@ pub enum TransformJob {
 }
 
 /// Sends jobs to the script thread, or drops them if it has ended.
-pub type Jobs = Arc<dyn Fn(TransformJob) + Send + Sync>;
+pub(super) type Jobs = Arc<dyn Fn(TransformJob) + Send + Sync>;
 
 /// The transformations of one thread's scripts, as long as their patches exist.
-pub struct Transforms {
+pub(super) struct Transforms {
     jobs: Jobs,
     known: RefCell<HashMap<u64, Apply>>,
     next: Cell<u64>,
@@ -46,24 +46,24 @@ pub struct Transforms {
 
 impl Transforms {
     /// Returns an empty table; its transformations send their jobs to `jobs`.
-    pub fn new(jobs: Jobs) -> Self {
+    pub(super) fn new(jobs: Jobs) -> Self {
         Self { jobs, known: RefCell::default(), next: Cell::new(0) }
     }
 
     /// Stores a transformation until it is forgotten. Returns the part that belongs to the patch.
-    pub fn keep(&self, apply: Apply) -> Transform {
+    pub(super) fn keep(&self, apply: Apply) -> Transform {
         let number = self.next.replace(self.next.get() + 1);
         self.known.borrow_mut().insert(number, apply);
         Transform::Function(Arc::new(Travelling { number, jobs: Arc::clone(&self.jobs) }))
     }
 
     /// Returns the number of stored transformations.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.known.borrow().len()
     }
 
     /// Drops a transformation whose patch no longer exists.
-    pub fn forget(&self, number: u64) {
+    pub(super) fn forget(&self, number: u64) {
         self.known.borrow_mut().remove(&number);
     }
 
@@ -71,7 +71,7 @@ impl Transforms {
     ///
     /// # Errors
     /// The text of the script's error.
-    pub async fn apply(&self, number: u64, engine: Rc<Engine>, body: Value) -> Result<Value, String> {
+    pub(super) async fn apply(&self, number: u64, engine: Rc<Engine>, body: Value) -> Result<Value, String> {
         let apply = self.known.borrow().get(&number).cloned();
         let apply = apply.ok_or_else(|| "the transformation was forgotten".to_owned())?;
         apply(engine, body).await

@@ -13,7 +13,7 @@ use super::trace::{self, Origin};
 use crate::handling::Verdict;
 
 /// Returns the verdict of a result; `()` means no result.
-pub fn of_result(result: &Dynamic) -> Verdict {
+pub(super) fn of_result(result: &Dynamic) -> Verdict {
     match convert::to_json(result) {
         Ok(Value::Null) => Verdict::Returned(None),
         Ok(value) => Verdict::Returned(Some(value)),
@@ -22,7 +22,7 @@ pub fn of_result(result: &Dynamic) -> Verdict {
 }
 
 /// Returns the verdict of a function's error.
-pub fn of_error(error: Box<EvalAltResult>, function: &Function, origins: &BTreeMap<String, Origin>, budget: &Budget) -> Verdict {
+pub(super) fn of_error(error: Box<EvalAltResult>, function: &Function, origins: &BTreeMap<String, Origin>, budget: &Budget) -> Verdict {
     let source = function.global.source().unwrap_or_default();
     let told = trace::tell(error, &function.title, source, origins);
     // Even if the interpreter ignores the error, as in sorting, the call has ended.
@@ -39,7 +39,7 @@ pub fn of_error(error: Box<EvalAltResult>, function: &Function, origins: &BTreeM
 }
 
 /// Returns the verdict of a call that had to end.
-pub fn of_ending(ending: Ending, budget: &Budget, trace: Option<String>) -> Verdict {
+pub(super) fn of_ending(ending: Ending, budget: &Budget, trace: Option<String>) -> Verdict {
     match ending {
         Ending::Unfinished(delay) => {
             budget.take_unfinished();
@@ -51,7 +51,7 @@ pub fn of_ending(ending: Ending, budget: &Budget, trace: Option<String>) -> Verd
 }
 
 /// Returns an arbitrary failure.
-pub fn failed(text: impl Into<String>, trace: Option<String>) -> Verdict {
+pub(super) fn failed(text: impl Into<String>, trace: Option<String>) -> Verdict {
     let text = text.into();
     let representation = if text.is_empty() { "an error without a text".to_owned() } else { text.clone() };
     Verdict::Failed { text, representation, trace }

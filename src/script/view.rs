@@ -11,14 +11,14 @@ use super::script_error::Failure;
 use super::subject::LiveBody;
 use crate::handling::Change;
 
-pub mod methods;
+pub(super) mod methods;
 
 /// The value of an absent section.
 static EMPTY: LazyLock<Arc<Value>> = LazyLock::new(|| Arc::new(Value::Object(serde_json::Map::new())));
 
 /// One map or list of an object.
 #[derive(Clone)]
-pub struct View {
+pub(super) struct View {
     root: Root,
     node: Option<Rc<Node>>,
     /// The source of newer states, for an argument of a call that outlives its event. Values taken out of it do not change.
@@ -77,12 +77,12 @@ impl Node {
 
 impl View {
     /// Returns the script value: a view of a map or list, else the value itself.
-    pub fn of(value: Arc<Value>) -> Dynamic {
+    pub(super) fn of(value: Arc<Value>) -> Dynamic {
         Self { root: Root::Value(value), node: None, live: None }.or_leaf()
     }
 
     /// Returns the view of a section; an empty one if the section is absent.
-    pub fn stanza(value: &Arc<Value>, keys: &[&'static str]) -> Dynamic {
+    pub(super) fn stanza(value: &Arc<Value>, keys: &[&'static str]) -> Dynamic {
         Self::of_stanza(value, keys).or_leaf()
     }
 
@@ -95,13 +95,13 @@ impl View {
     }
 
     /// Returns the view of a section of an object with live state: each access reads the newest state.
-    pub fn live(body: &Arc<LiveBody>, keys: &'static [&'static str]) -> Dynamic {
+    pub(super) fn live(body: &Arc<LiveBody>, keys: &'static [&'static str]) -> Dynamic {
         let live = Rc::new(Live { body: Arc::clone(body), keys });
         Self { live: Some(live), ..Self::of_stanza(&body.get().shared(), keys) }.or_leaf()
     }
 
     /// Returns a fixed view of the newest state.
-    pub fn newest(&self) -> Self {
+    pub(super) fn newest(&self) -> Self {
         match &self.live {
             Some(live) => Self::of_stanza(&live.body.get().shared(), live.keys),
             None => self.clone(),
@@ -109,22 +109,22 @@ impl View {
     }
 
     /// Updates the view to the newest state.
-    pub fn refresh(&mut self) {
+    pub(super) fn refresh(&mut self) {
         *self = Self { live: self.live.clone(), ..self.newest() };
     }
 
     /// Returns the script value of the last handled essence.
-    pub fn last_handled(change: &Arc<Change>) -> Dynamic {
+    pub(super) fn last_handled(change: &Arc<Change>) -> Dynamic {
         Self { root: Root::Old(Arc::clone(change)), node: None, live: None }.or_leaf()
     }
 
     /// Returns the script value of the current essence.
-    pub fn essence(change: &Arc<Change>) -> Dynamic {
+    pub(super) fn essence(change: &Arc<Change>) -> Dynamic {
         Self { root: Root::New(Arc::clone(change)), node: None, live: None }.or_leaf()
     }
 
     /// Returns the value of the view.
-    pub fn value(&self) -> &Value {
+    pub(super) fn value(&self) -> &Value {
         let root = self.root.value();
         self.node.as_ref().map_or(root, |node| node.find(root))
     }

@@ -9,17 +9,17 @@ use super::convert;
 
 /// The warnings of one call.
 #[derive(Debug, Clone)]
-pub struct Warnings(Rc<RefCell<Vec<String>>>);
+pub(super) struct Warnings(Rc<RefCell<Vec<String>>>);
 
 impl Warnings {
     /// Returns the handle of a list.
-    pub fn new(list: Rc<RefCell<Vec<String>>>) -> Self {
+    pub(super) fn new(list: Rc<RefCell<Vec<String>>>) -> Self {
         Self(list)
     }
 }
 
 /// Registers its methods. Any value can be pushed, and becomes a text.
-pub fn register(engine: &mut Engine) {
+pub(super) fn register(engine: &mut Engine) {
     engine.register_type_with_name::<Warnings>("Warnings");
     pure!(engine, "push", |warnings: &mut Warnings, text: Dynamic| warnings.0.borrow_mut().push(convert::shown(&text)));
     pure!(engine, "len", |warnings: &mut Warnings| warnings.0.borrow().len() as i64);

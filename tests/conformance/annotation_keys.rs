@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::compare::same;
 
 /// Runs one case.
-pub fn run(case: &Value) -> Result<(), String> {
+pub(crate) fn run(case: &Value) -> Result<(), String> {
     let input = &case["input"];
     let text = |key: &str| input[key].as_str().unwrap_or_default();
     let with_v1 = input["v1_enabled"] == true;

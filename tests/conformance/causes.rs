@@ -18,7 +18,7 @@ use super::world::scripted::diff_item;
 use super::world::{Scene, declare, in_virtual_time};
 
 /// Runs one case.
-pub fn run(case: &Value) -> Result<(), String> {
+pub(crate) fn run(case: &Value) -> Result<(), String> {
     in_virtual_time(run_case(&case["input"], &case["expected"]))
 }
 

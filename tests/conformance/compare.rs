@@ -12,7 +12,7 @@ const TIMES: [&str; 4] = ["consistency_in", "delays", "runtime", "t"];
 const SHOWN: usize = 700;
 
 /// Checks that two values are equal: order of keys, types of numbers, and the layout of JSON in texts do not matter.
-pub fn same(what: &str, expected: &Value, found: &Value) -> Result<(), String> {
+pub(crate) fn same(what: &str, expected: &Value, found: &Value) -> Result<(), String> {
     if is_same(what, expected, found) { Ok(()) } else { Err(format!("{what}: expected {}\n  found {}", shown(expected), shown(found))) }
 }
 
@@ -51,19 +51,19 @@ fn is_same_json(expected: &str, found: &str) -> bool {
 }
 
 /// Checks that two differences have the same items, in any order.
-pub fn same_diff(what: &str, expected: &Value, found: &Value) -> Result<(), String> {
+pub(crate) fn same_diff(what: &str, expected: &Value, found: &Value) -> Result<(), String> {
     same(what, &sorted(expected), &sorted(found))
 }
 
 /// Returns the items of a difference in the order of the vectors.
-pub fn sorted(diff: &Value) -> Value {
+pub(crate) fn sorted(diff: &Value) -> Value {
     let mut items = diff.as_array().cloned().unwrap_or_default();
     items.sort_by_key(|item| (item[1].to_string(), item[0].to_string()));
     Value::Array(items)
 }
 
 /// Checks that two patches have the same effect: operations may differ, except the leading test.
-pub fn same_payload(what: &str, expected: &Value, found: &Value, before: &Value) -> Result<(), String> {
+pub(crate) fn same_payload(what: &str, expected: &Value, found: &Value, before: &Value) -> Result<(), String> {
     match (expected.as_array(), found.as_array()) {
         (Some(expected_operations), Some(found_operations)) => {
             let is_same_test = expected_operations.first() == found_operations.first();
@@ -84,7 +84,7 @@ fn after(operations: &[Value], before: &Value) -> Option<Value> {
 }
 
 /// Checks log messages: the level and the first line, of which only the constant part counts if the rest is specific to Python.
-pub fn same_logs(expected: &Value, found: &[Value]) -> Result<(), String> {
+pub(crate) fn same_logs(expected: &Value, found: &[Value]) -> Result<(), String> {
     let constant = |line: &Value| {
         let text = line[1].as_str().unwrap_or_default();
         let cut = VARIABLE.iter().find_map(|start| text.find(start).map(|at| &text[..at + start.len()]));

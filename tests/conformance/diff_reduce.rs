@@ -8,7 +8,7 @@ use super::world::declare;
 use super::world::scripted::diff_item;
 
 /// Runs one case.
-pub fn run(case: &Value) -> Result<(), String> {
+pub(crate) fn run(case: &Value) -> Result<(), String> {
     let (input, expected) = (&case["input"], &case["expected"]);
     let path = if input["path"].is_null() { Vec::new() } else { declare::keys(&input["path"]) };
     let whole = diff::diff(&input["old"], &input["new"], Scope::Full);

@@ -7,7 +7,7 @@ use super::compare::same_diff;
 use super::world::scripted::diff_item;
 
 /// Runs one case.
-pub fn run(case: &Value) -> Result<(), String> {
+pub(crate) fn run(case: &Value) -> Result<(), String> {
     let input = &case["input"];
     let scope = match input["scope"].as_str().unwrap_or("full") {
         "left" => Scope::Left,

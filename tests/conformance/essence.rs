@@ -9,7 +9,7 @@ use super::world::declare;
 use super::world::scripted::diff_item;
 
 /// Runs one case.
-pub fn run(case: &Value) -> Result<(), String> {
+pub(crate) fn run(case: &Value) -> Result<(), String> {
     let (input, expected) = (&case["input"], &case["expected"]);
     let body = Body::from(input["body"].clone());
     let storages = declare::storages(&input["diffbase"], &input["progress"], &Value::Null);

@@ -13,7 +13,7 @@ use super::world::callbacks::{Facts, Oracle};
 use super::world::declare::{self, Declared};
 
 /// Runs one case.
-pub fn run(case: &Value) -> Result<(), String> {
+pub(crate) fn run(case: &Value) -> Result<(), String> {
     let (input, expected) = (&case["input"], &case["expected"]);
     let mut declared = Declared::default();
     let spec = json!({"on": input["on"], "id": "fn", "options": input["options"]});

@@ -4,7 +4,7 @@ use kopfd::object::hierarchy::{self, Adoption, Error, Nested, Reference};
 use serde_json::{Map, Value, json};
 
 /// Runs one case.
-pub fn run(case: &Value) -> Result<(), String> {
+pub(crate) fn run(case: &Value) -> Result<(), String> {
     let (input, expected) = (&case["input"], &case["expected"]);
     let found = match call(input) {
         Ok(found) => found,

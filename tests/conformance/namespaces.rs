@@ -10,7 +10,7 @@ use super::compare::same;
 use super::world::declare;
 
 /// Runs one case.
-pub fn run(case: &Value) -> Result<(), String> {
+pub(crate) fn run(case: &Value) -> Result<(), String> {
     let input = &case["input"];
     let patterns = patterns(&input["patterns"]);
     let found = match input["op"].as_str().unwrap_or_default() {

@@ -13,7 +13,7 @@ use super::world::timeline::{BEGINNING, Timeline};
 use super::world::{declare, in_virtual_time};
 
 /// Runs one case.
-pub fn run(case: &Value) -> Result<(), String> {
+pub(crate) fn run(case: &Value) -> Result<(), String> {
     in_virtual_time(run_case(&case["input"], &case["expected"]))
 }
 

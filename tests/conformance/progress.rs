@@ -16,7 +16,7 @@ use super::world::{Scene, declare, in_virtual_time};
 const LAST_HANDLED: &str = "kopf.zalando.org/last-handled-configuration";
 
 /// Runs one case.
-pub fn run(case: &Value) -> Result<(), String> {
+pub(crate) fn run(case: &Value) -> Result<(), String> {
     in_virtual_time(run_case(&case["input"], &case["expected"]))
 }
 

@@ -14,7 +14,7 @@ use super::compare::same;
 use super::selecting::{identity, parts, resource, selector};
 
 /// Runs one case.
-pub fn run(case: &Value) -> Result<(), String> {
+pub(crate) fn run(case: &Value) -> Result<(), String> {
     let (input, expected) = (&case["input"], &case["expected"]);
     let found = match input["op"].as_str().unwrap_or_default() {
         "match" => matched(input),

@@ -8,13 +8,13 @@ use super::world::timeline::Entry;
 use super::world::{Scene, in_virtual_time};
 
 /// Runs one case against the scripted server.
-pub fn run(case: &Value) -> Result<(), String> {
+pub(crate) fn run(case: &Value) -> Result<(), String> {
     let input = &case["input"];
     in_virtual_time(async { judge(case, Scene::of(input, input["object"].clone())).await })
 }
 
 /// Runs one case against the embedded server.
-pub fn run_embedded(case: &Value) -> Result<(), String> {
+pub(crate) fn run_embedded(case: &Value) -> Result<(), String> {
     let input = &case["input"];
     in_virtual_time(async { judge(case, Box::pin(Scene::embedded(input, input["object"].clone())).await).await })
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 type Named = fn(String) -> Criterion;
 
 /// Returns the selector of kopf's positional and named arguments.
-pub fn selector(input: &Value) -> Result<Selector, SelectorError> {
+pub(crate) fn selector(input: &Value) -> Result<Selector, SelectorError> {
     let positions = input["args"].as_array().map_or(&[][..], Vec::as_slice);
     let keyword = |key: &str| input["kwargs"][key].as_str().map(str::to_owned);
     let (mut group, mut version, mut names) = (keyword("group"), keyword("version"), Vec::new());
@@ -49,7 +49,7 @@ fn callable(position: &Value) -> fn(&Resource) -> bool {
 }
 
 /// Returns the parts of a selector in the form of the vectors.
-pub fn parts(selector: &Selector) -> Map<String, Value> {
+pub(crate) fn parts(selector: &Selector) -> Map<String, Value> {
     let (key, name) = match &selector.name {
         Criterion::Any(name) => ("any_name", json!(name)),
         Criterion::Kind(name) => ("kind", json!(name)),
@@ -68,7 +68,7 @@ pub fn parts(selector: &Selector) -> Map<String, Value> {
 }
 
 /// Returns a resource.
-pub fn resource(spec: &Value) -> Arc<Resource> {
+pub(crate) fn resource(spec: &Value) -> Arc<Resource> {
     let text = |key: &str| spec[key].as_str().unwrap_or_default().to_owned();
     let texts = |key: &str| spec[key].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
     Arc::new(Resource {
@@ -87,6 +87,6 @@ pub fn resource(spec: &Value) -> Arc<Resource> {
 }
 
 /// Returns the identity of a resource in the form of the vectors.
-pub fn identity(resource: &Resource) -> String {
+pub(crate) fn identity(resource: &Resource) -> String {
     format!("{}/{}/{}", resource.group, resource.version, resource.plural)
 }

@@ -10,7 +10,7 @@ use super::compare::same;
 use super::selecting::{parts, resource, selector};
 
 /// Runs one case against a cluster with named resources.
-pub fn run(case: &Value, cluster: &Value) -> Result<(), String> {
+pub(crate) fn run(case: &Value, cluster: &Value) -> Result<(), String> {
     let expected = &case["expected"];
     let selector = match selector(&case["input"]) {
         Err(_) if expected.get("error").is_some() => return Ok(()),

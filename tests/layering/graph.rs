@@ -7,7 +7,7 @@ use super::sources::{Sources, Target};
 
 /// A cycle of files.
 #[derive(Debug)]
-pub struct Ring {
+pub(super) struct Ring {
     /// The layer.
     pub layer: String,
     /// A shortest cycle, from a file back to it.
@@ -23,12 +23,12 @@ impl fmt::Display for Ring {
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
 /// Returns one cycle for each strongly connected group of files of a layer.
-pub fn rings(sources: &Sources) -> Vec<Ring> {
+pub(super) fn rings(sources: &Sources) -> Vec<Ring> {
     rings_within(sources, |user, used| (user == used).then(|| user.to_owned()))
 }
 
 /// Returns one cycle for each strongly connected group of files, across layers.
-pub fn rings_across_layers(sources: &Sources) -> Vec<Ring> {
+pub(super) fn rings_across_layers(sources: &Sources) -> Vec<Ring> {
     rings_within(sources, |_, _| Some("the package".to_owned()))
 }
 

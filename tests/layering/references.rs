@@ -10,7 +10,7 @@ use syn::{
 use super::sources::ModulePath;
 
 /// A path in a file.
-pub struct Written {
+pub(super) struct Written {
     /// The module around it.
     pub module: ModulePath,
     /// The segments.
@@ -25,7 +25,7 @@ pub struct Written {
 
 /// The references of a file.
 #[derive(Default)]
-pub struct Found {
+pub(super) struct Found {
     /// All paths with at least two segments, and all imports.
     pub paths: Vec<Written>,
     /// The inline modules of the file.
@@ -39,7 +39,7 @@ pub struct Found {
 }
 
 /// Returns the references of a module's file.
-pub fn find(module: &[String], file: &File) -> Found {
+pub(super) fn find(module: &[String], file: &File) -> Found {
     let is_test = file.attrs.iter().any(is_for_tests) || module.last().is_some_and(|name| name == "tests" || name.ends_with("_tests"));
     let mut finder = Finder { module: module.to_vec(), is_test, found: Found::default() };
     finder.visit_file(file);

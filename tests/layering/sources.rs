@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use super::references::{self, Found};
 
 /// The path of a module from the root of the crate; the root has the empty path.
-pub type ModulePath = Vec<String>;
+pub(super) type ModulePath = Vec<String>;
 
 /// A position in the sources.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub(super) struct Position {
     /// The file, relative to the package.
     pub file: String,
     /// The line, from 1.
@@ -20,7 +20,7 @@ pub struct Position {
 
 impl Position {
     /// Returns the layer of the file.
-    pub fn layer(&self) -> &str {
+    pub(super) fn layer(&self) -> &str {
         let inside = self.file.strip_prefix("src/").unwrap_or(&self.file);
         inside.split(['/', '.']).next().unwrap_or_default()
     }
@@ -34,7 +34,7 @@ impl fmt::Display for Position {
 
 /// The target of a path in the sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub(super) enum Target {
     /// An item of this crate, by its path from the root.
     Internal(Vec<String>),
     /// An item of another crate; the first segment is the name of the crate.
@@ -43,7 +43,7 @@ pub enum Target {
 
 /// One path in the sources.
 #[derive(Debug, Clone)]
-pub struct Reference {
+pub(super) struct Reference {
     /// Its position.
     pub position: Position,
     /// Its target.
@@ -56,13 +56,13 @@ pub struct Reference {
 
 impl Reference {
     /// Returns the layer that refers.
-    pub fn layer(&self) -> &str {
+    pub(super) fn layer(&self) -> &str {
         self.position.layer()
     }
 }
 
 /// All modules of a package.
-pub struct Sources {
+pub(super) struct Sources {
     files: BTreeMap<String, Found>,
     /// The file of each module, by its path.
     modules: BTreeMap<ModulePath, String>,
@@ -72,7 +72,7 @@ pub struct Sources {
 
 impl Sources {
     /// Reads and parses all files below a directory, which is called `src`.
-    pub fn read(root: &Path) -> Self {
+    pub(super) fn read(root: &Path) -> Self {
         let mut paths = Vec::new();
         collect(root, &mut paths);
         let parent = root.parent().expect("the package");
@@ -84,7 +84,7 @@ impl Sources {
     }
 
     /// Parses texts as files of these names.
-    pub fn of(files: &[(&str, &str)]) -> Self {
+    pub(super) fn of(files: &[(&str, &str)]) -> Self {
         Self::parse(files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())))
     }
 
@@ -106,13 +106,13 @@ impl Sources {
     }
 
     /// Returns the layers: the modules right below the root.
-    pub fn layers(&self) -> impl Iterator<Item = String> {
+    pub(super) fn layers(&self) -> impl Iterator<Item = String> {
         let layers: BTreeSet<String> = self.files.keys().map(|file| Position { file: file.clone(), line: 1 }.layer().to_owned()).collect();
         layers.into_iter()
     }
 
     /// Returns all paths in the sources.
-    pub fn references(&self) -> impl Iterator<Item = Reference> {
+    pub(super) fn references(&self) -> impl Iterator<Item = Reference> {
         self.files.iter().flat_map(move |(file, found)| {
             found.paths.iter().map(move |path| Reference {
                 position: Position { file: file.clone(), line: path.line },
@@ -124,17 +124,17 @@ impl Sources {
     }
 
     /// Returns the positions of asynchronous code, outside of tests.
-    pub fn waits(&self) -> impl Iterator<Item = Position> {
+    pub(super) fn waits(&self) -> impl Iterator<Item = Position> {
         self.files.iter().flat_map(|(file, found)| found.waits.iter().map(move |line| Position { file: file.clone(), line: *line }))
     }
 
     /// Returns the positions of `unsafe`.
-    pub fn unsafes(&self) -> impl Iterator<Item = Position> {
+    pub(super) fn unsafes(&self) -> impl Iterator<Item = Position> {
         self.files.iter().flat_map(|(file, found)| found.unsafes.iter().map(move |line| Position { file: file.clone(), line: *line }))
     }
 
     /// Returns the file that defines an item, across re-exports.
-    pub fn definition(&self, path: &[String]) -> Option<&str> {
+    pub(super) fn definition(&self, path: &[String]) -> Option<&str> {
         self.definition_within(path, 0)
     }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// All callbacks of some handlers; the number of a predicate is its index here.
 #[derive(Debug, Clone, Default)]
-pub struct Callbacks(Vec<Callback>);
+pub(crate) struct Callbacks(Vec<Callback>);
 
 #[derive(Debug, Clone)]
 struct Callback {
@@ -18,7 +18,7 @@ struct Callback {
 }
 
 /// The facts for a question.
-pub struct Facts<'a> {
+pub(crate) struct Facts<'a> {
     pub body: &'a Body,
     pub reason: Option<&'a str>,
     pub change: Option<&'a Change>,
@@ -27,7 +27,7 @@ pub struct Facts<'a> {
 
 impl<'a> Facts<'a> {
     /// Returns the facts of a change or a raw event.
-    pub fn of(subject: &'a Subject) -> Self {
+    pub(crate) fn of(subject: &'a Subject) -> Self {
         match subject {
             Subject::Change { object, reason, change } => {
                 Self { body: &object.body, reason: Some(reason.as_str()), change: Some(change), event_kind: None }
@@ -38,7 +38,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Returns the facts of a raw event.
-    pub fn of_event(body: &'a Body, event_kind: EventKind) -> Self {
+    pub(crate) fn of_event(body: &'a Body, event_kind: EventKind) -> Self {
         Self { body, reason: None, change: None, event_kind: Some(event_kind) }
     }
 
@@ -53,7 +53,7 @@ impl<'a> Facts<'a> {
 }
 
 /// Answers all questions about one cause.
-pub struct Oracle<'a> {
+pub(crate) struct Oracle<'a> {
     pub callbacks: &'a Callbacks,
     pub facts: Facts<'a>,
 }
@@ -66,13 +66,13 @@ impl Predicates for Oracle<'_> {
 
 impl Callbacks {
     /// Adds a callback.
-    pub fn add(&mut self, spec: &Value, is_null_if_absent: bool) -> Predicate {
+    pub(crate) fn add(&mut self, spec: &Value, is_null_if_absent: bool) -> Predicate {
         self.0.push(Callback { spec: spec.clone(), is_null_if_absent });
         Predicate(self.0.len() - 1)
     }
 
     /// Returns the result of a callback.
-    pub fn holds(&self, predicate: Predicate, candidate: &Candidate, facts: &Facts<'_>) -> bool {
+    pub(crate) fn holds(&self, predicate: Predicate, candidate: &Candidate, facts: &Facts<'_>) -> bool {
         let callback = &self.0[predicate.0];
         match candidate {
             Candidate::Whole => when(&callback.spec, facts),

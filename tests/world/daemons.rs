@@ -24,7 +24,7 @@ const INSTANT_TURNS: usize = 10;
 
 /// The daemons of the one object.
 #[derive(Default)]
-pub struct Daemons {
+pub(crate) struct Daemons {
     running: Mutex<BTreeMap<String, Running>>,
     tasks: Mutex<Tasks<()>>,
 }
@@ -40,7 +40,7 @@ struct Running {
 
 impl Daemons {
     /// Starts and stops daemons as planned.
-    pub async fn update_background(&self, world: &ScriptedWorld, object: &Object, event_kind: EventKind) -> BackgroundDemand {
+    pub(crate) async fn update_background(&self, world: &ScriptedWorld, object: &Object, event_kind: EventKind) -> BackgroundDemand {
         let mut demand = BackgroundDemand::default();
         self.running.lock().retain(|_, running| !*running.has_ended.lock());
         let oracle = Oracle { callbacks: &world.callbacks, facts: Facts::of_event(&object.body, event_kind) };

@@ -16,7 +16,7 @@ use super::callbacks::Callbacks;
 
 /// The behaviour of the handlers of one case.
 #[derive(Debug, Default)]
-pub struct Declared {
+pub(crate) struct Declared {
     pub handlers: Vec<Arc<Handler>>,
     pub scripts: Vec<Script>,
     pub callbacks: Callbacks,
@@ -24,7 +24,7 @@ pub struct Declared {
 
 /// The behaviour of one handler; the number of its target is its index among the scripts.
 #[derive(Debug, Clone)]
-pub struct Script {
+pub(crate) struct Script {
     /// The id in the vectors: without the field.
     pub id: String,
     /// The declared id: without those of parents.
@@ -41,7 +41,7 @@ pub struct Script {
 
 impl Declared {
     /// Returns all handlers of a case.
-    pub fn of(specs: &Value) -> Result<Self, Contradiction> {
+    pub(crate) fn of(specs: &Value) -> Result<Self, Contradiction> {
         let mut declared = Self::default();
         for spec in specs.as_array().into_iter().flatten() {
             let handler = declared.declare(spec)?;
@@ -51,7 +51,7 @@ impl Declared {
     }
 
     /// Returns one handler of a cause.
-    pub fn declare(&mut self, spec: &Value) -> Result<Handler, Contradiction> {
+    pub(crate) fn declare(&mut self, spec: &Value) -> Result<Handler, Contradiction> {
         let options = options(spec);
         let on = match spec["on"].as_str().unwrap_or_default() {
             "create" => On::Create,
@@ -136,7 +136,7 @@ fn options(spec: &Value) -> &Value {
 }
 
 /// Returns the duration of seconds in the vectors, if it is one; out-of-range values are cut.
-pub fn duration(seconds: &Value) -> Option<Duration> {
+pub(crate) fn duration(seconds: &Value) -> Option<Duration> {
     seconds.as_f64().map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }
 
@@ -152,7 +152,7 @@ fn policy(options: &Value) -> Policy {
 }
 
 /// Returns the keys of a field, which vectors have as dotted texts or as lists.
-pub fn keys(value: &Value) -> Vec<String> {
+pub(crate) fn keys(value: &Value) -> Vec<String> {
     match value {
         Value::Array(keys) => keys.iter().filter_map(text).collect(),
         _ => text(value).unwrap_or_default().split('.').map(str::to_owned).collect(),
@@ -168,7 +168,7 @@ fn text(value: &Value) -> Option<String> {
 }
 
 /// Returns the event kind of a watch event's type.
-pub fn event_kind(event_type: &Value) -> EventKind {
+pub(crate) fn event_kind(event_type: &Value) -> EventKind {
     match event_type.as_str() {
         None => EventKind::Listed,
         Some("ADDED") => EventKind::Added,
@@ -178,7 +178,7 @@ pub fn event_kind(event_type: &Value) -> EventKind {
 }
 
 /// Returns a lifecycle by its name; kopf's default without a name.
-pub fn lifecycle(name: &Value) -> Lifecycle {
+pub(crate) fn lifecycle(name: &Value) -> Lifecycle {
     match name.as_str().unwrap_or("asap") {
         "asap" => Lifecycle::Asap,
         "all_at_once" => Lifecycle::AllAtOnce,
@@ -190,7 +190,7 @@ pub fn lifecycle(name: &Value) -> Lifecycle {
 }
 
 /// Returns the kind of the vectors.
-pub fn resource(subresources: &Value) -> Arc<Resource> {
+pub(crate) fn resource(subresources: &Value) -> Arc<Resource> {
     Arc::new(Resource {
         group: "kopf.dev".into(),
         version: "v1".into(),
@@ -206,7 +206,7 @@ pub fn resource(subresources: &Value) -> Arc<Resource> {
 }
 
 /// Returns the storages of a case, with kopf's defaults.
-pub fn storages(diffbase: &Value, progress: &Value, finalizer: &Value) -> Storages {
+pub(crate) fn storages(diffbase: &Value, progress: &Value, finalizer: &Value) -> Storages {
     let defaults = Storages::default();
     Storages {
         finalizer: text(finalizer).unwrap_or(defaults.finalizer),

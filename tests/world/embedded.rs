@@ -27,7 +27,7 @@ const DELETED_AT: &str = "2020-01-01T00:00:00Z";
 const SERVERS: [&str; 4] = ["creationTimestamp", "generation", "managedFields", "deletionGracePeriodSeconds"];
 
 /// The embedded API server with one object.
-pub struct Embedded {
+pub(crate) struct Embedded {
     api: ApiServer,
     client: Client,
     /// The object to create.
@@ -40,7 +40,7 @@ pub struct Embedded {
 
 impl Embedded {
     /// Returns a server with the kind of a case, without its object.
-    pub async fn of(input: &Value, object: Value, clock: Clock) -> Self {
+    pub(crate) async fn of(input: &Value, object: Value, clock: Clock) -> Self {
         // The whole history is kept to count versions.
         let limits = Limits { changes: usize::MAX, age: SignedDuration::MAX, bytes: usize::MAX };
         let api = ApiServer::new(Settings { seed: Some(1), limits, ..Settings::default() }, clock.clone());
@@ -61,7 +61,7 @@ impl Embedded {
     }
 
     /// Creates the object, without the fields that only the server writes.
-    pub async fn create(&self) {
+    pub(crate) async fn create(&self) {
         *self.base.lock() = self.api.revision();
         let mut object = self.given.clone();
         if let Some(metadata) = object["metadata"].as_object_mut() {
@@ -84,7 +84,7 @@ impl Embedded {
     }
 
     /// Returns the object, or its last state.
-    pub fn object(&self) -> Value {
+    pub(crate) fn object(&self) -> Value {
         let history = self.history();
         let newest = history.last().and_then(|change| {
             let value = change.after().or_else(|| change.before())?;
@@ -103,12 +103,18 @@ impl Embedded {
     }
 
     /// Tells whether the object is removed.
-    pub fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.api.read(&self.place(), &self.key()).is_none()
     }
 
     /// Sends a patch of the operator.
-    pub async fn patch(&self, path: &str, content_type: &'static str, payload: &Value, wanted: Option<&Value>) -> Result<Value, Error> {
+    pub(crate) async fn patch(
+        &self,
+        path: &str,
+        content_type: &'static str,
+        payload: &Value,
+        wanted: Option<&Value>,
+    ) -> Result<Value, Error> {
         let mut payload = payload.clone();
         for operation in payload.as_array_mut().into_iter().flatten() {
             if operation["path"] == "/metadata/resourceVersion" {
@@ -119,7 +125,7 @@ impl Embedded {
     }
 
     /// Changes the object as another client.
-    pub async fn merge(&self, payload: &Value) {
+    pub(crate) async fn merge(&self, payload: &Value) {
         let Some(meant) = self.meant() else { return };
         let has_status = self.resource.has_subresource("status");
         let (status, main): (serde_json::Map<_, _>, serde_json::Map<_, _>) =
@@ -133,7 +139,7 @@ impl Embedded {
     }
 
     /// Deletes the object.
-    pub async fn delete(&self) {
+    pub(crate) async fn delete(&self) {
         if let Some(meant) = self.meant() {
             admin_client::delete(&self.api, &meant, None).await.expect("the server deletes the object");
         }
@@ -145,7 +151,7 @@ impl Embedded {
     }
 
     /// Watches the object endlessly with the engine's own watcher.
-    pub async fn follow(&self, tell: impl FnMut(EventKind, Arc<str>) + Send) {
+    pub(crate) async fn follow(&self, tell: impl FnMut(EventKind, Arc<str>) + Send) {
         let mut watcher = Watcher::new(self.client.clone(), self.resource.clone(), None).expect("all namespaces can be watched");
         let mut sink = Following { embedded: self, tell };
         watcher.run(&mut sink, &Stop::new()).await;

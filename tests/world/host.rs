@@ -32,14 +32,14 @@ fn perform(step, patch) {
 "#;
 
 /// The host, and the scripts of one case.
-pub struct ScriptHost {
+pub(crate) struct ScriptHost {
     host: Host,
     installed: Installed,
 }
 
 impl ScriptHost {
     /// Starts a host on the current thread, which must be running a `LocalSet`.
-    pub async fn start(steps: Arc<Steps>, clock: Clock) -> Self {
+    pub(crate) async fn start(steps: Arc<Steps>, clock: Clock) -> Self {
         let program = Program::load(declaration(&steps.scripts)).expect("the scripts of vectors are well-formed");
         let options =
             Options { threads: Threads::Current, clock, seed: Some(1), api: Some(Arc::new(StepApi(steps))), ..Options::default() };
@@ -49,7 +49,7 @@ impl ScriptHost {
     }
 
     /// Calls a handler.
-    pub async fn call(&self, call: Call) -> Returned {
+    pub(crate) async fn call(&self, call: Call) -> Returned {
         self.host.call(&self.installed, call).await
     }
 }

@@ -20,7 +20,7 @@ use super::timeline::{BEGINNING, Entry, Timeline};
 const FOREVER: Duration = Duration::from_secs(1_000_000_000);
 
 /// One object and its environment.
-pub struct Scene {
+pub(crate) struct Scene {
     pub world: Arc<ScriptedWorld>,
     pub served: Arc<Served>,
     pub memories: Arc<Memories>,
@@ -31,14 +31,14 @@ pub struct Scene {
 
 impl Scene {
     /// Returns the scene of a case with this object, starting now.
-    pub fn of(input: &Value, object: Value) -> Result<Self, Contradiction> {
+    pub(crate) fn of(input: &Value, object: Value) -> Result<Self, Contradiction> {
         let timeline = Arc::new(Timeline::starting_at(input["now"].as_str().unwrap_or(BEGINNING)));
         let server = Server::of(input, object.clone(), Arc::clone(&timeline));
         Self::with(input, &object, server, timeline)
     }
 
     /// Returns the scene of a case on the embedded server.
-    pub async fn embedded(input: &Value, object: Value) -> Result<Self, Contradiction> {
+    pub(crate) async fn embedded(input: &Value, object: Value) -> Result<Self, Contradiction> {
         let timeline = Arc::new(Timeline::starting_at(input["now"].as_str().unwrap_or(BEGINNING)));
         let embedded = Embedded::of(input, object.clone(), timeline.clock.clone()).await;
         let server = Server::of(input, object.clone(), Arc::clone(&timeline)).embedded_in(embedded);
@@ -73,13 +73,13 @@ impl Scene {
     }
 
     /// Makes the operator forget that it has handled the object in this run: a defect.
-    pub fn forget_handling(&self) {
+    pub(crate) fn forget_handling(&self) {
         self.memories.forget(&self.uid);
         self.memories.notice(&self.uid, true);
     }
 
     /// Returns a worker for the object.
-    pub fn worker(&self) -> Worker<ScriptedWorld> {
+    pub(crate) fn worker(&self) -> Worker<ScriptedWorld> {
         Worker {
             world: Arc::clone(&self.world),
             served: Arc::clone(&self.served),
@@ -97,7 +97,7 @@ impl Scene {
     }
 
     /// Restarts the operator: it has no memory, and lists the object.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         (self.memories, self.mailbox) = (Arc::default(), Arc::default());
         self.world.server.disconnect();
         let before = self.world.server.object();
@@ -108,12 +108,12 @@ impl Scene {
     }
 
     /// Handles the events of the server endlessly.
-    pub async fn live(&self) {
+    pub(crate) async fn live(&self) {
         tokio::join!(self.handle(), self.world.server.deliver(&self.mailbox), self.world.server.follow());
     }
 
     /// Handles all events endlessly, with a new worker after each pause.
-    pub async fn handle(&self) {
+    pub(crate) async fn handle(&self) {
         loop {
             if !self.mailbox.sleep(FOREVER).await {
                 self.worker().run().await;
@@ -122,7 +122,7 @@ impl Scene {
     }
 
     /// Runs the case's actions to the end.
-    pub async fn play(&self, input: &Value) {
+    pub(crate) async fn play(&self, input: &Value) {
         let server = &self.world.server;
         let end = Duration::from_secs_f64(input["until"].as_f64().unwrap_or(600.0));
         let is_listed = input["listed"] == true;

@@ -26,7 +26,7 @@ use super::server::Server;
 use super::timeline::{Entry, Timeline};
 
 /// The steps of one case's handlers in each call, and the records of their calls.
-pub struct Steps {
+pub(crate) struct Steps {
     pub scripts: Vec<Script>,
     timeline: Arc<Timeline>,
     server: Arc<Server>,
@@ -35,7 +35,7 @@ pub struct Steps {
 
 impl Steps {
     /// Records a call with the values that its handler got, and returns its step: the last one repeats.
-    pub fn call(&self, target: usize, seen: Value, started: Option<Timestamp>) -> Value {
+    pub(crate) fn call(&self, target: usize, seen: Value, started: Option<Timestamp>) -> Value {
         let script = &self.scripts[target];
         let mut calls = self.calls.lock();
         let count = calls.entry(target).or_default();
@@ -51,7 +51,7 @@ impl Steps {
 }
 
 /// The scripted world.
-pub struct ScriptedWorld {
+pub(crate) struct ScriptedWorld {
     pub timeline: Arc<Timeline>,
     pub server: Arc<Server>,
     pub handlers: Vec<Arc<Handler>>,
@@ -69,7 +69,7 @@ pub struct ScriptedWorld {
 
 impl ScriptedWorld {
     /// Returns the world of some handlers.
-    pub fn new(declared: Declared, server: Arc<Server>, timeline: Arc<Timeline>) -> Self {
+    pub(crate) fn new(declared: Declared, server: Arc<Server>, timeline: Arc<Timeline>) -> Self {
         let Declared { handlers, scripts, callbacks } = declared;
         let steps = Steps { scripts, timeline: Arc::clone(&timeline), server: Arc::clone(&server), calls: Mutex::default() };
         let delays: Arc<Mutex<Vec<Vec<Duration>>>> = Arc::default();
@@ -218,7 +218,7 @@ impl EventSink for TimelineSink {
 }
 
 /// Returns a difference in the form of the vectors.
-pub fn diff_item(item: &Item) -> Value {
+pub(crate) fn diff_item(item: &Item) -> Value {
     json!([item.op.as_str(), item.path, item.old, item.new])
 }
 
@@ -250,7 +250,7 @@ fn overlay(target: &mut Value, changes: &Value) {
 }
 
 /// Returns a function over the body, by its name in the vectors.
-pub fn transform(spec: &Value) -> Transform {
+pub(crate) fn transform(spec: &Value) -> Transform {
     let name = || spec["name"].as_str().unwrap_or_default().to_owned();
     match spec["fn"].as_str().unwrap_or_default() {
         "add_finalizer" => Transform::AddFinalizer(name()),

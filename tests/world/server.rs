@@ -24,7 +24,7 @@ const TURNS: usize = 100;
 const DELETED_AT: &str = "2020-01-01T00:00:00Z";
 
 /// An API server with one object.
-pub struct Server {
+pub(crate) struct Server {
     timeline: Arc<Timeline>,
     state: Mutex<State>,
     /// The embedded server, if it has the object.
@@ -42,11 +42,11 @@ pub struct Server {
 }
 
 /// Tells whether the operator omits an annotation from its patches, by key and value.
-pub type Forgotten = fn(&str, &Value) -> bool;
+pub(crate) type Forgotten = fn(&str, &Value) -> bool;
 
 /// The failure of the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub(crate) enum Trouble {
     /// The server refuses it with this status.
     Fail(u16),
     /// The operator is killed before the server receives it.
@@ -63,7 +63,7 @@ struct State {
 
 impl Server {
     /// Returns the server of a case, with this object.
-    pub fn of(input: &Value, object: Value, timeline: Arc<Timeline>) -> Self {
+    pub(crate) fn of(input: &Value, object: Value, timeline: Arc<Timeline>) -> Self {
         let failures = input.get("fail_requests").or(input.get("fail")).and_then(Value::as_array).into_iter().flatten();
         let failure = |failure: &Value| (failure["nth"].as_u64().unwrap_or(0), failure["status"].as_u64().unwrap_or(500) as u16);
         let subresources = input["subresources"].as_array().into_iter().flatten();
@@ -84,7 +84,7 @@ impl Server {
     }
 
     /// Removes annotations from the patches of the operator, as if it had not written them.
-    pub fn forget(&self, is_forgotten: Forgotten) {
+    pub(crate) fn forget(&self, is_forgotten: Forgotten) {
         *self.forgotten.lock() = Some(is_forgotten);
     }
 
@@ -99,22 +99,22 @@ impl Server {
     }
 
     /// Returns the server with its object in the embedded one.
-    pub fn embedded_in(self, embedded: Embedded) -> Self {
+    pub(crate) fn embedded_in(self, embedded: Embedded) -> Self {
         Self { embedded: Some(embedded), ..self }
     }
 
     /// Returns the object, or its last state.
-    pub fn object(&self) -> Value {
+    pub(crate) fn object(&self) -> Value {
         self.embedded.as_ref().map_or_else(|| self.state.lock().object.clone(), Embedded::object)
     }
 
     /// Tells whether the object is removed.
-    pub fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.embedded.as_ref().map_or_else(|| self.state.lock().is_gone, Embedded::is_gone)
     }
 
     /// Creates the object: as listed, or as added.
-    pub async fn begin(&self, is_listed: bool) {
+    pub(crate) async fn begin(&self, is_listed: bool) {
         let Some(embedded) = &self.embedded else {
             return self.announce(if is_listed { EventKind::Listed } else { EventKind::Added });
         };
@@ -128,7 +128,7 @@ impl Server {
     }
 
     /// Passes on the events of the embedded server endlessly.
-    pub async fn follow(&self) {
+    pub(crate) async fn follow(&self) {
         match &self.embedded {
             Some(embedded) => Box::pin(embedded.follow(|event_kind, raw| self.send(Event { event_kind, raw }))).await,
             None => std::future::pending().await,
@@ -136,7 +136,7 @@ impl Server {
     }
 
     /// Sends the current state as an event.
-    pub fn announce(&self, event_kind: EventKind) {
+    pub(crate) fn announce(&self, event_kind: EventKind) {
         let raw = Arc::from(self.object().to_string());
         self.send(Event { event_kind, raw });
     }
@@ -147,14 +147,14 @@ impl Server {
     }
 
     /// Delivers events endlessly, each after the latency.
-    pub async fn deliver(&self, mailbox: &Mailbox) {
+    pub(crate) async fn deliver(&self, mailbox: &Mailbox) {
         loop {
             mailbox.put(self.next_event().await);
         }
     }
 
     /// Waits until the latency of the next event is over, and returns it.
-    pub async fn next_event(&self) -> Event {
+    pub(crate) async fn next_event(&self) -> Event {
         loop {
             let next = self.events.lock().front().map(|(due, _)| *due);
             match next {
@@ -170,17 +170,17 @@ impl Server {
     }
 
     /// Drops the undelivered events, as the end of a connection does.
-    pub fn disconnect(&self) {
+    pub(crate) fn disconnect(&self) {
         self.events.lock().clear();
     }
 
     /// Sets the failure of the next request, or none.
-    pub fn trouble(&self, trouble: Option<Trouble>) {
+    pub(crate) fn trouble(&self, trouble: Option<Trouble>) {
         *self.trouble.lock() = trouble;
     }
 
     /// Waits until a failure kills the operator.
-    pub async fn crashed(&self) {
+    pub(crate) async fn crashed(&self) {
         self.crashed.notified().await;
     }
 
@@ -190,7 +190,7 @@ impl Server {
     }
 
     /// Changes the object as another client.
-    pub async fn merge(&self, payload: &Value) {
+    pub(crate) async fn merge(&self, payload: &Value) {
         if let Some(embedded) = &self.embedded {
             return Box::pin(embedded.merge(payload)).await;
         }
@@ -203,7 +203,7 @@ impl Server {
     }
 
     /// Deletes the object, or marks it if it is blocked.
-    pub async fn delete(&self) {
+    pub(crate) async fn delete(&self) {
         if let Some(embedded) = &self.embedded {
             return Box::pin(embedded.delete()).await;
         }
@@ -315,7 +315,7 @@ impl Requests for Server {
 }
 
 /// Returns the version of an object.
-pub fn version(object: &Value) -> Option<u64> {
+pub(crate) fn version(object: &Value) -> Option<u64> {
     object["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }
 

@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// The start time of all worlds.
-pub const BEGINNING: &str = "2020-01-01T00:00:00Z";
+pub(crate) const BEGINNING: &str = "2020-01-01T00:00:00Z";
 
 /// More than any story needs.
 const MOST_ENTRIES: usize = 10_000;
 
 /// One entry: the part shown in vectors, and further data.
 #[derive(Debug, Clone, Default)]
-pub struct Entry {
+pub(crate) struct Entry {
     pub shown: Value,
     /// The object before a patch, to compare the effect of operations; for a call, the object of the handler; for an event, its object.
     pub before: Value,
@@ -28,7 +28,7 @@ pub struct Entry {
 
 /// The timeline of one world.
 #[derive(Debug)]
-pub struct Timeline {
+pub(crate) struct Timeline {
     pub clock: Clock,
     beginning: Timestamp,
     entries: Mutex<Vec<Entry>>,
@@ -37,7 +37,7 @@ pub struct Timeline {
 
 impl Timeline {
     /// Returns an empty timeline, with a clock that starts at this time.
-    pub fn starting_at(moment: &str) -> Self {
+    pub(crate) fn starting_at(moment: &str) -> Self {
         let beginning = moment.parse().expect("the vectors' moments are well-formed");
         Self { clock: Clock::starting_at(beginning), beginning, entries: Mutex::default(), logs: Mutex::default() }
     }
@@ -46,7 +46,7 @@ impl Timeline {
     ///
     /// # Panics
     /// If there are more than any story needs: virtual time does not end a livelock.
-    pub fn add(&self, mut entry: Entry) -> usize {
+    pub(crate) fn add(&self, mut entry: Entry) -> usize {
         let mut entries = self.entries.lock();
         assert!(entries.len() < MOST_ENTRIES, "the operator runs in circles");
         entry.shown["t"] = json!(self.clock.now().duration_since(self.beginning).as_secs_f64());
@@ -55,12 +55,12 @@ impl Timeline {
     }
 
     /// Adds the response to the entry of a request.
-    pub fn answered(&self, place: usize, response: Value) {
+    pub(crate) fn answered(&self, place: usize, response: Value) {
         self.entries.lock()[place].shown["response"] = response;
     }
 
     /// Adds a log line, except lines with whole bodies.
-    pub fn tell(&self, message: &Message) {
+    pub(crate) fn tell(&self, message: &Message) {
         let line = message.text.lines().next().unwrap_or_default();
         if !line.contains(" is in progress: ") && !line.contains(" diff: ") {
             self.logs.lock().push(json!([message.level.as_str(), line]));
@@ -68,17 +68,17 @@ impl Timeline {
     }
 
     /// Returns all entries so far.
-    pub fn entries(&self) -> Vec<Entry> {
+    pub(crate) fn entries(&self) -> Vec<Entry> {
         self.entries.lock().clone()
     }
 
     /// Returns the entries that have a key.
-    pub fn with(&self, key: &str) -> Vec<Entry> {
+    pub(crate) fn with(&self, key: &str) -> Vec<Entry> {
         self.entries.lock().iter().filter(|entry| entry.shown.get(key).is_some()).cloned().collect()
     }
 
     /// Returns all lines so far.
-    pub fn logs(&self) -> Vec<Value> {
+    pub(crate) fn logs(&self) -> Vec<Value> {
         self.logs.lock().clone()
     }
 }

@@ -7,7 +7,7 @@ use crate::auth::access::{self, User};
 use crate::cel::{Authorizer, Check, Decide, Value};
 
 /// Returns the authorizer for the user of a request, and the check for its resource.
-pub fn variables(attributes: &Attributes<'_>) -> (Value, Value) {
+pub(super) fn variables(attributes: &Attributes<'_>) -> (Value, Value) {
     let authorizer = Authorizer { decide: decide(attributes), account: None };
     let kind = attributes.kind;
     let own = Check {

@@ -6,14 +6,14 @@ use super::attributes::{Attributes, Operation};
 use super::webhook::Webhook;
 
 /// Tells whether the webhook's rules and selectors match the request.
-pub fn is_for(webhook: &Webhook, attributes: &Attributes<'_>) -> bool {
+pub(super) fn is_for(webhook: &Webhook, attributes: &Attributes<'_>) -> bool {
     // Otherwise a broken webhook could never be removed.
     let is_admission = attributes.kind.group == "admissionregistration.k8s.io";
     !is_admission && version(webhook, attributes).is_some() && selectors_match(webhook, attributes)
 }
 
 /// Returns the version in which the webhook gets the object; `None` if no rule matches.
-pub fn version<'a>(webhook: &Webhook, attributes: &Attributes<'a>) -> Option<&'a str> {
+pub(super) fn version<'a>(webhook: &Webhook, attributes: &Attributes<'a>) -> Option<&'a str> {
     let rules = webhook.declared["rules"].as_array()?;
     let is_exact = webhook.declared["matchPolicy"] == "Exact";
     let others = attributes.versions.iter().filter(|_| !is_exact);

@@ -12,7 +12,7 @@ use crate::storage::store::Stored;
 
 impl Api {
     /// Reports the results of journal writes to the store: readers see only durable writes, and failed ones are undone.
-    pub fn follow_journal(&self) {
+    pub(crate) fn follow_journal(&self) {
         if let Some(journal) = &self.0.journal {
             journal.tell(Box::new(Journaled(Arc::downgrade(&self.0))));
         }
@@ -22,7 +22,7 @@ impl Api {
     ///
     /// # Errors
     /// If they cannot be written to the file: then they were undone.
-    pub async fn persisted(&self) -> Result<(), Failure> {
+    pub(crate) async fn persisted(&self) -> Result<(), Failure> {
         let Some(journal) = &self.0.journal else { return Ok(()) };
         let revision = self.with(|state| state.store.revision());
         journal.written(revision).await.map_err(|error| match error {

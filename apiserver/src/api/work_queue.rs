@@ -12,12 +12,12 @@ use crate::storage::work_item::WorkItem;
 
 impl Api {
     /// Queues work for the controllers.
-    pub fn enqueue(&self, item: WorkItem) {
+    pub(crate) fn enqueue(&self, item: WorkItem) {
         self.with(|state| state.store.enqueue(item));
     }
 
     /// Queues work for the controllers, with a delay.
-    pub fn enqueue_after(&self, item: WorkItem, delay: Duration) {
+    pub(crate) fn enqueue_after(&self, item: WorkItem, delay: Duration) {
         let mut later = self.0.later.lock();
         if !later.iter().any(|(_, other)| *other == item) {
             later.push((Instant::now() + delay, item));
@@ -27,36 +27,36 @@ impl Api {
     }
 
     /// Takes the oldest queued work.
-    pub fn dequeue(&self) -> Option<InProgress> {
+    pub(crate) fn dequeue(&self) -> Option<InProgress> {
         self.with(|state| state.store.next_work_item().map(|item| InProgress::new(self, item)))
     }
 
     /// Takes the delayed work that is due.
-    pub fn dequeue_due(&self) -> Vec<InProgress> {
+    pub(crate) fn dequeue_due(&self) -> Vec<InProgress> {
         let now = Instant::now();
         self.0.later.lock().extract_if(.., |(at, _)| *at <= now).map(|(_, item)| InProgress::new(self, item)).collect()
     }
 
     /// Tells whether immediate work is queued.
-    pub fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         self.with(|state| state.store.has_work())
     }
 
     /// Tells whether no work is queued, delayed, or in progress.
-    pub fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         let is_busy = || self.0.busy.load(Ordering::Relaxed) > 0;
         // Work in progress may queue more, so this is checked at the end, too.
         !is_busy() && !self.has_work() && self.0.later.lock().is_empty() && !is_busy()
     }
 
     /// Returns when the next delayed work is due, or the next event expires.
-    pub fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         let work = self.0.later.lock().iter().map(|(at, _)| *at).min();
         work.into_iter().chain(self.next_expiry()).min()
     }
 
     /// Schedules the expiry of a written event.
-    pub fn expire_later(&self, key: &Key) {
+    pub(crate) fn expire_later(&self, key: &Key) {
         let Some(kept) = self.latency().events else { return };
         if let Some(stored) = self.read(&events(), key) {
             let at = self.now().checked_add(kept).unwrap_or(Timestamp::MAX);
@@ -65,7 +65,7 @@ impl Api {
     }
 
     /// Takes the expired events, with their revisions.
-    pub fn take_expired(&self) -> Vec<(Key, u64)> {
+    pub(crate) fn take_expired(&self) -> Vec<(Key, u64)> {
         let now = self.now();
         let mut expired = Vec::new();
         let mut expiring = self.0.expiring.lock();
@@ -82,7 +82,7 @@ impl Api {
 }
 
 /// Work in progress; dropping it clears the busy count.
-pub struct InProgress {
+pub(crate) struct InProgress {
     api: Api,
     /// The work item.
     pub item: WorkItem,
@@ -102,6 +102,6 @@ impl Drop for InProgress {
 }
 
 /// Returns the resource of events.
-pub fn events() -> Resource {
+pub(crate) fn events() -> Resource {
     Resource { group: String::new(), plural: "events".to_owned() }
 }

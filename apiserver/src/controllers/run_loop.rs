@@ -19,7 +19,7 @@ const IDLE: Duration = Duration::from_hours(1);
 
 /// Runs all queued controller work now, ignoring delays: garbage collection, namespaces, definitions. If there are webhooks, which may
 /// have to be awaited, all work is left to [`run`].
-pub fn settle(api: &Api) {
+pub(crate) fn settle(api: &Api) {
     while !admission_chain::is_guarded(api) {
         let Some(work) = api.dequeue() else { return };
         if controllers::reconcile(api, &work.item).now_or_never().is_none() {
@@ -30,7 +30,7 @@ pub fn settle(api: &Api) {
 }
 
 /// Runs the controllers until the stop.
-pub async fn run(api: &Api, stop: Stop) {
+pub(crate) async fn run(api: &Api, stop: Stop) {
     let mut activity = api.activity();
     loop {
         while let Some(work) = api.dequeue() {

@@ -14,13 +14,13 @@ use crate::kinds::{builtin, definition};
 mod parts;
 
 /// The media type in which kubectl requests OpenAPI v2.
-pub const VERSION_TWO_MEDIA: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+pub(crate) const VERSION_TWO_MEDIA: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 /// The media type of the answer, which differs.
-pub const VERSION_TWO_ANSWER: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+pub(crate) const VERSION_TWO_ANSWER: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 /// An empty document of OpenAPI v2, in protobuf: only the version, and the title and version of the API.
 ///
 /// kubectl requests it before it sends the items of a `List`, and does not validate kinds that are missing in it: the server does.
-pub const VERSION_TWO: &[u8] = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.0";
+pub(crate) const VERSION_TWO: &[u8] = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.0";
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
@@ -51,13 +51,13 @@ static BUILT_IN: LazyLock<HashMap<String, String>> = LazyLock::new(|| {
 });
 
 /// Tells whether a request is for OpenAPI v2 in its only form.
-pub fn is_version_two(path: &str, headers: &HeaderMap) -> bool {
+pub(crate) fn is_version_two(path: &str, headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     path == "/openapi/v2" && accepted.flat_map(|value| value.split(',')).any(|media| media.trim() == VERSION_TWO_MEDIA)
 }
 
 /// Returns the document that lists all others: `/openapi/v3`. URLs change with the contents of documents.
-pub fn index(kinds: &[Kind]) -> Value {
+pub(crate) fn index(kinds: &[Kind]) -> Value {
     let mut paths = Map::new();
     for kind in kinds {
         let path = path_of(&kind.group, &kind.version);
@@ -71,7 +71,7 @@ pub fn index(kinds: &[Kind]) -> Value {
 }
 
 /// Returns the document of a group and version.
-pub fn document(group: &str, version: &str, kinds: &[Kind]) -> Value {
+pub(crate) fn document(group: &str, version: &str, kinds: &[Kind]) -> Value {
     let mut paths = Map::new();
     let mut schemas = Map::new();
     schemas.insert(OBJECT_META.into(), object_meta());
@@ -95,12 +95,12 @@ pub fn document(group: &str, version: &str, kinds: &[Kind]) -> Value {
 }
 
 /// Returns the key of a group and version in the index, such as `apis/apps/v1`.
-pub fn path_of(group: &str, version: &str) -> String {
+pub(crate) fn path_of(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
 /// Returns a short digest of a document.
-pub fn hash(document: &Value) -> String {
+pub(crate) fn hash(document: &Value) -> String {
     let digest = Sha256::digest(document.to_string());
     digest.iter().take(16).fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02X}");

@@ -9,7 +9,7 @@ use regex::Regex;
 ///
 /// # Errors
 /// If it is invalid.
-pub fn regex(pattern: &str) -> Result<Regex, regex::Error> {
+pub(crate) fn regex(pattern: &str) -> Result<Regex, regex::Error> {
     match foreign(pattern) {
         Some(why) => Err(regex::Error::Syntax(why)),
         None => Regex::new(&translated(pattern)),

@@ -2,7 +2,7 @@
 
 /// A URL in its parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Url {
+pub(crate) struct Url {
     /// In lower case; empty for none.
     pub scheme: String,
     /// The part after the scheme, if it is not a path.
@@ -24,7 +24,7 @@ impl Url {
     ///
     /// # Errors
     /// Go's message for an invalid URL.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| format!("parse {text:?}: {why}");
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err(wrong("net/url: invalid control character in URL"));
@@ -59,7 +59,7 @@ impl Url {
 
     /// Returns the host without brackets, and the port; empty for none.
     #[cfg(feature = "cel")]
-    pub fn host_and_port(&self) -> (&str, &str) {
+    pub(crate) fn host_and_port(&self) -> (&str, &str) {
         let (host, port) = match self.host.rsplit_once(':') {
             Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (host, port),
             _ => (&*self.host, ""),

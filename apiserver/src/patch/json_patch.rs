@@ -22,7 +22,7 @@ const MAX_DEPTH: usize = 127;
 /// # Errors
 ///
 /// 400 if it is not a list of operations, 413 for too many or too large ones, 422 for an operation that cannot be applied.
-pub fn apply(target: &Value, operations: &Value) -> Result<Value, Failure> {
+pub(crate) fn apply(target: &Value, operations: &Value) -> Result<Value, Failure> {
     let operations = decode(operations)?;
     if operations.len() > MAX_OPERATIONS {
         let text = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}", operations.len());
@@ -54,7 +54,7 @@ fn decode(operations: &Value) -> Result<Vec<Operation<'_>>, Failure> {
 }
 
 /// Returns the paths of unknown members of operations.
-pub fn unknown_members(operations: &Value) -> impl Iterator<Item = String> {
+pub(crate) fn unknown_members(operations: &Value) -> impl Iterator<Item = String> {
     let operations = operations.as_array().into_iter().flatten().enumerate();
     operations.flat_map(|(index, operation)| {
         let names = operation.as_object().into_iter().flat_map(|members| members.keys());

@@ -5,7 +5,7 @@
 
 /// One field with a merge strategy.
 #[derive(Debug, Clone, Copy)]
-pub struct Field {
+pub(crate) struct Field {
     /// The shape with the field; for the top of an object, the kind.
     pub shape: &'static str,
     /// The field's name.
@@ -20,11 +20,11 @@ pub struct Field {
 }
 
 /// A list of strings without order.
-pub const SET: &str = "(set)";
+pub(crate) const SET: &str = "(set)";
 /// A map that patches replace as a whole.
-pub const REPLACE: &str = "(replace)";
+pub(crate) const REPLACE: &str = "(replace)";
 /// A map or a list that is owned as a whole.
-pub const ATOMIC: &str = "(atomic)";
+pub(crate) const ATOMIC: &str = "(atomic)";
 
 const fn field(shape: &'static str, name: &'static str, holds: &'static str, merge: &'static str, owned: &'static str) -> Field {
     Field { shape, name, holds, merge, owned }
@@ -145,7 +145,7 @@ const FIELDS: &[Field] = &[
 ];
 
 /// Returns the merge strategy of a field, if it is not plain.
-pub fn find(shape: &str, name: &str) -> Option<&'static Field> {
+pub(crate) fn find(shape: &str, name: &str) -> Option<&'static Field> {
     FIELDS.iter().find(|field| (field.shape == shape || field.shape == "*" && is_kind(shape)) && field.name == name)
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// Merges the patch into the target: objects merge, null removes, everything else replaces.
 ///
 /// Nulls are removed from new values, including objects in new lists; null items of lists are kept.
-pub fn apply(target: &Value, patch: &Value) -> Value {
+pub(crate) fn apply(target: &Value, patch: &Value) -> Value {
     let mut merged = target.clone();
     merge(&mut merged, patch);
     merged

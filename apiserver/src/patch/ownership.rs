@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 
 use crate::http::api_error::{Cause, Failure};
 use entries::{Entries, Entry};
-pub use lists::{Lists, lists_of};
-pub use manager::{Manager, Operation};
+pub(crate) use lists::lists_of;
+pub(crate) use manager::{Manager, Operation};
 use set::Set;
 
 /// Merges the applied object into the live one and moves the ownership of its fields.
@@ -25,7 +25,7 @@ use set::Set;
 ///
 /// 409 with a cause for each field that another manager owns with another value, unless forced; 400 for `managedFields` in the applied
 /// object; 500 for list items without their keys, and for the same item twice.
-pub fn apply(live: Option<&Value>, applied: &Value, by: &Manager<'_>) -> Result<Value, Failure> {
+pub(crate) fn apply(live: Option<&Value>, applied: &Value, by: &Manager<'_>) -> Result<Value, Failure> {
     if applied.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
@@ -64,7 +64,7 @@ pub fn apply(live: Option<&Value>, applied: &Value, by: &Manager<'_>) -> Result<
 ///
 /// `old` is `None` for a creation. A `managedFields` with one empty entry ends all tracking; an untracked object stays so until it is
 /// applied.
-pub fn record(old: Option<&Value>, new: &mut Value, by: &Manager<'_>) {
+pub(crate) fn record(old: Option<&Value>, new: &mut Value, by: &Manager<'_>) {
     let mut entries = match by.subresource {
         Some(_) => Entries::default(),
         None if Entries::is_reset(new) => {
@@ -96,13 +96,13 @@ pub fn record(old: Option<&Value>, new: &mut Value, by: &Manager<'_>) {
 }
 
 /// Removes and returns the `managedFields` of an object; null if it has none.
-pub fn take(object: &mut Value) -> Value {
+pub(crate) fn take(object: &mut Value) -> Value {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     metadata.and_then(|metadata| metadata.remove("managedFields")).unwrap_or_default()
 }
 
 /// Sets the `managedFields` of an object.
-pub fn give(object: &mut Value, owners: Value) {
+pub(crate) fn give(object: &mut Value, owners: Value) {
     if owners.as_array().is_none_or(Vec::is_empty) {
         take(object);
     } else {

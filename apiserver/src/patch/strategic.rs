@@ -18,7 +18,7 @@ const ELEMENT_ORDER: &str = "$setElementOrder/";
 /// # Errors
 ///
 /// 400 for malformed directives, 500 for list items without their merge key or with an unknown directive, as on real servers.
-pub fn apply(target: &Value, patch: &Value, kind: &Kind) -> Result<Value, Failure> {
+pub(crate) fn apply(target: &Value, patch: &Value, kind: &Kind) -> Result<Value, Failure> {
     let (Value::Object(target), Value::Object(patch)) = (target, patch) else {
         return Err(Failure::bad_request("error decoding patch: a strategic merge patch is an object"));
     };

@@ -10,11 +10,11 @@ use crate::kinds::registry::Served;
 use crate::storage::work_item::{CLEANUP, FOREGROUND, ORPHAN};
 
 /// The namespaces that cannot be deleted.
-pub const PROTECTED_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];
+pub(crate) const PROTECTED_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// The parameters of a deletion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Deletion {
+pub(crate) struct Deletion {
     /// The propagation to dependents.
     pub propagation: Option<Propagation>,
     /// The required unique id of the object.
@@ -33,7 +33,7 @@ pub struct Deletion {
 
 /// What happens to the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Propagation {
+pub(crate) enum Propagation {
     /// They are deleted afterwards.
     Background,
     /// They are deleted first.
@@ -44,7 +44,7 @@ pub enum Propagation {
 
 impl Propagation {
     /// Returns the value in options.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Background => "Background",
             Self::Foreground => "Foreground",
@@ -53,7 +53,7 @@ impl Propagation {
     }
 
     /// Returns the propagation with this value in options.
-    pub fn of_name(name: &str) -> Option<Self> {
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
         [Self::Background, Self::Foreground, Self::Orphan].into_iter().find(|one| one.name() == name)
     }
 
@@ -72,7 +72,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If the object is not the expected one, or may not be deleted.
-    pub fn delete(&self, old: &Value, deletion: &Deletion) -> Result<Decision, Failure> {
+    pub(crate) fn delete(&self, old: &Value, deletion: &Deletion) -> Result<Decision, Failure> {
         let kind = &self.served.kind;
         self.check_preconditions(old, deletion)?;
         let is_namespace = kind.kind == "Namespace" && kind.group.is_empty();
@@ -150,12 +150,12 @@ impl Writer<'_> {
 }
 
 /// Tells whether an object is marked as being deleted before it is removed: so are kinds that may have a grace period, even if it is zero.
-pub fn is_marked_first(served: &Served, object: &Value) -> bool {
+pub(crate) fn is_marked_first(served: &Served, object: &Value) -> bool {
     served.kind.kind == "Pod" && served.kind.group.is_empty() && !object["metadata"]["deletionTimestamp"].is_string()
 }
 
 /// Marks an object as terminating, without waiting for the grace period: there are no nodes.
-pub fn mark(object: &mut Value, now: Timestamp) {
+pub(crate) fn mark(object: &mut Value, now: Timestamp) {
     object["metadata"]["deletionTimestamp"] = json!(time(now));
     object["metadata"]["deletionGracePeriodSeconds"] = json!(0);
     if let Some(generation) = object["metadata"]["generation"].as_i64() {

@@ -17,7 +17,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If it is of another type, or has unknown fields and the validation is strict.
-    pub fn receive(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
+    pub(crate) fn receive(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
         self.receive_with(value, remarks, Schema::conform)
     }
 
@@ -26,7 +26,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If it is of another type, or has unknown fields and the validation is strict.
-    pub fn receive_applied(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
+    pub(crate) fn receive_applied(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
         self.receive_with(value, remarks, |schema, value| {
             schema.prune(value);
             schema.replace_with_defaults(value);
@@ -126,7 +126,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If it is no longer an object of the kind.
-    pub fn readmit(&self, mut value: Value) -> Result<Value, Failure> {
+    pub(crate) fn readmit(&self, mut value: Value) -> Result<Value, Failure> {
         self.check_kind(&mut value)?;
         self.clean(&mut value)?;
         if let Some(schema) = &self.served.schema {

@@ -6,12 +6,12 @@ use crate::kinds::kind::Kind;
 use crate::kinds::registry::Served;
 
 /// Tells whether new objects of a kind keep the status from the client; others begin with that of the server.
-pub fn gives_its_status(kind: &Kind) -> bool {
+pub(super) fn gives_its_status(kind: &Kind) -> bool {
     !kind.is_custom() && matches!(kind.kind.as_str(), "Node" | "CustomResourceDefinition")
 }
 
 /// Tells whether updates of an object need a resource version.
-pub fn needs_version(served: &Served) -> bool {
+pub(super) fn needs_version(served: &Served) -> bool {
     const KINDS: &[&str] = &[
         "CustomResourceDefinition",
         "Lease",
@@ -24,7 +24,7 @@ pub fn needs_version(served: &Served) -> bool {
 }
 
 /// Tells whether objects of a built-in kind have a generation.
-pub fn has_generation(served: &Served) -> bool {
+pub(super) fn has_generation(served: &Served) -> bool {
     const KINDS: &[&str] = &[
         "Deployment",
         "StatefulSet",
@@ -48,7 +48,7 @@ pub fn has_generation(served: &Served) -> bool {
 }
 
 /// Tells whether a change increments the generation.
-pub fn generation_grows(served: &Served, subresource: &str, old: &Value, new: &Value) -> bool {
+pub(super) fn generation_grows(served: &Served, subresource: &str, old: &Value, new: &Value) -> bool {
     if subresource == "status" {
         return false;
     }
@@ -69,7 +69,7 @@ pub fn generation_grows(served: &Served, subresource: &str, old: &Value, new: &V
 }
 
 /// Tells whether a value is empty.
-pub fn is_empty(value: &Value) -> bool {
+pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::String(text) => text.is_empty(),
         Value::Array(list) => list.is_empty(),
@@ -79,7 +79,7 @@ pub fn is_empty(value: &Value) -> bool {
 }
 
 /// Tells whether two objects are equal except for the times in `managedFields`.
-pub fn is_same(old: &Value, new: &Value) -> bool {
+pub(super) fn is_same(old: &Value, new: &Value) -> bool {
     let fields = |value: &Value| -> Vec<String> { value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default() };
     let is_same_metadata = || {
         let mut names = fields(&old["metadata"]);
@@ -94,7 +94,7 @@ pub fn is_same(old: &Value, new: &Value) -> bool {
 }
 
 /// Returns the `managedFields` without their times.
-pub fn without_times(owners: &Value) -> Vec<Value> {
+pub(super) fn without_times(owners: &Value) -> Vec<Value> {
     let mut owners = owners.as_array().cloned().unwrap_or_default();
     for owner in owners.iter_mut().filter_map(Value::as_object_mut) {
         owner.remove("time");

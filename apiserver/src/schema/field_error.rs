@@ -7,56 +7,56 @@ use serde_json::Value;
 use crate::http::api_error::Cause;
 
 /// Returns the error of a missing field.
-pub fn required(field: impl Display, text: &str) -> Cause {
+pub(crate) fn required(field: impl Display, text: &str) -> Cause {
     let message = if text.is_empty() { "Required value".to_owned() } else { format!("Required value: {text}") };
     Cause::new("FieldValueRequired", field.to_string(), message)
 }
 
 /// Returns the error of an invalid value.
-pub fn invalid(field: impl Display, value: &Value, text: impl Display) -> Cause {
+pub(crate) fn invalid(field: impl Display, value: &Value, text: impl Display) -> Cause {
     Cause::new("FieldValueInvalid", field.to_string(), format!("Invalid value: {value}: {text}"))
 }
 
 /// Returns the error of a value of a wrong type.
-pub fn type_invalid(field: impl Display, value: &Value, text: impl Display) -> Cause {
+pub(crate) fn type_invalid(field: impl Display, value: &Value, text: impl Display) -> Cause {
     Cause::new("FieldValueTypeInvalid", field.to_string(), format!("Invalid value: {value}: {text}"))
 }
 
 /// Returns the error of a duplicate value.
-pub fn duplicate(field: impl Display, value: &Value) -> Cause {
+pub(crate) fn duplicate(field: impl Display, value: &Value) -> Cause {
     Cause::new("FieldValueDuplicate", field.to_string(), format!("Duplicate value: {value}"))
 }
 
 /// Returns the error of a reference to something that does not exist.
-pub fn not_found(field: impl Display, value: &Value) -> Cause {
+pub(crate) fn not_found(field: impl Display, value: &Value) -> Cause {
     Cause::new("FieldValueNotFound", field.to_string(), format!("Not found: {value}"))
 }
 
 /// Returns the error of a value that is not among the supported ones.
-pub fn not_supported<T: Display>(field: impl Display, value: &Value, supported: impl IntoIterator<Item = T>) -> Cause {
+pub(crate) fn not_supported<T: Display>(field: impl Display, value: &Value, supported: impl IntoIterator<Item = T>) -> Cause {
     let supported: Vec<String> = supported.into_iter().map(|one| format!("\"{one}\"")).collect();
     let message = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
     Cause::new("FieldValueNotSupported", field.to_string(), message)
 }
 
 /// Returns the error of a forbidden field.
-pub fn forbidden(field: impl Display, text: impl Display) -> Cause {
+pub(crate) fn forbidden(field: impl Display, text: impl Display) -> Cause {
     Cause::new("FieldValueForbidden", field.to_string(), format!("Forbidden: {text}"))
 }
 
 /// Returns the error of a text that is too long.
-pub fn too_long(field: impl Display, limit: u64) -> Cause {
+pub(crate) fn too_long(field: impl Display, limit: u64) -> Cause {
     Cause::new("FieldValueTooLong", field.to_string(), format!("Too long: may not be more than {limit} bytes"))
 }
 
 /// Returns the error of a list or map with too many members.
-pub fn too_many(field: impl Display, count: usize, limit: u64) -> Cause {
+pub(crate) fn too_many(field: impl Display, count: usize, limit: u64) -> Cause {
     Cause::new("FieldValueTooMany", field.to_string(), format!("Too many: {count}: must have at most {limit} items"))
 }
 
 /// The path of a value in an object. Formatted only for errors.
 #[derive(Debug, Clone, Copy)]
-pub enum Place<'a> {
+pub(crate) enum Place<'a> {
     /// The whole object.
     Root,
     /// A path given as text.
@@ -71,22 +71,22 @@ pub enum Place<'a> {
 
 impl<'a> Place<'a> {
     /// Returns the path of a member.
-    pub fn member(&'a self, name: &'a str) -> Place<'a> {
+    pub(crate) fn member(&'a self, name: &'a str) -> Place<'a> {
         Place::Member(self, name)
     }
 
     /// Returns the path of an item.
-    pub fn item(&'a self, index: usize) -> Place<'a> {
+    pub(crate) fn item(&'a self, index: usize) -> Place<'a> {
         Place::Item(self, index)
     }
 
     /// Returns the path of a map entry.
-    pub fn key(&'a self, key: &'a str) -> Place<'a> {
+    pub(crate) fn key(&'a self, key: &'a str) -> Place<'a> {
         Place::Key(self, key)
     }
 
     /// Returns the field of an error. The whole object has no name, which Kubernetes prints as `<nil>`.
-    pub fn field(&self) -> String {
+    pub(crate) fn field(&self) -> String {
         let text = self.to_string();
         if text.is_empty() { "<nil>".to_owned() } else { text }
     }

@@ -35,7 +35,7 @@ const MANAGER_FIELDS: [&str; 7] = ["apiVersion", "fieldsType", "fieldsV1", "mana
 const ANNOTATION_BYTES: usize = 262_144;
 
 /// Drops unknown fields of metadata, and returns their paths. Null labels and annotations become empty texts, other nulls are removed.
-pub fn clean(metadata: &mut Value, place: &Place<'_>) -> Vec<String> {
+pub(crate) fn clean(metadata: &mut Value, place: &Place<'_>) -> Vec<String> {
     let mut dropped = Vec::new();
     if metadata.is_null() {
         *metadata = json!({});
@@ -72,7 +72,7 @@ pub fn clean(metadata: &mut Value, place: &Place<'_>) -> Vec<String> {
 }
 
 /// Returns the error of Go's decoder for the first field of a wrong type.
-pub fn type_mistake(metadata: &Value) -> Option<String> {
+pub(crate) fn type_mistake(metadata: &Value) -> Option<String> {
     let Value::Object(members) = metadata else {
         let is_fine = metadata.is_null();
         return (!is_fine).then(|| mistake(metadata, "metadata", "v1.ObjectMeta"));
@@ -135,7 +135,7 @@ pub enum NameRule {
 }
 
 /// Returns the error of a name; a prefix of generated names is checked as if completed.
-pub fn name_mistake(rule: NameRule, name: &str, is_prefix: bool) -> Option<String> {
+pub(crate) fn name_mistake(rule: NameRule, name: &str, is_prefix: bool) -> Option<String> {
     // As in Kubernetes, a hyphen at the end and the character before it are replaced for the check.
     let completed = match name.char_indices().nth_back(1) {
         Some((at, _)) if is_prefix && name.ends_with('-') => format!("{}a", &name[..at]),
@@ -166,7 +166,7 @@ pub fn name_mistake(rule: NameRule, name: &str, is_prefix: bool) -> Option<Strin
 }
 
 /// Returns the error of a name as a path segment.
-pub fn path_mistake(name: &str, is_prefix: bool) -> Option<String> {
+pub(crate) fn path_mistake(name: &str, is_prefix: bool) -> Option<String> {
     if !is_prefix && (name == "." || name == "..") {
         return Some(format!("may not be '{name}'"));
     }
@@ -174,7 +174,7 @@ pub fn path_mistake(name: &str, is_prefix: bool) -> Option<String> {
 }
 
 /// Returns the errors of the name and the generated name, the labels, the annotations, and the owners.
-pub fn check(metadata: &Map<String, Value>, rule: NameRule) -> Vec<Cause> {
+pub(crate) fn check(metadata: &Map<String, Value>, rule: NameRule) -> Vec<Cause> {
     let place = Place::Named("metadata");
     let has_name = ["name", "generateName"].iter().any(|name| metadata.get(*name).is_some_and(|name| name != ""));
     let mut causes = Vec::new();
@@ -186,7 +186,7 @@ pub fn check(metadata: &Map<String, Value>, rule: NameRule) -> Vec<Cause> {
 }
 
 /// Returns the errors of an embedded object's metadata, which needs no name.
-pub fn check_embedded(metadata: &Map<String, Value>, place: &Place<'_>) -> Vec<Cause> {
+pub(crate) fn check_embedded(metadata: &Map<String, Value>, place: &Place<'_>) -> Vec<Cause> {
     let mut causes = Vec::new();
     let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
     if let Some(why) = name_mistake(NameRule::Label, namespace, false).filter(|_| !namespace.is_empty()) {
@@ -214,7 +214,7 @@ fn check_all(metadata: &Map<String, Value>, rule: NameRule, place: &Place<'_>, c
 }
 
 /// Returns the errors and warnings of finalizers. Names without a domain are errors for built-in kinds, and warnings for custom ones.
-pub fn check_finalizers(metadata: &Map<String, Value>, is_custom: bool) -> (Vec<Cause>, Vec<String>) {
+pub(crate) fn check_finalizers(metadata: &Map<String, Value>, is_custom: bool) -> (Vec<Cause>, Vec<String>) {
     let (mut causes, mut warnings) = (Vec::new(), Vec::new());
     let finalizers: Vec<&str> =
         metadata.get("finalizers").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
@@ -243,12 +243,12 @@ pub fn check_finalizers(metadata: &Map<String, Value>, is_custom: bool) -> (Vec<
 }
 
 /// Returns the first error of a qualified name: an optional domain, a slash, and a name.
-pub fn qualified_mistake(name: &str) -> Option<String> {
+pub(crate) fn qualified_mistake(name: &str) -> Option<String> {
     qualified_mistakes(name).into_iter().next()
 }
 
 /// Returns all errors of a qualified name, as `IsQualifiedName` of apimachinery reports them.
-pub fn qualified_mistakes(name: &str) -> Vec<String> {
+pub(crate) fn qualified_mistakes(name: &str) -> Vec<String> {
     const RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character \
                         (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
                         '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
@@ -277,7 +277,7 @@ pub fn qualified_mistakes(name: &str) -> Vec<String> {
 }
 
 /// Returns the error of a label value.
-pub fn label_value_mistake(value: &str) -> Option<String> {
+pub(crate) fn label_value_mistake(value: &str) -> Option<String> {
     if value.len() > 63 {
         return Some("must be no more than 63 bytes".to_owned());
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use regex::Regex;
 use serde_json::Value;
 
-pub use super::types::Type;
+pub(crate) use super::types::Type;
 
 /// How the items of a list are identified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

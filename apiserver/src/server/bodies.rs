@@ -20,7 +20,7 @@ const STEPS: u64 = 10;
 const HALF_A_LINE: &[u8] = b"{\"type\":\"MODIFIED\",\"object\":{\"apiVersion\":\"";
 
 /// Returns the body with a callback for each chunk.
-pub fn observed(body: Body, mut look: impl FnMut(&Bytes) + Send + 'static) -> Body {
+pub(super) fn observed(body: Body, mut look: impl FnMut(&Bytes) + Send + 'static) -> Body {
     Body::from_stream(body.into_data_stream().inspect(move |piece| {
         if let Ok(piece) = piece {
             look(piece);
@@ -29,13 +29,13 @@ pub fn observed(body: Body, mut look: impl FnMut(&Bytes) + Send + 'static) -> Bo
 }
 
 /// Returns the first half of the first chunk, followed by an error.
-pub fn broken_in_the_middle(body: Body) -> Body {
+pub(super) fn broken_in_the_middle(body: Body) -> Body {
     let halves = halves(body).take(1).chain(stream::once(broken()));
     Body::from_stream(halves)
 }
 
 /// Returns the body, with a pause in its first chunk.
-pub fn paused_in_the_middle(body: Body, pause: Duration) -> Body {
+pub(super) fn paused_in_the_middle(body: Body, pause: Duration) -> Body {
     let pieces = halves(body).enumerate().then(move |(index, piece)| async move {
         if index == 1 {
             tokio::time::sleep(pause).await;
@@ -60,7 +60,7 @@ fn halves(body: Body) -> impl stream::Stream<Item = Result<Bytes, axum::Error>> 
 }
 
 /// Returns the body with a limit of bytes per second.
-pub fn slow(body: Body, bytes_per_sec: u64) -> Body {
+pub(super) fn slow(body: Body, bytes_per_sec: u64) -> Body {
     let speed = bytes_per_sec.max(1);
     let step = usize::try_from(speed / STEPS).unwrap_or(usize::MAX).max(1);
     let pause = Duration::from_secs(1) / u32::try_from(speed.min(STEPS)).unwrap_or(1);
@@ -78,7 +78,7 @@ pub fn slow(body: Body, bytes_per_sec: u64) -> Body {
 }
 
 /// Returns the body after a pause, or an endless pause.
-pub fn stalled(body: Body, silence: Option<Duration>) -> Body {
+pub(super) fn stalled(body: Body, silence: Option<Duration>) -> Body {
     let wait = async move {
         match silence {
             Some(silence) => tokio::time::sleep(silence).await,
@@ -90,7 +90,7 @@ pub fn stalled(body: Body, silence: Option<Duration>) -> Body {
 }
 
 /// Returns the body, with each chunk delayed.
-pub fn late(body: Body, delay: Duration) -> Body {
+pub(super) fn late(body: Body, delay: Duration) -> Body {
     Body::from_stream(body.into_data_stream().then(move |piece| async move {
         tokio::time::sleep(delay).await;
         piece
@@ -98,12 +98,12 @@ pub fn late(body: Body, delay: Duration) -> Body {
 }
 
 /// Returns the body of a watch with one error event.
-pub fn error_event(failure: &Failure) -> Body {
+pub(super) fn error_event(failure: &Failure) -> Body {
     Body::from(line("ERROR", &failure.to_json()))
 }
 
 /// Returns the body of a watch that ends after some events or some time, whichever is first; at once if neither is given.
-pub fn dropped(body: Body, after_events: Option<u64>, after: Option<Duration>, how: Drop) -> Body {
+pub(super) fn dropped(body: Body, after_events: Option<u64>, after: Option<Duration>, how: Drop) -> Body {
     let left = if after.is_none() { Some(after_events.unwrap_or(0)) } else { after_events };
     let ends_at = after.map(|after| Instant::now() + after);
     let dropped = Dropped { pieces: body.into_data_stream(), left, ends_at, how, is_over: false };

@@ -25,7 +25,7 @@ static VALIDATING: LazyLock<Resource> =
 
 /// The writer and the options of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct By<'a> {
+pub(crate) struct By<'a> {
     /// The user.
     pub user: &'a User,
     /// The options of the request.
@@ -35,7 +35,7 @@ pub struct By<'a> {
 }
 
 /// The admission chain for the writes of one request.
-pub struct Gate<'a> {
+pub(crate) struct Gate<'a> {
     api: &'a Api,
     served: &'a Served,
     subresource: &'a str,
@@ -49,7 +49,7 @@ pub struct Gate<'a> {
 
 /// A write to be admitted.
 #[derive(Debug, Clone, Copy)]
-pub struct Passage<'a> {
+pub(crate) struct Passage<'a> {
     /// The operation.
     pub operation: Operation,
     /// The object's name; empty if it will be generated.
@@ -63,13 +63,13 @@ pub struct Passage<'a> {
 }
 
 /// Tells whether there are any webhooks.
-pub fn is_guarded(api: &Api) -> bool {
+pub(crate) fn is_guarded(api: &Api) -> bool {
     api.with(|state| [&*MUTATING, &*VALIDATING].iter().any(|resource| !state.store.is_empty(resource)))
 }
 
 impl<'a> Gate<'a> {
     /// Returns the admission chain for the writes of a request.
-    pub fn new(api: &'a Api, served: &'a Served, subresource: &'a str, by: By<'a>) -> Self {
+    pub(crate) fn new(api: &'a Api, served: &'a Served, subresource: &'a str, by: By<'a>) -> Self {
         let (mutating, validating) = api.with(|state| {
             let all = |resource: &Resource| state.store.list(resource, None).into_iter().map(|(_, stored)| stored).collect();
             (all(&MUTATING), all(&VALIDATING))
@@ -87,7 +87,7 @@ impl<'a> Gate<'a> {
     ///
     /// # Errors
     /// If it is missing.
-    pub fn check_creation(&self, namespace: &str, name: &str) -> Result<(), Failure> {
+    pub(crate) fn check_creation(&self, namespace: &str, name: &str) -> Result<(), Failure> {
         let kind = &self.served.kind;
         let is_namespace = kind.group.is_empty() && kind.plural == "namespaces";
         let wanted = access::Attributes {
@@ -104,12 +104,12 @@ impl<'a> Gate<'a> {
     }
 
     /// Tells whether there are any webhooks.
-    pub fn is_guarded(&self) -> bool {
+    pub(crate) fn is_guarded(&self) -> bool {
         !self.mutating.is_empty() || !self.validating.is_empty()
     }
 
     /// Tells whether there are mutating webhooks.
-    pub fn may_mutate(&self) -> bool {
+    pub(crate) fn may_mutate(&self) -> bool {
         !self.mutating.is_empty()
     }
 
@@ -117,7 +117,7 @@ impl<'a> Gate<'a> {
     ///
     /// # Errors
     /// If one of them denies the write, or cannot be called.
-    pub async fn mutate(&self, passage: Passage<'_>) -> Result<(Option<Value>, Vec<String>), Failure> {
+    pub(crate) async fn mutate(&self, passage: Passage<'_>) -> Result<(Option<Value>, Vec<String>), Failure> {
         if self.mutating.is_empty() {
             return Ok((None, Vec::new()));
         }
@@ -133,7 +133,7 @@ impl<'a> Gate<'a> {
     ///
     /// # Errors
     /// If one of them denies the write, or cannot be called.
-    pub async fn validate(&self, passage: Passage<'_>) -> Result<Vec<String>, Failure> {
+    pub(crate) async fn validate(&self, passage: Passage<'_>) -> Result<Vec<String>, Failure> {
         if self.validating.is_empty() {
             return Ok(Vec::new());
         }

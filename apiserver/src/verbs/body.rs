@@ -12,12 +12,12 @@ use kopfd_base::yaml;
 
 /// Tells whether objects of a kind are decoded into Go types, which accept integers only in integer form. Custom objects, and the schemas
 /// of definitions, have no such types.
-pub fn has_go_types(served: &Served) -> bool {
+pub(crate) fn has_go_types(served: &Served) -> bool {
     !served.kind.is_custom() && served.kind.group != definition::GROUP
 }
 
 /// Reads the body of a request by its media type.
-pub fn read_body(served: &Served, call: &Call) -> Result<Body, Failure> {
+pub(crate) fn read_body(served: &Served, call: &Call) -> Result<Body, Failure> {
     let media = request::media_type(&call.headers);
     let name = &served.kind.kind;
     let parse = if has_go_types(served) { json::parse_strictly } else { json::parse };
@@ -41,7 +41,7 @@ pub fn read_body(served: &Served, call: &Call) -> Result<Body, Failure> {
 ///
 /// # Errors
 /// If it is not YAML.
-pub fn read_yaml(text: &str) -> Result<Body, yaml::Error> {
+pub(crate) fn read_yaml(text: &str) -> Result<Body, yaml::Error> {
     let Some(mut read) = yaml::parse_leniently(text)? else { return Ok(Body::from(Value::Null)) };
     read.repeated.sort();
     let remarks = read.repeated.iter().map(|(line, key)| format!("line {line}: key {key:?} already set in map")).collect();
@@ -49,7 +49,7 @@ pub fn read_yaml(text: &str) -> Result<Body, yaml::Error> {
 }
 
 /// Returns the failure of a body in an unsupported form.
-pub fn unsupported_media(accepted: &str) -> Failure {
+pub(crate) fn unsupported_media(accepted: &str) -> Failure {
     let text = format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
     Failure::new(415, "UnsupportedMediaType", text)
 }

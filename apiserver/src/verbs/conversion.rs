@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// If a webhook cannot be called, or does not convert.
-pub async fn see(api: &Api, served: &Served, stored: &Arc<Stored>) -> Result<Arc<Value>, Failure> {
+pub(crate) async fn see(api: &Api, served: &Served, stored: &Arc<Stored>) -> Result<Arc<Value>, Failure> {
     if !is_foreign(served, &stored.value) {
         return Ok(versioning::see(served, stored));
     }
@@ -34,7 +34,7 @@ pub async fn see(api: &Api, served: &Served, stored: &Arc<Stored>) -> Result<Arc
 }
 
 /// Returns a stored object in the version of a kind, if only its metadata has changed since it was converted.
-pub fn see_again(served: &Served, stored: &Arc<Stored>, seen: &Value) -> Arc<Value> {
+pub(crate) fn see_again(served: &Served, stored: &Arc<Stored>, seen: &Value) -> Arc<Value> {
     if !is_foreign(served, &stored.value) {
         return versioning::see(served, stored);
     }
@@ -54,7 +54,7 @@ pub fn see_again(served: &Served, stored: &Arc<Stored>, seen: &Value) -> Arc<Val
 ///
 /// # Errors
 /// If a webhook cannot be called, or does not convert one of them.
-pub async fn see_all(api: &Api, served: &Served, objects: &[Arc<Stored>]) -> Result<Vec<Arc<Value>>, Failure> {
+pub(crate) async fn see_all(api: &Api, served: &Served, objects: &[Arc<Stored>]) -> Result<Vec<Arc<Value>>, Failure> {
     let mut seen: Vec<Arc<Value>> = objects.iter().map(|stored| Arc::clone(&stored.value)).collect();
     let mut foreign: Vec<usize> = Vec::new();
     for (index, stored) in objects.iter().enumerate() {
@@ -82,7 +82,7 @@ pub async fn see_all(api: &Api, served: &Served, objects: &[Arc<Stored>]) -> Res
 ///
 /// # Errors
 /// If a webhook cannot be called, or does not convert.
-pub async fn store(api: &Api, served: &Served, mut value: Value) -> Result<Value, Failure> {
+pub(crate) async fn store(api: &Api, served: &Served, mut value: Value) -> Result<Value, Failure> {
     let kind = &served.kind;
     if kind.version == kind.storage_version || webhook(served).is_none() {
         versioning::store(served, &mut value);
@@ -110,7 +110,7 @@ fn filled<'a>(served: &Served, value: &'a Value) -> Cow<'a, Value> {
 }
 
 /// Tells whether an object needs a conversion by webhook.
-pub fn is_foreign(served: &Served, value: &Value) -> bool {
+pub(crate) fn is_foreign(served: &Served, value: &Value) -> bool {
     webhook(served).is_some() && value["apiVersion"] != served.kind.api_version().as_str()
 }
 

@@ -18,7 +18,7 @@ use crate::verbs::target::{check_name, existing};
 use crate::verbs::{conversion, deletion_options, reading};
 
 /// Answers a request to delete an object.
-pub async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+pub(crate) async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
     let (deletion, options) = deletion_options::read(served, call)?;
     let old = existing(api, served, call)?;
     let mut warnings = Vec::new();
@@ -47,7 +47,7 @@ pub async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
 }
 
 /// Deletes the pod of an eviction.
-pub async fn evict(api: &Api, served: &Arc<Served>, call: &Call) -> Result<(), Failure> {
+pub(crate) async fn evict(api: &Api, served: &Arc<Served>, call: &Call) -> Result<(), Failure> {
     let (deletion, options) = deletion_options::read(served, call)?;
     let deletion = Deletion { is_admitted: true, ..deletion };
     let by = By { user: &call.user, options: &options, fault: call.fault.as_ref() };
@@ -63,7 +63,7 @@ pub async fn evict(api: &Api, served: &Arc<Served>, call: &Call) -> Result<(), F
 }
 
 /// The result of a deletion, with the object in the version of the request.
-pub enum Deleted {
+pub(crate) enum Deleted {
     /// The object is marked, and waits for its finalizers.
     Leaving(Arc<Value>),
     /// The object is removed.
@@ -74,7 +74,7 @@ pub enum Deleted {
 ///
 /// # Errors
 /// If the object is not the expected one, a webhook denies it, or the retries are used up.
-pub async fn delete_one(
+pub(crate) async fn delete_one(
     api: &Api,
     served: &Arc<Served>,
     mut old: Arc<Stored>,
@@ -153,7 +153,7 @@ fn answers_with_the_object(served: &Served) -> bool {
 }
 
 /// Answers a request to delete all selected objects, page by page if it has a limit.
-pub async fn delete_all(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+pub(crate) async fn delete_all(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
     let (deletion, options) = deletion_options::read(served, call)?;
     let deletion = Deletion { is_of_many: true, ..deletion };
     let by = By { user: &call.user, options: &options, fault: call.fault.as_ref() };

@@ -14,7 +14,7 @@ use crate::verbs::request_context::Call;
 /// The sent `DeleteOptions`.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct DeleteOptions {
+pub(super) struct DeleteOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     grace_period_seconds: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ struct Preconditions {
 ///
 /// # Errors
 /// If they have values of wrong types, or contradict each other.
-pub fn read(served: &Served, call: &Call) -> Result<(Deletion, Options), Failure> {
+pub(super) fn read(served: &Served, call: &Call) -> Result<(Deletion, Options), Failure> {
     let sent = sent(served, call)?;
     let propagation = sent.propagation()?;
     let is_dry_run = sent.dry_run.as_ref().is_some_and(|all| !all.is_empty());

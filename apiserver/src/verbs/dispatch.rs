@@ -16,7 +16,7 @@ use crate::verbs::target::{existing, not_served_here};
 use crate::verbs::{conversion, deleting, patching, reading, reviews, watch, writing};
 
 /// Answers a request for objects.
-pub async fn answer(api: &Api, call: Call) -> Result<Reply, Failure> {
+pub(crate) async fn answer(api: &Api, call: Call) -> Result<Reply, Failure> {
     let place = &call.place;
     let registry = api.registry();
     let Some(served) = registry.find(&place.group, &place.version, &place.plural).cloned() else {

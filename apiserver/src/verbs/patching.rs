@@ -42,7 +42,7 @@ enum Form {
 }
 
 /// Answers a request to patch an object.
-pub async fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
+pub(crate) async fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
     let options = Options::read(&call.query, "PatchOptions")?;
     let patch = read(served, call)?;
     if let Form::Apply = patch.form {

@@ -12,13 +12,13 @@ use crate::storage::resource::Resource;
 const OF_THE_SYSTEM: [(&str, i64); 2] = [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
 /// The fields of a priority class in its pods.
-pub struct Priority([(&'static str, Value); 2]);
+pub(crate) struct Priority([(&'static str, Value); 2]);
 
 /// Looks up the classes of a new pod. Returns its priority, if it has a priority class.
 ///
 /// # Errors
 /// If a class does not exist, or the pod contradicts its class.
-pub fn find_classes(api: &Api, served: &Served, pod: &Value) -> Result<Option<Priority>, Failure> {
+pub(crate) fn find_classes(api: &Api, served: &Served, pod: &Value) -> Result<Option<Priority>, Failure> {
     let is_pod = served.kind.group.is_empty() && served.kind.kind == "Pod";
     if !is_pod {
         return Ok(None);
@@ -47,7 +47,7 @@ pub fn find_classes(api: &Api, served: &Served, pod: &Value) -> Result<Option<Pr
 
 impl Priority {
     /// Writes the priority into a pod.
-    pub fn assign(self, pod: &mut Value) {
+    pub(crate) fn assign(self, pod: &mut Value) {
         for (field, value) in self.0 {
             pod["spec"][field] = value;
         }

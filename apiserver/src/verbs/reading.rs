@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The selection of objects.
 #[derive(Debug, Clone)]
-pub struct Interest {
+pub(crate) struct Interest {
     namespace: Option<String>,
     name: Option<String>,
     labels: Option<LabelSelector>,
@@ -40,7 +40,7 @@ impl Interest {
     ///
     /// # Errors
     /// If they are invalid, or use unsupported fields; or if numeric parameters are not numbers.
-    pub fn read(served: &Served, call: &Call) -> Result<Self, Failure> {
+    pub(crate) fn read(served: &Served, call: &Call) -> Result<Self, Failure> {
         for number in ["limit", "timeoutSeconds"] {
             call.query.number(number)?;
         }
@@ -50,19 +50,19 @@ impl Interest {
     }
 
     /// Tells whether there are selectors.
-    pub fn is_selective(&self) -> bool {
+    pub(crate) fn is_selective(&self) -> bool {
         self.labels.is_some() || self.fields.is_some()
     }
 
     /// Tells from the key alone whether an object is selected; `None` if that depends on its content.
-    pub fn covers_key(&self, (namespace, name): &Key) -> Option<bool> {
+    pub(crate) fn covers_key(&self, (namespace, name): &Key) -> Option<bool> {
         let is_here = self.namespace.as_ref().is_none_or(|wanted| wanted == namespace);
         let is_it = self.name.as_ref().is_none_or(|wanted| wanted == name);
         (!self.is_selective()).then_some(is_here && is_it)
     }
 
     /// Tells whether an object is selected, in the version of the request.
-    pub fn covers(&self, value: &Value) -> bool {
+    pub(crate) fn covers(&self, value: &Value) -> bool {
         self.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str())
             && self.name.as_ref().is_none_or(|name| value["metadata"]["name"] == name.as_str())
             && self.labels.as_ref().is_none_or(|labels| labels.matches(value))
@@ -71,7 +71,7 @@ impl Interest {
 }
 
 /// Answers a request for one object.
-pub async fn get(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+pub(crate) async fn get(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
     // A real server reports this as an internal error.
     let asked = revision(&call.query).map_err(|failure| Failure::new(500, "", failure.message))?;
     if let Some(revision) = asked {
@@ -85,7 +85,7 @@ pub async fn get(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, 
 }
 
 /// Returns the revision of a stale read: as old as the fault requests, or as the history reaches.
-pub fn stale_revision(api: &Api, served: &Served, call: &Call) -> Option<u64> {
+pub(crate) fn stale_revision(api: &Api, served: &Served, call: &Call) -> Option<u64> {
     let Some(Fault { action: Action::StaleRead { revisions, ms }, .. }) = &call.fault else { return None };
     Some(api.with(|state| {
         let store = &state.store;
@@ -114,7 +114,7 @@ fn existing_at(api: &Api, served: &Served, call: &Call, revision: u64) -> Result
 }
 
 /// Answers a request for a list.
-pub async fn list(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+pub(crate) async fn list(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
     match select(api, served, call).await? {
         Ok(selection) => shape(served, call, selection.into_list(served)),
         Err(expired) => Ok(expired),
@@ -125,7 +125,7 @@ pub async fn list(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
 type Seen = (Arc<Stored>, Arc<Value>);
 
 /// The selected objects of a request.
-pub struct Selection {
+pub(crate) struct Selection {
     /// The objects.
     pub items: Vec<Seen>,
     metadata: Value,
@@ -133,7 +133,7 @@ pub struct Selection {
 
 impl Selection {
     /// Returns the list for the client.
-    pub fn into_list(self, served: &Served) -> Value {
+    pub(crate) fn into_list(self, served: &Served) -> Value {
         list_of(served, self.items.into_iter().map(|(_, seen)| (*seen).clone()).collect(), self.metadata)
     }
 }
@@ -142,7 +142,7 @@ impl Selection {
 ///
 /// # Errors
 /// If the request has invalid parameters, or waits for a future revision in vain.
-pub async fn select(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Result<Selection, Reply>, Failure> {
+pub(crate) async fn select(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Result<Selection, Reply>, Failure> {
     let limit = call.query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let page = Page::read(&call.query, limit)?;
     let interest = Interest::read(served, call)?;
@@ -300,7 +300,7 @@ async fn wait_for(api: &Api, revision: u64) -> Result<(), Failure> {
 }
 
 /// Returns a list object.
-pub fn list_of(served: &Served, items: Vec<Value>, mut metadata: Value) -> Value {
+pub(crate) fn list_of(served: &Served, items: Vec<Value>, mut metadata: Value) -> Value {
     let kind = &served.kind;
     let items: Vec<Value> = if kind.is_custom() {
         if metadata.get("continue").is_none() {
@@ -321,7 +321,7 @@ pub fn list_of(served: &Served, items: Vec<Value>, mut metadata: Value) -> Value
 }
 
 /// Returns an object or a list in the requested form.
-pub fn shape(served: &Served, call: &Call, value: Value) -> Result<Reply, Failure> {
+pub(crate) fn shape(served: &Served, call: &Call, value: Value) -> Result<Reply, Failure> {
     let is_list = value["items"].is_array() && value["kind"] == served.kind.list_kind.as_str();
     let not_acceptable = |what: &str| {
         let text = format!("you requested {what}, but the requested object is {}", if is_list { "a list" } else { "not a list" });
@@ -358,17 +358,17 @@ fn without_end(mut list: Value) -> Value {
 }
 
 /// Returns the table of an object or a list, with the requested part of the objects.
-pub fn rows(served: &Served, call: &Call, value: &Value) -> Result<Value, Failure> {
+pub(crate) fn rows(served: &Served, call: &Call, value: &Value) -> Result<Value, Failure> {
     rows_with(served, call, value, true)
 }
 
 /// Returns the `Scale` of an object in the requested form.
-pub fn shape_scale(call: &Call, scale: Value) -> Result<Reply, Failure> {
+pub(crate) fn shape_scale(call: &Call, scale: Value) -> Result<Reply, Failure> {
     shape(&Served::of(versioning::scales()), call, scale)
 }
 
 /// Returns the table of an object or a list, with or without its columns.
-pub fn rows_with(served: &Served, call: &Call, value: &Value, has_columns: bool) -> Result<Value, Failure> {
+pub(crate) fn rows_with(served: &Served, call: &Call, value: &Value, has_columns: bool) -> Result<Value, Failure> {
     let word = call.query.text("includeObject").unwrap_or_default();
     let include = Include::parse(word).ok_or_else(|| Failure::bad_request(format!("unrecognized includeObject value: {word:?}")))?;
     let table = Table::of(&served.kind);

@@ -10,7 +10,7 @@ use crate::http::request::{Accept, Options, Place, Query};
 use crate::verbs::admission_chain::By;
 
 /// One request, with its user.
-pub struct Call {
+pub(crate) struct Call {
     /// The HTTP method.
     pub method: Method,
     /// The parsed path.
@@ -33,7 +33,7 @@ pub struct Call {
 
 impl Call {
     /// Returns the request without its body, for work after the start of the answer.
-    pub fn copy(&self) -> Self {
+    pub(crate) fn copy(&self) -> Self {
         Self {
             method: self.method.clone(),
             place: self.place.clone(),
@@ -48,12 +48,12 @@ impl Call {
     }
 
     /// Returns the writer for the admission chain.
-    pub fn by<'a>(&'a self, options: &'a Options) -> By<'a> {
+    pub(crate) fn by<'a>(&'a self, options: &'a Options) -> By<'a> {
         By { user: &self.user, options, fault: self.fault.as_ref() }
     }
 
     /// Returns the field manager: from the request, or the beginning of the user agent.
-    pub fn manager(&self, named: Option<&str>) -> String {
+    pub(crate) fn manager(&self, named: Option<&str>) -> String {
         let agent = || self.headers.get(header::USER_AGENT)?.to_str().ok()?.split('/').next().map(str::to_owned);
         named.map(str::to_owned).or_else(agent).filter(|name| !name.is_empty()).unwrap_or_else(|| "unknown".to_owned())
     }

@@ -25,7 +25,7 @@ const MOST_LIFETIME: i64 = 1 << 32;
 ///
 /// # Errors
 /// If the review is invalid.
-pub fn answer(api: &Api, served: &Served, call: &Call) -> Result<Option<Reply>, Failure> {
+pub(crate) fn answer(api: &Api, served: &Served, call: &Call) -> Result<Option<Reply>, Failure> {
     let kind = &served.kind;
     let is_token = kind.group.is_empty() && kind.plural == "serviceaccounts" && call.place.subresource.as_deref() == Some("token");
     let is_review = matches!(kind.group.as_str(), "authorization.k8s.io" | "authentication.k8s.io");

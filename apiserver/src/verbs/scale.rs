@@ -8,7 +8,7 @@ use crate::kinds::registry::Served;
 use crate::kinds::versioning;
 
 /// Returns the `Scale` of an object as an answer.
-pub fn scale_answer(served: &Served, value: &Value) -> Result<Reply, Failure> {
+pub(crate) fn scale_answer(served: &Served, value: &Value) -> Result<Reply, Failure> {
     scale_of(served, value).map(Reply::object)
 }
 
@@ -16,7 +16,7 @@ pub fn scale_answer(served: &Served, value: &Value) -> Result<Reply, Failure> {
 ///
 /// # Errors
 /// If the object has no number of replicas.
-pub fn scale_of(served: &Served, value: &Value) -> Result<Value, Failure> {
+pub(crate) fn scale_of(served: &Served, value: &Value) -> Result<Value, Failure> {
     let path = served.kind.scale.as_ref().map(|scale| scale.spec_replicas.clone()).unwrap_or_default();
     versioning::scale_of(served, value).ok_or_else(|| {
         let text = format!("Internal error occurred: the spec replicas field {path:?} does not exist");

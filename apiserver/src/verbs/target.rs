@@ -13,23 +13,23 @@ use crate::storage::store::Stored;
 use crate::verbs::request_context::Call;
 
 /// Returns the key of a request's object.
-pub fn key(call: &Call) -> Key {
+pub(crate) fn key(call: &Call) -> Key {
     (call.place.namespace.clone().unwrap_or_default(), call.place.name.clone().unwrap_or_default())
 }
 
 /// Returns the object of a request.
-pub fn existing(api: &Api, served: &Served, call: &Call) -> Result<Arc<Stored>, Failure> {
+pub(crate) fn existing(api: &Api, served: &Served, call: &Call) -> Result<Arc<Stored>, Failure> {
     let key = key(call);
     api.read(&served.resource, &key).ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))
 }
 
 /// Refuses a request for a feature that a built-in kind lacks.
-pub fn not_served_here() -> Result<Reply, Failure> {
+pub(crate) fn not_served_here() -> Result<Reply, Failure> {
     Err(Failure::no_resource())
 }
 
 /// Checks the namespace and name of a body against the path, and fills in missing ones.
-pub fn place_body(served: &Served, call: &Call, value: &mut Value, is_update: bool) -> Result<(), Failure> {
+pub(crate) fn place_body(served: &Served, call: &Call, value: &mut Value, is_update: bool) -> Result<(), Failure> {
     if let Some(name) = &call.place.name {
         match value["metadata"]["name"].as_str().unwrap_or_default() {
             "" if is_update => {
@@ -59,7 +59,7 @@ pub fn place_body(served: &Served, call: &Call, value: &mut Value, is_update: bo
 ///
 /// # Errors
 /// If it names another one.
-pub fn check_name(call: &Call, posted: &Value) -> Result<(), Failure> {
+pub(crate) fn check_name(call: &Call, posted: &Value) -> Result<(), Failure> {
     let name = call.place.name.as_deref().unwrap_or_default();
     let namespace = posted["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty());
     if posted["metadata"]["name"] != name {

@@ -55,7 +55,7 @@ struct Watch {
 }
 
 /// Answers a request to watch.
-pub async fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+pub(crate) async fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
     check(call)?;
     if call.accept.is_yaml {
         return Err(Failure::new(406, "NotAcceptable", "only the following media types are accepted: application/json;stream=watch"));

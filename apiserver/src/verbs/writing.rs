@@ -26,7 +26,7 @@ const NAMES: usize = 8;
 const MAX_OBJECT: usize = 3 << 19;
 
 /// Answers a request to create an object.
-pub async fn create(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+pub(crate) async fn create(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
     let options = Options::read(&call.query, "CreateOptions")?;
     let mut body = read_body(served, call)?;
     let manager = call.manager(options.field_manager.as_deref());
@@ -42,7 +42,12 @@ pub async fn create(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Repl
 ///
 /// # Errors
 /// If it exists, it is invalid, its namespace is missing, or a webhook denies it.
-pub async fn create_received(api: &Api, writer: &Writer<'_>, gate: &Gate<'_>, value: Value) -> Result<(Value, Vec<String>), Failure> {
+pub(crate) async fn create_received(
+    api: &Api,
+    writer: &Writer<'_>,
+    gate: &Gate<'_>,
+    value: Value,
+) -> Result<(Value, Vec<String>), Failure> {
     let served = writer.served;
     let kind = &served.kind;
     let namespace = value["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
@@ -129,7 +134,7 @@ async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_ge
 }
 
 /// Answers a request to replace an object, or its subresource.
-pub async fn update(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
+pub(crate) async fn update(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
     let options = Options::read(&call.query, "UpdateOptions")?;
     let manager = call.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource, options: &options, manager: &manager, now: api.now(), is_patch: false };
@@ -184,7 +189,7 @@ fn is_created_by_put(served: &Served) -> bool {
 ///
 /// # Errors
 /// If the object does not exist or is invalid, a webhook denies it, or the retries are used up.
-pub async fn write(
+pub(crate) async fn write(
     api: &Api,
     writer: &Writer<'_>,
     call: &Call,
@@ -260,7 +265,7 @@ fn rescaled(writer: &Writer<'_>, mut draft: Draft, scale: &Value) -> Draft {
 ///
 /// # Errors
 /// If the object does not exist, or the body is not a scale.
-pub async fn write_scale(
+pub(crate) async fn write_scale(
     api: &Api,
     writer: &Writer<'_>,
     call: &Call,
@@ -308,7 +313,7 @@ pub async fn write_scale(
 }
 
 /// Answers a request to bind a pod to a node.
-pub async fn bind(api: &Api, served: &Served, call: &Call) -> Result<Reply, Failure> {
+pub(crate) async fn bind(api: &Api, served: &Served, call: &Call) -> Result<Reply, Failure> {
     let options = Options::default();
     let binding = read_body(served, call)?.value;
     check_name(call, &binding)?;

@@ -9,7 +9,7 @@ use super::case::directory;
 use super::normal::sort_causes;
 
 /// Returns the answers of a topic, by the names of the cases.
-pub fn read(topic: &str) -> BTreeMap<String, Vec<Value>> {
+pub(crate) fn read(topic: &str) -> BTreeMap<String, Vec<Value>> {
     let path = path(topic);
     let Ok(text) = std::fs::read_to_string(&path) else { return BTreeMap::new() };
     let mut answers: BTreeMap<String, Vec<Value>> =
@@ -19,6 +19,6 @@ pub fn read(topic: &str) -> BTreeMap<String, Vec<Value>> {
 }
 
 /// Returns the file of a topic.
-pub fn path(topic: &str) -> PathBuf {
+pub(crate) fn path(topic: &str) -> PathBuf {
     directory().join(format!("answers/{topic}.json"))
 }

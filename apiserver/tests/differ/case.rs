@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 /// One case.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Case {
+pub(crate) struct Case {
     /// Its title, a sentence.
     #[serde(rename = "case")]
     pub name: String,
@@ -42,7 +42,7 @@ pub struct Case {
 /// One request, or one read from an open watch.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
+pub(crate) struct Step {
     /// The method and the path: whole, or beginning with the plural of a kind. `<name.path>` is a part of an earlier answer.
     #[serde(default)]
     pub ask: Option<String>,
@@ -93,7 +93,7 @@ pub struct Step {
 /// A read from an open stream.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Look {
+pub(crate) struct Look {
     /// The name of the stream.
     pub at: String,
     /// The number of expected lines; `None` means all until the end.
@@ -150,14 +150,14 @@ fn remove(value: &mut Value, pointer: &str) {
 }
 
 /// Returns the directory of the cases.
-pub fn directory() -> PathBuf {
+pub(crate) fn directory() -> PathBuf {
     // The suite on a real API server is part of the engine's package, and uses these cases, too.
     let below = if env!("CARGO_PKG_NAME") == "kopfd-apiserver" { "tests/differ" } else { "apiserver/tests/differ" };
     Path::new(env!("CARGO_MANIFEST_DIR")).join(below)
 }
 
 /// Returns all cases, by topic.
-pub fn all() -> BTreeMap<String, Vec<Case>> {
+pub(crate) fn all() -> BTreeMap<String, Vec<Case>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(directory().join("cases")).expect("the directory of the cases") {
         let path = entry.expect("an entry").path();
@@ -181,7 +181,7 @@ pub fn all() -> BTreeMap<String, Vec<Case>> {
 }
 
 /// Returns the definitions of `kinds.yaml`, by name, with a given group.
-pub fn definitions(group: &str) -> BTreeMap<String, Value> {
+pub(crate) fn definitions(group: &str) -> BTreeMap<String, Value> {
     let text = std::fs::read_to_string(directory().join("kinds.yaml")).expect("the kinds of the cases");
     let mut documents = yaml::parse(&text.replace("<group>", group)).unwrap_or_else(|error| panic!("kinds.yaml: {error}"));
     let Value::Object(kinds) = documents.remove(0) else { panic!("kinds.yaml is a mapping") };

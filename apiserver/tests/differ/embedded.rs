@@ -12,11 +12,11 @@ use kopfd_base::kit::Clock;
 use super::play::{Server, Who};
 
 /// The server under test, in this process.
-pub struct Embedded(ApiServer);
+pub(crate) struct Embedded(ApiServer);
 
 impl Embedded {
     /// Returns an empty server.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let users = [
             ("administrator".to_owned(), User::new("admin", &["system:masters", "system:authenticated"])),
             ("guest".to_owned(), User::new("guest", &["guests", "system:authenticated"])),

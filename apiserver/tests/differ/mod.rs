@@ -3,8 +3,8 @@
 //! The answers of the real server are recorded in `answers/`. `cargo test` compares the embedded server with them, and
 //! `tests/cluster/run` a real server.
 
-pub mod answers;
-pub mod case;
-pub mod embedded;
+pub(crate) mod answers;
+pub(crate) mod case;
+pub(crate) mod embedded;
 mod normal;
-pub mod play;
+pub(crate) mod play;

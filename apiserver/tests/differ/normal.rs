@@ -6,7 +6,7 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 
 /// The values seen so far in a case, to give equal values equal names.
-pub struct Normal {
+pub(super) struct Normal {
     id: String,
     has_managers: bool,
     uids: Vec<String>,
@@ -26,12 +26,12 @@ fn pattern(text: &str) -> Regex {
 
 impl Normal {
     /// Returns the normalization for a case.
-    pub fn new(id: &str, has_managers: bool) -> Self {
+    pub(super) fn new(id: &str, has_managers: bool) -> Self {
         Self { id: id.to_owned(), has_managers, uids: Vec::new(), revisions: Vec::new() }
     }
 
     /// Returns the normal form of an answer.
-    pub fn form(&mut self, mut answer: Value) -> Value {
+    pub(super) fn form(&mut self, mut answer: Value) -> Value {
         self.walk("", &mut answer);
         sort_causes(&mut answer);
         answer
@@ -42,7 +42,9 @@ impl Normal {
             Value::Object(members) => self.members(name, members),
             Value::Array(items) => {
                 items.retain(|item| !is_periodic_bookmark(item));
-                items.iter_mut().for_each(|item| self.walk(name, item));
+                for item in items {
+                    self.walk(name, item);
+                }
             }
             Value::String(text) if name == "cells" && AGE.is_match(text) => "<age>".clone_into(text),
             Value::String(text) if name == "token" && TOKEN.is_match(text) => "<token>".clone_into(text),
@@ -124,7 +126,7 @@ fn a_number(text: &str) -> String {
 }
 
 /// Sorts causes: real servers report errors of several fields in any order.
-pub fn sort_causes(value: &mut Value) {
+pub(super) fn sort_causes(value: &mut Value) {
     match value {
         Value::Object(members) => {
             for (name, value) in members {

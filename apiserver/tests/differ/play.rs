@@ -23,7 +23,7 @@ const SILENCE: Duration = Duration::from_millis(300);
 
 /// The user of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Who {
+pub(crate) enum Who {
     /// A user with all permissions.
     Administrator,
     /// A user without permissions.
@@ -35,7 +35,7 @@ pub enum Who {
 }
 
 /// A server on which cases run.
-pub trait Server {
+pub(crate) trait Server {
     /// Sends a request.
     async fn send(&self, who: Who, request: Request<Bytes>) -> Response<Body>;
 
@@ -61,7 +61,7 @@ struct Course<'a, S> {
 }
 
 /// Runs a case, and returns the answers in their normal form, one for each step.
-pub async fn play<S: Server>(server: &S, case: &Case) -> Vec<Value> {
+pub(crate) async fn play<S: Server>(server: &S, case: &Case) -> Vec<Value> {
     let group = format!("{}.kopfd.test", case.id);
     let normal = Normal::new(&case.id, case.managers);
     let mut course = Course { server, case, group, kept: BTreeMap::new(), open: BTreeMap::new(), normal };

@@ -5,7 +5,7 @@ use crate::manifest::{Diagnostic, NamedKind, Operator, Severity, known_kinds};
 use crate::object::Resource;
 
 /// Returns a warning for each kind that is probably misspelt, and a hint for each that only a real cluster may have.
-pub fn check(operators: &[Operator]) -> Vec<Diagnostic> {
+pub(super) fn check(operators: &[Operator]) -> Vec<Diagnostic> {
     operators.iter().flat_map(check_operator).collect()
 }
 

@@ -20,7 +20,7 @@ const DEBOUNCE: Duration = Duration::from_millis(100);
 const EXTENSIONS: [&str; 4] = ["yaml", "yml", "rhai", "j2"];
 
 /// The watched files.
-pub struct Files {
+pub(super) struct Files {
     /// The directories of the manifests, recursively.
     operators: Vec<PathBuf>,
     /// The `crds` files of the manifests.
@@ -35,7 +35,7 @@ pub struct Files {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Changed {
+pub(super) struct Changed {
     /// Manifests, scripts or templates have changed.
     pub of_operators: bool,
 }
@@ -48,7 +48,7 @@ struct Hashes {
 
 impl Files {
     /// Watches the directories of the manifests, their `crds` files, and further objects.
-    pub fn watch(manifests: &[PathBuf], definitions: &[PathBuf], apply: &[PathBuf]) -> Self {
+    pub(super) fn watch(manifests: &[PathBuf], definitions: &[PathBuf], apply: &[PathBuf]) -> Self {
         let (sender, hints) = mpsc::channel(1);
         // A full channel already holds a hint that was not taken yet.
         let watcher = notify::recommended_watcher(move |_| {
@@ -72,12 +72,12 @@ impl Files {
     }
 
     /// Returns the files and directories of objects, definitions first.
-    pub fn object_paths(&self) -> Vec<PathBuf> {
+    pub(super) fn object_paths(&self) -> Vec<PathBuf> {
         self.definitions.iter().chain(&self.apply).cloned().collect()
     }
 
     /// Replaces the watched `crds` files. Their contents count as unchanged.
-    pub fn set_definitions(&mut self, definitions: &[PathBuf]) {
+    pub(super) fn set_definitions(&mut self, definitions: &[PathBuf]) {
         if self.definitions != definitions {
             self.definitions = definitions.to_vec();
             self.add_objects();
@@ -86,7 +86,7 @@ impl Files {
     }
 
     /// Waits until the contents of files change.
-    pub async fn changed(&mut self) -> Changed {
+    pub(super) async fn changed(&mut self) -> Changed {
         loop {
             if self.hints.recv().await.is_none() {
                 std::future::pending::<()>().await;

@@ -12,7 +12,7 @@ use crate::apiserver::{ApiServer, admin_client, bootstrap};
 use crate::cli::apiserver;
 
 /// The objects of files.
-pub struct AppliedObjects {
+pub(super) struct AppliedObjects {
     api: ApiServer,
     /// Accepted objects by apiVersion, kind, namespace and name.
     applied: BTreeMap<[String; 4], Value>,
@@ -23,7 +23,7 @@ impl AppliedObjects {
     ///
     /// # Errors
     /// If a file cannot be read, or an object is refused.
-    pub async fn apply_initial(api: ApiServer, paths: Vec<PathBuf>) -> Result<Self, String> {
+    pub(super) async fn apply_initial(api: ApiServer, paths: Vec<PathBuf>) -> Result<Self, String> {
         let (objects, problems) = read(&paths);
         if let Some(problem) = problems.into_iter().next() {
             return Err(problem);
@@ -36,7 +36,7 @@ impl AppliedObjects {
     }
 
     /// Applies new and changed objects. Errors are logged, and the other objects are applied.
-    pub async fn apply_changes(&mut self, paths: Vec<PathBuf>) {
+    pub(super) async fn apply_changes(&mut self, paths: Vec<PathBuf>) {
         let (objects, mut problems) = read(&paths);
         let log = |key: &[String; 4], is_new: bool| {
             let what = if is_new { "is new" } else { "has changed" };
@@ -89,7 +89,7 @@ fn read(paths: &[PathBuf]) -> (Vec<Value>, Vec<String>) {
 }
 
 /// Tells whether a document is a manifest or a scenario.
-pub fn is_kopfd_document(document: &Value) -> bool {
+pub(super) fn is_kopfd_document(document: &Value) -> bool {
     document["apiVersion"].as_str().is_some_and(|version| version.starts_with("kopfd.dev/"))
         && matches!(document["kind"].as_str(), Some("Operator" | "Scenario"))
 }

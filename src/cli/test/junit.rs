@@ -13,7 +13,7 @@ use super::report::{Report, rerun_command};
 ///
 /// # Errors
 /// If the report cannot be written as XML.
-pub fn render(report: &Report<'_>) -> Result<String, String> {
+pub(super) fn render(report: &Report<'_>) -> Result<String, String> {
     let mut suites: BTreeMap<&PathBuf, TestSuite> = BTreeMap::new();
     for outcome in report.outcomes {
         let file = outcome.job.scenario.file();

@@ -7,7 +7,7 @@ use crate::scenario::{Outcome, Scenario};
 use super::super::output::quoted;
 
 /// The content of a report.
-pub struct Report<'a> {
+pub(super) struct Report<'a> {
     pub outcomes: &'a [Outcome],
     /// The first seed, for the command that repeats a run.
     pub seed: u64,
@@ -18,7 +18,7 @@ pub struct Report<'a> {
 }
 
 /// The seeds with which a scenario failed.
-pub struct FailedSeeds<'a> {
+pub(super) struct FailedSeeds<'a> {
     pub scenario: &'a Arc<Scenario>,
     pub seeds: Vec<u64>,
     /// Number of seeds that were skipped because enough had failed.
@@ -27,7 +27,7 @@ pub struct FailedSeeds<'a> {
 
 impl Report<'_> {
     /// Returns the scenarios that failed with some seeds.
-    pub fn failed_seeds(&self) -> Vec<FailedSeeds<'_>> {
+    pub(super) fn failed_seeds(&self) -> Vec<FailedSeeds<'_>> {
         let Some(wanted) = self.seeds else { return Vec::new() };
         let mut found: Vec<FailedSeeds<'_>> = Vec::new();
         for outcome in self.outcomes {
@@ -45,7 +45,7 @@ impl Report<'_> {
 }
 
 /// Returns the command that repeats a run.
-pub fn rerun_command(outcome: &Outcome, report: &Report<'_>) -> String {
+pub(super) fn rerun_command(outcome: &Outcome, report: &Report<'_>) -> String {
     let scenario = &outcome.job.scenario;
     let path = quoted(&scenario.file().display().to_string());
     let name = quoted(&scenario.name);

@@ -18,7 +18,7 @@ const FAILED: Style = AnsiColor::Red.on_default().bold();
 const SKIPPED: Style = AnsiColor::Yellow.on_default().bold();
 
 /// Returns the report.
-pub fn render(report: &Report<'_>) -> String {
+pub(super) fn render(report: &Report<'_>) -> String {
     let mut text = String::new();
     // Passed seeds are only counted.
     let mut passed_seeds = 0;

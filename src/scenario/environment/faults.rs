@@ -11,7 +11,7 @@ use crate::manifest::suggest::nearest;
 use crate::manifest::tree::Spot;
 
 /// A resource that the server does not have.
-pub struct UnknownResource {
+pub(crate) struct UnknownResource {
     /// The name as written.
     pub resource: String,
     /// The most similar name that the server has.
@@ -19,7 +19,7 @@ pub struct UnknownResource {
 }
 
 /// The faults that a scenario has injected.
-pub struct InjectedFaults {
+pub(crate) struct InjectedFaults {
     api: ApiServer,
     /// Position in the file, number on the server, and rule of each fault.
     faults: Mutex<Vec<(Spot, u64, Rule)>>,
@@ -27,23 +27,23 @@ pub struct InjectedFaults {
 
 impl InjectedFaults {
     /// Returns no faults yet.
-    pub fn new(api: ApiServer) -> Self {
+    pub(crate) fn new(api: ApiServer) -> Self {
         Self { api, faults: Mutex::default() }
     }
 
     /// Injects a fault from now on.
-    pub fn add(&self, spot: Spot, rule: Rule) {
+    pub(crate) fn add(&self, spot: Spot, rule: Rule) {
         let number = self.api.add_fault(rule.clone());
         self.faults.lock().push((spot, number, rule));
     }
 
     /// Removes all faults from the server.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.api.faults().clear();
     }
 
     /// Returns the positions of deterministic faults that never fired, with the resource if the server does not have it.
-    pub fn unfired(&self) -> Vec<(Spot, Option<UnknownResource>)> {
+    pub(crate) fn unfired(&self) -> Vec<(Spot, Option<UnknownResource>)> {
         let fired: BTreeSet<u64> = self.api.faults().firings().map(|firing| firing.rule).collect();
         let faults = self.faults.lock();
         let unfired = faults.iter().filter(|(_, number, rule)| !fired.contains(number) && rule.probability >= 1.0);
@@ -53,7 +53,7 @@ impl InjectedFaults {
 }
 
 /// Checks the name of a resource, a pattern with `*`. Returns it if no resource of the server matches.
-pub fn unknown_resource(api: &ApiServer, resource: &str) -> Option<UnknownResource> {
+pub(super) fn unknown_resource(api: &ApiServer, resource: &str) -> Option<UnknownResource> {
     let registry = api.registry();
     let names: Vec<String> = registry.all().flat_map(|served| [served.kind.plural.clone(), served.full_name()]).collect();
     if names.iter().any(|name| matches(resource, name)) {

@@ -12,7 +12,7 @@ use super::super::timeline::{Event, Subject, Timeline};
 ///
 /// # Errors
 /// If the server refuses one: its position in the scenario and the reason.
-pub async fn apply_given(api: &ApiServer, scenario: &Scenario) -> Result<(), (Spot, Problem)> {
+pub(super) async fn apply_given(api: &ApiServer, scenario: &Scenario) -> Result<(), (Spot, Problem)> {
     let objects = scenario.given.iter().map(|given| given.object.clone()).collect();
     match bootstrap::apply(api, objects).await {
         Ok(_) => Ok(()),
@@ -26,7 +26,7 @@ pub async fn apply_given(api: &ApiServer, scenario: &Scenario) -> Result<(), (Sp
 }
 
 /// Returns all objects of the server without the fields that differ between runs.
-pub fn final_state(api: &ApiServer, ignored: &[String]) -> FinalState {
+pub(super) fn final_state(api: &ApiServer, ignored: &[String]) -> FinalState {
     let objects: Vec<_> = api.resources().into_iter().map(|resource| (api.list(&resource, None), resource)).collect();
     let named = objects.into_iter().flat_map(|(objects, resource)| {
         let dot = if resource.group.is_empty() { "" } else { "." };
@@ -37,7 +37,7 @@ pub fn final_state(api: &ApiServer, ignored: &[String]) -> FinalState {
 }
 
 /// Returns the objects of a kind that exist, that the scenario applies, or that appear in the timeline.
-pub fn subjects(api: &ApiServer, scenario: &Scenario, timeline: &Timeline, like: &Subject) -> impl Iterator<Item = Subject> + use<> {
+pub(super) fn subjects(api: &ApiServer, scenario: &Scenario, timeline: &Timeline, like: &Subject) -> impl Iterator<Item = Subject> + use<> {
     let mut all: Vec<Subject> = scenario.applied_objects().into_iter().map(Subject::of).collect();
     timeline.with(|entries| {
         all.extend(entries.iter().filter_map(|(_, event)| {

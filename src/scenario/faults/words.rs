@@ -3,7 +3,7 @@
 use crate::apiserver::faults::{Action, Drop, Expiry, Firing, Phase, WebhookFailure};
 
 /// Describes a fault that has fired.
-pub fn firing(action: Option<&Action>, firing: &Firing) -> String {
+pub(crate) fn firing(action: Option<&Action>, firing: &Firing) -> String {
     let Firing { verb, resource, namespace, name, .. } = firing;
     let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
     let object = if name.is_empty() { resource.clone() } else { format!("{resource}/{name}") };

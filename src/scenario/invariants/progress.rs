@@ -29,7 +29,7 @@ const TOLERANCE: Duration = Duration::from_millis(1);
 
 /// An operator in one run of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Process {
+pub(crate) struct Process {
     /// Number of the operator run. Work of earlier runs is abandoned.
     pub run: u32,
     /// Number of the operator in the scenario.
@@ -37,7 +37,7 @@ pub struct Process {
 }
 
 /// The surroundings of an event.
-pub struct Context<'a> {
+pub(super) struct Context<'a> {
     pub process: Process,
     pub storage: &'a Storage,
     /// The kinds of the server.
@@ -60,7 +60,7 @@ impl Context<'_> {
 }
 
 /// A call of a handler.
-pub struct Called<'a> {
+pub(super) struct Called<'a> {
     pub handler: &'a Handler,
     /// `None` for handlers of raw events.
     pub reason: Option<Reason>,
@@ -70,7 +70,7 @@ pub struct Called<'a> {
 
 /// An attempt that was made.
 #[derive(Debug, Clone)]
-pub struct Attempt {
+pub(super) struct Attempt {
     /// Id of the handler.
     pub id: String,
     /// Number of attempts including this one.
@@ -105,7 +105,7 @@ struct Written {
 }
 
 /// The progress of one operator with one object.
-pub struct Progress {
+pub(super) struct Progress {
     subject: Subject,
     running: usize,
     /// Functions and ids of the handlers called in this cycle, and whether for the raw event.
@@ -134,7 +134,7 @@ pub struct Progress {
 
 impl Progress {
     /// Creates the progress of an object that was never handled.
-    pub fn new(subject: Subject) -> Self {
+    pub(super) fn new(subject: Subject) -> Self {
         Self {
             subject,
             running: 0,
@@ -153,22 +153,22 @@ impl Progress {
         }
     }
 
-    pub fn subject(&self) -> &Subject {
+    pub(super) fn subject(&self) -> &Subject {
         &self.subject
     }
 
     /// Returns how often an essence was stored as handled.
-    pub fn causes(&self) -> usize {
+    pub(super) fn causes(&self) -> usize {
         self.causes
     }
 
     /// Tells whether the last cycle failed.
-    pub fn has_failed(&self) -> bool {
+    pub(super) fn has_failed(&self) -> bool {
         self.has_failed
     }
 
     /// Notes the start of a cycle.
-    pub fn object_seen(&mut self, context: &mut Context<'_>, body: &Body) {
+    pub(super) fn object_seen(&mut self, context: &mut Context<'_>, body: &Body) {
         // A cancelled cycle reports no end.
         self.excuse_unstored(context.process.operator, context.tallies);
         self.called.clear();
@@ -177,7 +177,7 @@ impl Progress {
     }
 
     /// Notes a call, and checks that it is allowed.
-    pub fn called(&mut self, context: &mut Context<'_>, call: &Called<'_>) {
+    pub(super) fn called(&mut self, context: &mut Context<'_>, call: &Called<'_>) {
         let id = &call.handler.id;
         self.running += 1;
         let is_first = self.called.insert((call.handler.function.clone(), id.clone(), call.reason.is_none()));
@@ -212,7 +212,7 @@ impl Progress {
     }
 
     /// Notes that a call has returned.
-    pub fn returned(&mut self, context: &mut Context<'_>, returned: &Returned) {
+    pub(super) fn returned(&mut self, context: &mut Context<'_>, returned: &Returned) {
         self.running = self.running.saturating_sub(1);
         if returned.is_cancelled {
             return;
@@ -232,7 +232,7 @@ impl Progress {
     }
 
     /// Notes a judged attempt.
-    pub fn attempt_judged(&mut self, context: &mut Context<'_>, attempt: Attempt) {
+    pub(super) fn attempt_judged(&mut self, context: &mut Context<'_>, attempt: Attempt) {
         let tally = context.tallies.of(context.process.operator, &self.subject, &attempt.id);
         if attempt.is_final && !attempt.is_resuming {
             tally.completed += 1;
@@ -248,7 +248,7 @@ impl Progress {
     }
 
     /// Notes a change of the object by any client.
-    pub fn changed(&mut self, context: &mut Context<'_>, before: Option<&Body>, after: Option<&Body>, is_own: bool) {
+    pub(super) fn changed(&mut self, context: &mut Context<'_>, before: Option<&Body>, after: Option<&Body>, is_own: bool) {
         let (old, new) = (before.and_then(|body| context.facts(body)), after.and_then(|body| context.facts(body)));
         if let Some(new) = &new {
             self.essences += usize::from(old.as_ref().is_none_or(|old| !is_same(&old.essence, &new.essence)));
@@ -281,14 +281,14 @@ impl Progress {
     }
 
     /// Notes the answer to a write.
-    pub fn answered(&mut self, context: &Context<'_>, version: Option<u64>, is_acknowledged: bool) {
+    pub(super) fn answered(&mut self, context: &Context<'_>, version: Option<u64>, is_acknowledged: bool) {
         if let Some(version) = version {
             self.written = Some(Written { version, at: context.now, is_acknowledged });
         }
     }
 
     /// Notes the end of a cycle, and checks that its attempts are stored.
-    pub fn cycle_ended(&mut self, context: &mut Context<'_>, error: Option<&str>) {
+    pub(super) fn cycle_ended(&mut self, context: &mut Context<'_>, error: Option<&str>) {
         self.has_failed = error.is_some();
         if error.is_some() {
             // The engine does not wait for events of requests before the failure.
@@ -323,7 +323,7 @@ impl Progress {
     }
 
     /// Notes the end of the operator run: attempts that were not stored are repeated.
-    pub fn run_ended(&mut self, operator: usize, tallies: &mut Tallies) {
+    pub(super) fn run_ended(&mut self, operator: usize, tallies: &mut Tallies) {
         self.purged.append(&mut self.kept_in_memory);
         self.excuse_unstored(operator, tallies);
         self.running = 0;
@@ -334,7 +334,7 @@ impl Progress {
 
     /// Reports causes that were handled without a change. Completions that are still recorded on the object are
     /// accounted for.
-    pub fn verify(&self, operator: usize, tallies: &mut Tallies, violations: &mut Vec<String>) {
+    pub(super) fn verify(&self, operator: usize, tallies: &mut Tallies, violations: &mut Vec<String>) {
         let Self { subject, essences, causes, repeated_causes, .. } = self;
         for id in self
             .recorded

@@ -14,7 +14,7 @@ use crate::object::{Body, EventKind, Resource, Scope, diff};
 use crate::persistence::{Storages, Stored, essence};
 
 /// The storage and the handlers of one operator.
-pub struct Storage {
+pub(super) struct Storage {
     storages: Arc<Storages>,
     handlers: Vec<Handler>,
     /// How long it waits for the event of its own write.
@@ -23,7 +23,7 @@ pub struct Storage {
 
 /// The stored state of an object.
 #[derive(Debug, Clone)]
-pub struct Facts {
+pub(super) struct Facts {
     /// The last handled essence, if there is one.
     pub handled: Option<Value>,
     pub essence: Value,
@@ -35,12 +35,12 @@ pub struct Facts {
 
 impl Facts {
     /// Tells whether an essence equals the last handled one.
-    pub fn has_handled(&self, essence: &Value) -> bool {
+    pub(super) fn has_handled(&self, essence: &Value) -> bool {
         self.handled.as_ref().is_some_and(|handled| is_same(handled, essence))
     }
 
     /// Tells whether the last handled essence equals that of another state.
-    pub fn is_handled_as(&self, other: &Self) -> bool {
+    pub(super) fn is_handled_as(&self, other: &Self) -> bool {
         match (&self.handled, &other.handled) {
             (Some(one), Some(other)) => is_same(one, other),
             (one, other) => one.is_none() && other.is_none(),
@@ -49,26 +49,26 @@ impl Facts {
 }
 
 /// Tells whether two essences are equal for handlers.
-pub fn is_same(one: &Value, other: &Value) -> bool {
+pub(super) fn is_same(one: &Value, other: &Value) -> bool {
     diff::diff(one, other, Scope::Full).is_empty()
 }
 
 impl Storage {
     /// Returns the storage of an operator.
-    pub fn of(operator: &Operator) -> Self {
+    pub(super) fn of(operator: &Operator) -> Self {
         let persistence = &operator.settings.persistence;
         let consistency_timeout = persistence.consistency_timeout;
         Self { storages: Arc::new(persistence.storages.clone()), handlers: operator.handlers.clone(), consistency_timeout }
     }
 
     /// Tells whether a change handler is declared for objects of this kind.
-    pub fn serves(&self, body: &Body, registry: &Registry) -> bool {
+    pub(super) fn serves(&self, body: &Body, registry: &Registry) -> bool {
         resource(body, registry)
             .is_some_and(|resource| self.handlers.iter().any(|handler| handler.on.is_changing() && handler.concerns(&resource)))
     }
 
     /// Reads an object; `None` if its stored state cannot be read.
-    pub fn facts(&self, body: &Body, registry: &Registry) -> Option<Facts> {
+    pub(super) fn facts(&self, body: &Body, registry: &Registry) -> Option<Facts> {
         let resource = resource(body, registry)?;
         let extra = essence::extra_fields(self.handlers.iter().filter(|handler| handler.concerns(&resource)));
         let change = essence::change(&self.storages, body, &extra).ok()?;
@@ -77,7 +77,7 @@ impl Storage {
         Some(Facts { handled: cause.change.old, essence: cause.change.new?, reason: cause.reason, is_held })
     }
 
-    pub fn record(&self, body: &Body, id: &str) -> Option<Record> {
+    pub(super) fn record(&self, body: &Body, id: &str) -> Option<Record> {
         let records = Stored { storages: Arc::clone(&self.storages), body: body.clone(), now: Timestamp::UNIX_EPOCH };
         records.record(id).ok().flatten()
     }

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use super::super::timeline::Subject;
 
 /// Stored completions by object and handler.
-pub type Completions = BTreeMap<(Subject, String), usize>;
+pub(crate) type Completions = BTreeMap<(Subject, String), usize>;
 
 /// How often an essence was stored as handled, by object.
-pub type HandledCauses = BTreeMap<Subject, usize>;
+pub(crate) type HandledCauses = BTreeMap<Subject, usize>;
 
 /// Completions of one handler of one object.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Tally {
+pub(super) struct Tally {
     /// How often it completed.
     pub completed: usize,
     /// How often that was stored.
@@ -23,15 +23,15 @@ pub struct Tally {
 
 /// The tallies of all handlers of all objects, by operator number.
 #[derive(Debug, Default)]
-pub struct Tallies(BTreeMap<(usize, Subject, String), Tally>);
+pub(super) struct Tallies(BTreeMap<(usize, Subject, String), Tally>);
 
 impl Tallies {
-    pub fn of(&mut self, operator: usize, subject: &Subject, id: &str) -> &mut Tally {
+    pub(super) fn of(&mut self, operator: usize, subject: &Subject, id: &str) -> &mut Tally {
         self.0.entry((operator, subject.clone(), id.to_owned())).or_default()
     }
 
     /// Returns the stored completions.
-    pub fn completions(&self) -> Completions {
+    pub(super) fn completions(&self) -> Completions {
         let mut completions = Completions::new();
         for ((_, subject, id), tally) in self.0.iter().filter(|(_, tally)| tally.stored > 0) {
             *completions.entry((subject.clone(), id.clone())).or_default() += tally.stored;
@@ -40,7 +40,7 @@ impl Tallies {
     }
 
     /// Reports completions that were neither stored nor allowed repetitions.
-    pub fn verify(&self, violations: &mut Vec<String>) {
+    pub(super) fn verify(&self, violations: &mut Vec<String>) {
         for ((_, subject, id), Tally { completed, stored, repeated }) in &self.0 {
             if *completed > stored + repeated {
                 violations.push(format!(

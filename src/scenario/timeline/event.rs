@@ -6,7 +6,7 @@ use super::super::model::Call;
 use crate::manifest::tree::Spot;
 
 /// Level of debug lines, which expectations ignore.
-pub const DEBUG: &str = "DEBUG";
+pub(crate) const DEBUG: &str = "DEBUG";
 
 /// Identifies the object that an event is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -21,7 +21,7 @@ const MAX_LISTED: usize = 3;
 
 /// What repeats in a livelock.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Livelock {
+pub(super) enum Livelock {
     /// An object is received.
     ObjectSeen(Subject),
     /// Requests for an object, identified by resource and name.
@@ -32,14 +32,14 @@ pub enum Livelock {
 
 /// Counts the entries of each object within the window.
 #[derive(Debug, Default)]
-pub struct RateCounter {
+pub(super) struct RateCounter {
     since: Duration,
     counts: BTreeMap<Livelock, usize>,
 }
 
 impl RateCounter {
     /// Counts an entry. Returns the livelock once a limit is exceeded.
-    pub fn count(&mut self, at: Duration, event: &Event) -> Option<Livelock> {
+    pub(super) fn count(&mut self, at: Duration, event: &Event) -> Option<Livelock> {
         if at.saturating_sub(self.since) >= WINDOW {
             self.since = at;
             self.counts.clear();
@@ -82,7 +82,7 @@ impl std::fmt::Display for Livelock {
 }
 
 /// Describes a livelock: which handlers are called, and what changes each time.
-pub fn describe(livelock: &Livelock, entries: &[(Duration, Event)]) -> Problem {
+pub(super) fn describe(livelock: &Livelock, entries: &[(Duration, Event)]) -> Problem {
     let last = entries.last().map_or(Duration::ZERO, |(at, _)| *at);
     let recent = entries.iter().rev().take_while(|(at, _)| last.saturating_sub(*at) < WINDOW).map(|(_, event)| event);
     let mut calls: BTreeMap<&str, usize> = BTreeMap::new();

@@ -46,7 +46,7 @@ impl Piece {
 }
 
 /// Returns the text. Log lines with one of the `kept` messages are neither folded nor left out.
-pub fn print(entries: &[(Duration, Event)], kept: &BTreeSet<String>) -> String {
+pub(super) fn print(entries: &[(Duration, Event)], kept: &BTreeSet<String>) -> String {
     let is_kept = |event: &Event| matches!(event, Event::Log { message, .. } if kept.contains(message));
     let pieces = entries.iter().map(|(at, event)| (*at, printed(*at, event), is_kept(event))).filter(|(_, text, _)| !text.is_empty());
     let all: Vec<(Duration, Piece)> = pieces.map(|(at, text, is_kept)| (at, Piece { is_kept, ..Piece::new(text, 1) })).collect();

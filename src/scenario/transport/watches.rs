@@ -29,7 +29,7 @@ const LIST_PAUSE: Duration = Duration::from_mins(1);
 
 /// The watches of one operator run. Cheap to clone.
 #[derive(Clone)]
-pub struct Watches {
+pub(super) struct Watches {
     known: Arc<Mutex<BTreeMap<String, Watch>>>,
     /// When a list failed because of a disturbance, by path, until it is repeated.
     failed_lists: Arc<Mutex<BTreeMap<String, Instant>>>,
@@ -51,12 +51,12 @@ struct Watch {
 
 impl Watches {
     /// Creates an empty set of watches that notifies of changes.
-    pub fn new(changed: Arc<Notify>) -> Self {
+    pub(super) fn new(changed: Arc<Notify>) -> Self {
         Self { known: Arc::default(), failed_lists: Arc::default(), changed }
     }
 
     /// Describes undelivered events; `None` if there are none.
-    pub fn pending(&self, api: &ApiServer) -> Option<String> {
+    pub(super) fn pending(&self, api: &ApiServer) -> Option<String> {
         let failed_lists = self.failed_lists.lock();
         if let Some((path, _)) = failed_lists.iter().find(|(_, failed_at)| failed_at.elapsed() < LIST_PAUSE) {
             return Some(format!("the list of {path} has failed and is not repeated yet"));
@@ -73,7 +73,7 @@ impl Watches {
     }
 
     /// Notes that a list has failed or was answered.
-    pub fn note_list(&self, path: &str, has_failed: bool) {
+    pub(super) fn note_list(&self, path: &str, has_failed: bool) {
         let mut failed = self.failed_lists.lock();
         if has_failed {
             failed.insert(path.to_owned(), Instant::now());
@@ -83,25 +83,25 @@ impl Watches {
     }
 
     /// Returns the revision before the last `count` events of a path.
-    pub fn before_last(&self, path: &str, count: usize) -> Option<u64> {
+    pub(super) fn before_last(&self, path: &str, count: usize) -> Option<u64> {
         let known = self.known.lock();
         let events = &known.get(path)?.events;
         Some(events.get(events.len().checked_sub(count)?)? - 1)
     }
 
     /// Notes an opened watch.
-    pub fn open(&self, path: String, place: &Place, delivered: u64) -> Open {
+    pub(super) fn open(&self, path: String, place: &Place, delivered: u64) -> Open {
         let number = self.insert(&path, place, true, delivered);
         Open { watches: self.clone(), path, number, has_ended: false }
     }
 
     /// Notes a watch that failed to open and will be retried.
-    pub fn note_closed(&self, path: &str, place: &Place) {
+    pub(super) fn note_closed(&self, path: &str, place: &Place) {
         self.insert(path, place, false, 0);
     }
 
     /// Notes a watch that will not be retried.
-    pub fn forget(&self, path: &str) {
+    pub(super) fn forget(&self, path: &str) {
         self.known.lock().remove(path);
     }
 
@@ -134,7 +134,7 @@ impl Watch {
 }
 
 /// An open watch. Dropping it before its end means that the operator has closed it.
-pub struct Open {
+pub(super) struct Open {
     watches: Watches,
     path: String,
     number: usize,
@@ -154,7 +154,7 @@ impl Drop for Open {
 
 impl Open {
     /// Returns the stream that the operator receives, with disturbances.
-    pub fn deliver(self, body: ByteStream, chaos: Option<Arc<Chaos>>) -> ByteStream {
+    pub(super) fn deliver(self, body: ByteStream, chaos: Option<Arc<Chaos>>) -> ByteStream {
         stream::unfold((self, body), move |(mut open, mut body)| {
             let chaos = chaos.clone();
             async move {

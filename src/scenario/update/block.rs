@@ -17,7 +17,7 @@ enum ItemEdit {
 }
 
 /// Returns the lines of the new list and their range; `None` if items do not have lines of their own.
-pub fn edit(source: &Source, nodes: &[Node], items: &[ListItem]) -> Option<(Range<usize>, String)> {
+pub(super) fn edit(source: &Source, nodes: &[Node], items: &[ListItem]) -> Option<(Range<usize>, String)> {
     let (first, last) = (nodes.first()?.spot.line, nodes.last()?.spot.line);
     let start = source.text[..offset(source, nodes.first()?.spot)?].rfind('\n').map_or(0, |at| at + 1);
     let end = start_of(source, last)? + source.line(last)?.len();

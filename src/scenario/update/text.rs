@@ -8,12 +8,12 @@ use crate::manifest::source::Source;
 use crate::manifest::tree::Spot;
 
 /// Writes a scalar.
-pub fn scalar(value: &Value) -> String {
+pub(super) fn scalar(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), text)
 }
 
 /// Writes a text without quotes where YAML reads the same text, also within brackets.
-pub fn text(value: &str) -> String {
+pub(super) fn text(value: &str) -> String {
     let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | '.');
     // `#` within a word does not begin a comment.
     let is_plain = value.starts_with(|c: char| c.is_ascii_alphabetic()) && value.chars().all(|c| is_word(c) || c == '#');
@@ -22,7 +22,7 @@ pub fn text(value: &str) -> String {
 }
 
 /// Returns the byte offset of a position.
-pub fn offset(source: &Source, spot: Spot) -> Option<usize> {
+pub(super) fn offset(source: &Source, spot: Spot) -> Option<usize> {
     let line = source.line(spot.line)?;
     let before: usize = line.chars().take(spot.column - 1).map(char::len_utf8).sum();
     // `line` is a slice of the text.
@@ -30,14 +30,14 @@ pub fn offset(source: &Source, spot: Spot) -> Option<usize> {
 }
 
 /// Returns the byte range of a node within one line.
-pub fn range(source: &Source, spot: Spot) -> Option<Range<usize>> {
+pub(super) fn range(source: &Source, spot: Spot) -> Option<Range<usize>> {
     let start = offset(source, spot)?;
     let length: usize = source.text[start..].chars().take(spot.length).map(char::len_utf8).sum();
     Some(start..start + length)
 }
 
 /// Returns the end of a list in brackets.
-pub fn end_of_flow(text: &str, start: usize) -> Option<usize> {
+pub(super) fn end_of_flow(text: &str, start: usize) -> Option<usize> {
     let mut depth = 0;
     let mut quote = None;
     let mut before = ' ';

@@ -11,7 +11,7 @@ use crate::script::declaration::BindingKind;
 use crate::script::problem::{Problem, Severity};
 
 /// Warns if a binding's function returns an unused value, or returns nothing although it is called for its result.
-pub fn check_returns(code: &Code, unit: &Unit, kind: BindingKind, place: &SourcePosition, binding: usize, report: &mut Report) {
+pub(super) fn check_returns(code: &Code, unit: &Unit, kind: BindingKind, place: &SourcePosition, binding: usize, report: &mut Report) {
     let returns = || {
         unit.uses.iter().filter_map(|usage| match usage.what {
             What::Return(value) => Some((usage.position, value)),
@@ -46,7 +46,7 @@ pub fn check_returns(code: &Code, unit: &Unit, kind: BindingKind, place: &Source
 }
 
 /// Warns about expressions that access a part of a possibly absent value.
-pub fn check_paths(code: &Code, has_value: bool, report: &mut Report) {
+pub(super) fn check_paths(code: &Code, has_value: bool, report: &mut Report) {
     let is_object = |root: &str| arguments::VIEWS.contains(&root) || (has_value && root == arguments::VALUE);
     for usage in &code.top.uses {
         let What::Chain { root, steps } = &usage.what else { continue };
@@ -67,7 +67,7 @@ pub fn check_paths(code: &Code, has_value: bool, report: &mut Report) {
 }
 
 /// Warns about functions that hide a host function, and about closures that all capture the same item of a loop.
-pub fn check_code(code: &Code, catalogue: &Catalogue, report: &mut Report) {
+pub(super) fn check_code(code: &Code, catalogue: &Catalogue, report: &mut Report) {
     for unit in code.units.iter().filter(|unit| !unit.is_closure() && catalogue.is_host(&unit.name, unit.params.len())) {
         let Some(&(spot, _)) = code.source.function(&unit.name, unit.params.len()) else { continue };
         let message = format!("`{}` hides a function of kopfd with the same name", unit.name);

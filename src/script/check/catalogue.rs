@@ -18,14 +18,14 @@ const ANNOUNCED_LOGIN: &[(&str, &[usize])] = &[("kubeconfig", &[0, 1]), ("servic
 const OPEN: &[&str] = &["call", "curry"];
 
 /// Modules of kopfd that this version does not offer.
-pub const UNSUPPORTED_MODULES: &[&str] = &["http", "metric"];
+pub(super) const UNSUPPORTED_MODULES: &[&str] = &["http", "metric"];
 /// Functions of kopfd that this version does not offer.
-pub const UNSUPPORTED_FUNCTIONS: &[(&str, &str)] = &[("k8s", "event")];
+pub(super) const UNSUPPORTED_FUNCTIONS: &[(&str, &str)] = &[("k8s", "event")];
 
 type Functions = BTreeMap<String, BTreeSet<usize>>;
 
 /// All functions by name, with their numbers of arguments.
-pub struct Catalogue {
+pub(super) struct Catalogue {
     global: Functions,
     modules: BTreeMap<String, Functions>,
     /// The names that are not only methods.
@@ -36,7 +36,7 @@ pub struct Catalogue {
 
 impl Catalogue {
     /// Returns the functions of an interpreter.
-    pub fn of(engine: &Engine) -> Self {
+    pub(super) fn of(engine: &Engine) -> Self {
         let mut catalogue = Self { global: Functions::new(), modules: BTreeMap::new(), plain: BTreeSet::new(), host: Functions::new() };
         let named = |info: rhai::FuncInfo<'_>| Some((info.namespace.to_string(), info.metadata.name.to_string(), info.metadata.num_params));
         for (namespace, name, arity) in engine.collect_fn_metadata(None, named, true) {
@@ -61,37 +61,37 @@ impl Catalogue {
     }
 
     /// Returns the numbers of arguments of a function; `None` if it does not exist.
-    pub fn function(&self, name: &str) -> Option<&BTreeSet<usize>> {
+    pub(super) fn function(&self, name: &str) -> Option<&BTreeSet<usize>> {
         self.global.get(name)
     }
 
     /// Tells whether a method takes any number of arguments.
-    pub fn is_open(name: &str) -> bool {
+    pub(super) fn is_open(name: &str) -> bool {
         OPEN.contains(&name)
     }
 
     /// Returns the functions of a module of the host.
-    pub fn module(&self, name: &str) -> Option<&BTreeMap<String, BTreeSet<usize>>> {
+    pub(super) fn module(&self, name: &str) -> Option<&BTreeMap<String, BTreeSet<usize>>> {
         self.modules.get(name)
     }
 
     /// Returns the names of the modules of the host.
-    pub fn modules(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn modules(&self) -> impl Iterator<Item = &str> {
         self.modules.keys().map(String::as_str)
     }
 
     /// Returns the names of the functions that are not called as methods.
-    pub fn functions(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn functions(&self) -> impl Iterator<Item = &str> {
         self.plain.iter().map(String::as_str).filter(|name| is_word(name))
     }
 
     /// Returns the names of all functions: each may be called as a method.
-    pub fn methods(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn methods(&self) -> impl Iterator<Item = &str> {
         self.global.keys().map(String::as_str).filter(|name| is_word(name))
     }
 
     /// Tells whether kopfd has a function with this name and number of parameters. Methods of values do not count.
-    pub fn is_host(&self, name: &str, parameters: usize) -> bool {
+    pub(super) fn is_host(&self, name: &str, parameters: usize) -> bool {
         self.host.get(name).is_some_and(|arities| arities.contains(&parameters))
     }
 }

@@ -19,7 +19,7 @@ use crate::script::problem::{Problem, Severity};
 
 /// The kind of code at the start of a walk, which decides what is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ground {
+pub(super) enum Ground {
     /// A handler function, or an inline body.
     Function(BindingKind),
     /// An expression.
@@ -89,7 +89,7 @@ impl Deed {
 }
 
 /// The walk through all reachable code.
-pub struct Walk<'a> {
+pub(super) struct Walk<'a> {
     program: &'a Program,
     indexes: &'a [String],
     report: &'a mut Report,
@@ -111,12 +111,12 @@ type Types = BTreeMap<String, String>;
 
 impl<'a> Walk<'a> {
     /// Returns a walk without visited code.
-    pub fn new(program: &'a Program, indexes: &'a [String], report: &'a mut Report) -> Self {
+    pub(super) fn new(program: &'a Program, indexes: &'a [String], report: &'a mut Report) -> Self {
         Self { program, indexes, report, visited: HashSet::new() }
     }
 
     /// Visits a unit whose parameters, or variables, are the arguments of the same names.
-    pub fn enter(&mut self, code: &Code, unit: &Unit, ground: Ground, arguments: &[&str]) {
+    pub(super) fn enter(&mut self, code: &Code, unit: &Unit, ground: Ground, arguments: &[&str]) {
         let is_top = std::ptr::eq(unit, &raw const code.top);
         let is_seen = |name: &&&str| is_top || unit.params.iter().any(|param| param == **name);
         let types = arguments.iter().filter(is_seen).map(|name| ((*name).to_owned(), (*name).to_owned())).collect();
@@ -328,7 +328,7 @@ fn target<'b>(
 
 /// Reports a parameter that is not an argument of the kind of binding.
 #[expect(clippy::too_many_arguments, reason = "a parameter, what it is compared with, and where it is told")]
-pub fn check_parameter(
+pub(super) fn check_parameter(
     code: &Code,
     kind: BindingKind,
     name: &str,
@@ -406,7 +406,7 @@ const RETURNING: &[&str] = &["adopt", "label", "append_owner", "remove_owner", "
 const ERRORS: &[&str] = &["temporary", "permanent", "reject"];
 
 /// Reports dropped results of functions without side effects, and errors that are created but not thrown.
-pub fn check_lost_results(code: &Code, is_handler: impl Fn(&Unit) -> bool, report: &mut Report) {
+pub(super) fn check_lost_results(code: &Code, is_handler: impl Fn(&Unit) -> bool, report: &mut Report) {
     for unit in std::iter::once(&code.top).chain(&code.units) {
         let is_handler = is_handler(unit);
         for usage in &unit.uses {

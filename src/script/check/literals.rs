@@ -23,7 +23,7 @@ const MAX_NEIGHBOURS: usize = 1_000;
 type Wrong = (String, Option<String>);
 
 /// Reports the calls of host functions that cannot succeed.
-pub fn check(code: &Code, declaration: &Declaration, report: &mut Report) {
+pub(super) fn check(code: &Code, declaration: &Declaration, report: &mut Report) {
     for usage in std::iter::once(&code.top).chain(&code.units).flat_map(|unit| &unit.uses) {
         let What::Call { namespace, name, arguments, .. } = &usage.what else { continue };
         let is_own = namespace.is_empty() && code.functions(name).next().is_some();

@@ -12,7 +12,7 @@ use crate::script::arguments;
 use crate::script::problem::{Problem, Severity};
 
 /// The context in which the names of one text are looked up.
-pub struct Names<'a> {
+pub(super) struct Names<'a> {
     /// All files.
     pub program: &'a Program,
     /// The functions of the language and of the host.
@@ -29,7 +29,7 @@ pub struct Names<'a> {
 
 impl Names<'_> {
     /// Reports every unknown name of the text.
-    pub fn check(&self, report: &mut Report) {
+    pub(super) fn check(&self, report: &mut Report) {
         for unit in std::iter::once(&self.code.top).chain(&self.code.units) {
             for usage in &unit.uses {
                 self.check_use(unit, usage, report);

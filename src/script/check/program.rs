@@ -16,7 +16,7 @@ use crate::script::problem::{Problem, Severity};
 use crate::script::program::name_of;
 
 /// One compiled text.
-pub struct Code {
+pub(super) struct Code {
     /// Its source.
     pub source: Source,
     /// The name of the file below the root of scripts; for code of the manifest, of the file that it inherits.
@@ -34,27 +34,27 @@ impl Code {
     }
 
     /// Returns the functions with a name, with any number of parameters.
-    pub fn functions<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Unit> {
+    pub(super) fn functions<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Unit> {
         self.units.iter().filter(move |unit| unit.name == name)
     }
 
     /// Returns the function of a name and number of parameters.
-    pub fn function(&self, name: &str, arity: usize) -> Option<&Unit> {
+    pub(super) fn function(&self, name: &str, arity: usize) -> Option<&Unit> {
         self.units.iter().find(|unit| unit.name == name && unit.params.len() == arity)
     }
 
     /// Returns the names of the functions that are not closures.
-    pub fn function_names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn function_names(&self) -> impl Iterator<Item = &str> {
         self.units.iter().filter(|unit| !unit.is_closure()).map(|unit| unit.name.as_str())
     }
 
     /// Tells whether the top level declares a constant.
-    pub fn has_constant(&self, wanted: &str) -> bool {
+    pub(super) fn has_constant(&self, wanted: &str) -> bool {
         self.declares(wanted, true)
     }
 
     /// Tells whether the top level declares a variable.
-    pub fn has_variable(&self, wanted: &str) -> bool {
+    pub(super) fn has_variable(&self, wanted: &str) -> bool {
         self.declares(wanted, false)
     }
 
@@ -64,7 +64,7 @@ impl Code {
     }
 
     /// Returns the names of its constants.
-    pub fn constants(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn constants(&self) -> impl Iterator<Item = &str> {
         self.top.uses.iter().filter_map(|usage| match &usage.what {
             What::Declaration { name, is_constant: true, .. } => Some(name.as_str()),
             _ => None,
@@ -72,7 +72,7 @@ impl Code {
     }
 
     /// Tells whether importers see a variable.
-    pub fn exports(&self, wanted: &str) -> bool {
+    pub(super) fn exports(&self, wanted: &str) -> bool {
         self.top.uses.iter().any(|usage| match &usage.what {
             What::Declaration { name, is_exported: true, .. } | What::Export { name } => name == wanted,
             _ => false,
@@ -80,13 +80,13 @@ impl Code {
     }
 
     /// Returns the file of an import; the error is reported at the position of the import.
-    pub fn target(&self, path: &str) -> Result<String, String> {
+    pub(super) fn target(&self, path: &str) -> Result<String, String> {
         modules::target(&self.name, path)
     }
 }
 
 /// The module of an alias.
-pub enum Module<'a> {
+pub(super) enum Module<'a> {
     /// There is no such alias.
     Unknown,
     /// It exists, but cannot be checked: it is broken, or its path is computed.
@@ -97,13 +97,13 @@ pub enum Module<'a> {
 
 /// All compiled code.
 #[derive(Default)]
-pub struct Program {
+pub(super) struct Program {
     files: BTreeMap<String, Option<Code>>,
 }
 
 impl Program {
     /// Reads and compiles all files of the declaration and their imports. Problems are reported.
-    pub fn load(declaration: &Declaration, engine: &Engine, report: &mut Report) -> Self {
+    pub(super) fn load(declaration: &Declaration, engine: &Engine, report: &mut Report) -> Self {
         let mut program = Self::default();
         for (file, place, binding) in named_files(declaration) {
             program.load_file(declaration, engine, &file, report, |unreadable| Problem {
@@ -117,17 +117,17 @@ impl Program {
     }
 
     /// Returns a file; `None` if it is broken or unknown.
-    pub fn file(&self, name: &str) -> Option<&Code> {
+    pub(super) fn file(&self, name: &str) -> Option<&Code> {
         self.files.get(name)?.as_ref()
     }
 
     /// Returns all files that are not broken.
-    pub fn files(&self) -> impl Iterator<Item = &Code> {
+    pub(super) fn files(&self) -> impl Iterator<Item = &Code> {
         self.files.values().flatten()
     }
 
     /// Loads the imports of code in the manifest.
-    pub fn load_imports(&mut self, declaration: &Declaration, engine: &Engine, code: &Code, report: &mut Report) {
+    pub(super) fn load_imports(&mut self, declaration: &Declaration, engine: &Engine, code: &Code, report: &mut Report) {
         let imports = imports(code).map(|(path, _, spot)| (path, spot)).collect::<Vec<_>>();
         for (path, spot) in imports {
             let Some(path) = path else { continue };
@@ -168,7 +168,7 @@ impl Program {
     }
 
     /// Returns the module of an alias in a unit of some code.
-    pub fn module<'a>(&'a self, code: &Code, unit: &Unit, alias: &str) -> Module<'a> {
+    pub(super) fn module<'a>(&'a self, code: &Code, unit: &Unit, alias: &str) -> Module<'a> {
         let outer = self.outer(code);
         let units = [Some((code, unit)), Some((code, &code.top)), outer.map(|outer| (outer, &outer.top))];
         for (code, unit) in units.into_iter().flatten() {
@@ -185,7 +185,7 @@ impl Program {
     }
 
     /// Returns the file whose functions and constants code of the manifest sees.
-    pub fn outer(&self, code: &Code) -> Option<&Code> {
+    pub(super) fn outer(&self, code: &Code) -> Option<&Code> {
         self.file(&code.name).filter(|outer| !std::ptr::eq(*outer, code))
     }
 
@@ -217,13 +217,13 @@ impl Program {
 }
 
 /// Compiles code of the manifest. Problems are reported.
-pub fn compile_inline(engine: &Engine, source: Source, file: Option<&Path>, report: &mut Report) -> Option<Code> {
+pub(super) fn compile_inline(engine: &Engine, source: Source, file: Option<&Path>, report: &mut Report) -> Option<Code> {
     let compiled = engine.compile(&source.text);
     finish(compiled, source, file, report)
 }
 
 /// Compiles an expression of the manifest. Problems are reported.
-pub fn compile_expression(engine: &Engine, source: Source, file: Option<&Path>, report: &mut Report) -> Option<Code> {
+pub(super) fn compile_expression(engine: &Engine, source: Source, file: Option<&Path>, report: &mut Report) -> Option<Code> {
     let compiled = engine.compile_expression(&source.text);
     finish(compiled, source, file, report)
 }

@@ -7,14 +7,14 @@ use crate::script::problem::{Problem, Severity};
 
 /// Problems without duplicates, and with one error for each position. So the more specific checks must run first.
 #[derive(Debug, Default)]
-pub struct Report {
+pub(super) struct Report {
     problems: Vec<Problem>,
     seen: BTreeSet<(PathBuf, usize, usize, Option<String>)>,
 }
 
 impl Report {
     /// Adds a problem, unless it is a duplicate.
-    pub fn add(&mut self, problem: Problem) {
+    pub(super) fn add(&mut self, problem: Problem) {
         let told = (problem.severity != Severity::Error).then(|| problem.message.clone());
         if self.seen.insert((problem.file.clone(), problem.line, problem.column, told)) {
             self.problems.push(problem);
@@ -22,7 +22,7 @@ impl Report {
     }
 
     /// Returns the problems in the order of files and lines.
-    pub fn finish(mut self) -> Vec<Problem> {
+    pub(super) fn finish(mut self) -> Vec<Problem> {
         self.problems.sort();
         self.problems
     }

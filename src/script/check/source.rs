@@ -10,7 +10,7 @@ use crate::script::modules;
 
 /// A text with code, and its position.
 #[derive(Debug, Clone)]
-pub struct Source {
+pub(super) struct Source {
     /// The file that a user would open.
     pub file: PathBuf,
     /// The text of the code.
@@ -21,26 +21,26 @@ pub struct Source {
 }
 
 /// The positions of a function's name and of its parameters.
-pub type FunctionSpots = (Spot, Vec<(String, Spot)>);
+pub(super) type FunctionSpots = (Spot, Vec<(String, Spot)>);
 
 /// Returns the spot at a position of the interpreter.
-pub fn spot_of(position: rhai::Position, length: usize) -> Spot {
+pub(super) fn spot_of(position: rhai::Position, length: usize) -> Spot {
     Spot { line: position.line().unwrap_or(1), column: position.position().unwrap_or(1).max(1), length: length.max(1) }
 }
 
 impl Source {
     /// Returns the source of a whole file.
-    pub fn of_file(file: PathBuf, text: String) -> Self {
+    pub(super) fn of_file(file: PathBuf, text: String) -> Self {
         Self { origin: SourcePosition { file: file.clone(), line: 1, column: 1 }, file, text, functions: OnceCell::new() }
     }
 
     /// Returns the source of code inside of another file.
-    pub fn of_inline(text: &str, place: &SourcePosition) -> Self {
+    pub(super) fn of_inline(text: &str, place: &SourcePosition) -> Self {
         Self { file: place.file.clone(), text: text.to_owned(), origin: place.clone(), functions: OnceCell::new() }
     }
 
     /// Returns the position in the file of a spot in the code.
-    pub fn place(&self, spot: Spot) -> SourcePosition {
+    pub(super) fn place(&self, spot: Spot) -> SourcePosition {
         SourcePosition {
             file: self.file.clone(),
             line: self.origin.line.max(1) + spot.line - 1,
@@ -49,13 +49,13 @@ impl Source {
     }
 
     /// Returns the spots of a function's name and of its parameters.
-    pub fn function(&self, name: &str, arity: usize) -> Option<&FunctionSpots> {
+    pub(super) fn function(&self, name: &str, arity: usize) -> Option<&FunctionSpots> {
         let functions = self.functions.get_or_init(|| functions(&self.text));
         functions.get(name)?.iter().find(|(_, parameters)| parameters.len() == arity)
     }
 
     /// Returns the word, or the sign, at a spot.
-    pub fn word(&self, spot: Spot) -> &str {
+    pub(super) fn word(&self, spot: Spot) -> &str {
         let line = self.text.lines().nth(spot.line - 1).unwrap_or_default();
         let start = line.char_indices().nth(spot.column - 1).map_or(line.len(), |(index, _)| index);
         let rest = &line[start..];
@@ -66,14 +66,14 @@ impl Source {
     }
 
     /// Returns the spot behind the last word, sign or text before a spot.
-    pub fn end_before(&self, spot: Spot) -> Option<Spot> {
+    pub(super) fn end_before(&self, spot: Spot) -> Option<Spot> {
         let tokens = tokens(&self.text);
         let before = tokens.iter().take_while(|token| (token.spot.line, token.spot.column) < (spot.line, spot.column));
         before.last().map(|token| token.end)
     }
 
     /// Returns the spots of the parameters of the closure that begins at a spot.
-    pub fn closure(&self, start: Spot) -> Vec<(String, Spot)> {
+    pub(super) fn closure(&self, start: Spot) -> Vec<(String, Spot)> {
         let tokens = tokens(&self.text);
         let from = tokens.iter().position(|token| (token.spot.line, token.spot.column) >= (start.line, start.column) && token.text == "|");
         from.map_or_else(Vec::new, |from| names_until(&tokens[from + 1..], "|"))
@@ -101,7 +101,7 @@ fn names_until(tokens: &[Token<'_>], end: &str) -> Vec<(String, Spot)> {
 ///
 /// # Errors
 /// If it does not exist, or cannot be read.
-pub fn read(root: &Path, name: &str) -> Result<String, Unreadable> {
+pub(super) fn read(root: &Path, name: &str) -> Result<String, Unreadable> {
     let Some(rest) = name.strip_prefix(modules::LIBRARY_PREFIX) else { return files::read(root, "script", name) };
     let bare = rest.strip_suffix(".rhai").unwrap_or(rest);
     let text = modules::library(name).map(str::to_owned);

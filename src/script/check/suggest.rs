@@ -2,9 +2,9 @@
 
 use crate::kit::suggest;
 
-pub use crate::kit::suggest::nearest as closest;
+pub(super) use crate::kit::suggest::nearest as closest;
 
 /// Returns a hint with the nearest candidate.
-pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub(super) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     suggest::nearest(name, candidates).map(|candidate| format!("did you mean `{candidate}`?"))
 }

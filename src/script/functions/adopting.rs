@@ -26,7 +26,7 @@ const FAMILY: [(&str, &[&str], Function); 6] = [
 ];
 
 /// Registers the family, each function with and without options.
-pub fn register(engine: &mut Engine) {
+pub(super) fn register(engine: &mut Engine) {
     for (name, known, function) in FAMILY {
         engine.register_fn(name, move |native: NativeCallContext<'_>, objects: Dynamic| {
             call(&native, (name, known, function), &objects, None)

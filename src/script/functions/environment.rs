@@ -9,7 +9,7 @@ use crate::script::context::Context;
 use crate::script::script_error::Failure;
 
 /// Registers the function.
-pub fn register(engine: &mut Engine) {
+pub(super) fn register(engine: &mut Engine) {
     engine.register_fn("env", |native: NativeCallContext<'_>, name: Dynamic| env(&native, &name));
 }
 

@@ -7,7 +7,7 @@ use crate::script::script_error::{Failure, Meaning, REJECTED};
 use crate::script::{convert, time};
 
 /// Registers `temporary`, `permanent`, `reject`, and the properties of what can be caught.
-pub fn register(engine: &mut Engine) {
+pub(super) fn register(engine: &mut Engine) {
     engine.register_type_with_name::<Failure>("Failure");
     engine.register_indexer_get(property);
     engine.register_fn("to_string", |failure: &mut Failure| failure.message.clone());

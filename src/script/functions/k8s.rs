@@ -22,7 +22,7 @@ type Thrown = Box<EvalAltResult>;
 type Native<'a> = NativeCallContext<'a>;
 
 /// Registers the module.
-pub fn register(engine: &mut Engine) {
+pub(super) fn register(engine: &mut Engine) {
     let mut module = Module::new();
     let m = &mut module;
     of_two(m, "get", |call, given| get(call, &given[..]));

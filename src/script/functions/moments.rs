@@ -11,7 +11,7 @@ use crate::script::time::{self, Time};
 type Thrown = Box<EvalAltResult>;
 
 /// Registers the functions.
-pub fn register(engine: &mut Engine) {
+pub(crate) fn register(engine: &mut Engine) {
     engine.register_fn("now", |native: NativeCallContext<'_>| now(&native));
     engine.register_fn("time", |given: Dynamic| parse(&given));
     engine.register_fn("duration", |given: Dynamic| duration(&given));
@@ -36,7 +36,7 @@ fn parse(given: &Dynamic) -> Result<Time, Thrown> {
 ///
 /// # Errors
 /// The text of the error.
-pub fn moment(text: &str) -> Result<Timestamp, String> {
+pub(crate) fn moment(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| format!("{text:?} is no time: write it like \"2020-01-01T00:00:00Z\""))
 }
 

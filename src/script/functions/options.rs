@@ -9,7 +9,7 @@ use crate::script::script_error::Failure;
 type Thrown = Box<EvalAltResult>;
 
 /// The options of one call of a host function.
-pub struct Options {
+pub(super) struct Options {
     function: &'static str,
     known: &'static [&'static str],
     entries: Map<String, Value>,
@@ -20,7 +20,7 @@ impl Options {
     ///
     /// # Errors
     /// If it is not a map, or has a key that is not an option of the function.
-    pub fn read(function: &'static str, known: &'static [&'static str], given: Option<&Dynamic>) -> Result<Self, Thrown> {
+    pub(super) fn read(function: &'static str, known: &'static [&'static str], given: Option<&Dynamic>) -> Result<Self, Thrown> {
         let entries = match given.map(|given| json(function, given)).transpose()? {
             None | Some(Value::Null) => Map::new(),
             Some(Value::Object(entries)) => entries,
@@ -36,7 +36,7 @@ impl Options {
     }
 
     /// Returns an option; `()` is null, which differs from an absent option.
-    pub fn value(&self, key: &str) -> Option<&Value> {
+    pub(super) fn value(&self, key: &str) -> Option<&Value> {
         debug_assert!(self.known.contains(&key), "{key} is an option");
         self.entries.get(key)
     }
@@ -45,7 +45,7 @@ impl Options {
     ///
     /// # Errors
     /// If it is not a boolean.
-    pub fn switch(&self, key: &str, default: bool) -> Result<bool, Thrown> {
+    pub(super) fn switch(&self, key: &str, default: bool) -> Result<bool, Thrown> {
         match self.value(key) {
             None | Some(Value::Null) => Ok(default),
             Some(Value::Bool(flag)) => Ok(*flag),
@@ -57,7 +57,7 @@ impl Options {
     ///
     /// # Errors
     /// If it is not a text.
-    pub fn text(&self, key: &str) -> Result<Option<&str>, Thrown> {
+    pub(super) fn text(&self, key: &str) -> Result<Option<&str>, Thrown> {
         match self.value(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -66,7 +66,7 @@ impl Options {
     }
 
     /// Returns the error about an option of a wrong type.
-    pub fn wrong(&self, key: &str, expected: &str) -> Thrown {
+    pub(super) fn wrong(&self, key: &str, expected: &str) -> Thrown {
         Failure::argument(format!("the option `{key}` of `{}` must be {expected}", self.function)).into()
     }
 }
@@ -75,7 +75,7 @@ impl Options {
 ///
 /// # Errors
 /// The given error.
-pub fn placed<T>(native: &NativeCallContext<'_>, result: Result<T, Thrown>) -> Result<T, Thrown> {
+pub(super) fn placed<T>(native: &NativeCallContext<'_>, result: Result<T, Thrown>) -> Result<T, Thrown> {
     result.map_err(|mut error| {
         if error.position().is_none() {
             error.set_position(native.call_position());
@@ -88,7 +88,7 @@ pub fn placed<T>(native: &NativeCallContext<'_>, result: Result<T, Thrown>) -> R
 ///
 /// # Errors
 /// If it has none.
-pub fn json(function: &str, value: &Dynamic) -> Result<Value, Thrown> {
+pub(super) fn json(function: &str, value: &Dynamic) -> Result<Value, Thrown> {
     convert::to_json(value).map_err(|error| Failure::argument(format!("`{function}`: {error}")).into())
 }
 
@@ -96,7 +96,7 @@ pub fn json(function: &str, value: &Dynamic) -> Result<Value, Thrown> {
 ///
 /// # Errors
 /// If it is not a text.
-pub fn text(function: &str, what: &str, value: &Dynamic) -> Result<String, Thrown> {
+pub(super) fn text(function: &str, what: &str, value: &Dynamic) -> Result<String, Thrown> {
     match value.as_immutable_string_ref() {
         Ok(text) => Ok(text.to_string()),
         Err(_) => Err(Failure::argument(format!("`{function}`: {what} must be a text, not {}", convert::shown(value))).into()),

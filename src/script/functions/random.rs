@@ -8,7 +8,7 @@ use crate::script::script_error::Failure;
 type Thrown = Box<EvalAltResult>;
 
 /// Registers the functions.
-pub fn register(engine: &mut Engine) {
+pub(super) fn register(engine: &mut Engine) {
     engine.register_fn("random", |native: NativeCallContext<'_>| random(&native));
     engine.register_fn("random", |native: NativeCallContext<'_>, low: Dynamic, high: Dynamic| random_between(&native, &low, &high));
     engine.register_fn("uuid", |native: NativeCallContext<'_>| uuid(&native));

@@ -19,7 +19,7 @@ const CACHED: usize = 256;
 const MAX_SIZE: usize = 1 << 20;
 
 /// Registers the module.
-pub fn register(engine: &mut Engine) {
+pub(crate) fn register(engine: &mut Engine) {
     let patterns = Patterns::default();
     let mut module = Module::new();
     let two: [(&str, Function<2>); 3] = [("is_match", is_match), ("find", find), ("find_all", find_all)];
@@ -66,7 +66,7 @@ fn replace(patterns: &Patterns, [pattern, given, with]: [Dynamic; 3]) -> Result<
 ///
 /// # Errors
 /// The text of the error.
-pub fn compile(pattern: &str) -> Result<Regex, String> {
+pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     let regex = RegexBuilder::new(pattern).size_limit(MAX_SIZE).dfa_size_limit(MAX_SIZE).nest_limit(50).build();
     regex.map_err(|error| {
         // The parser prints the pattern in several lines; the last one has the error.

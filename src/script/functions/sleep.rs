@@ -6,7 +6,7 @@ use crate::script::context::{Context, wait_in};
 use crate::script::time;
 
 /// Registers `sleep` for integers, floats and texts with units.
-pub fn register(engine: &mut Engine) {
+pub(crate) fn register(engine: &mut Engine) {
     engine.register_fn("sleep", |native: NativeCallContext<'_>, seconds: i64| sleep(&native, &seconds.into()));
     engine.register_fn("sleep", |native: NativeCallContext<'_>, seconds: f64| sleep(&native, &seconds.into()));
     engine.register_fn("sleep", |native: NativeCallContext<'_>, seconds: Dynamic| sleep(&native, &seconds));

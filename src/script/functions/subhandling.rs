@@ -8,7 +8,7 @@ use crate::script::context::{Context, Subhandlers};
 use crate::script::script_error::Failure;
 
 /// Registers `subhandler` and `execute`.
-pub fn register(engine: &mut Engine) {
+pub(super) fn register(engine: &mut Engine) {
     engine.register_fn("subhandler", |native: NativeCallContext<'_>, id: ImmutableString, function: FnPtr| {
         subhandler(&native, &id, Map::new(), &function)
     });

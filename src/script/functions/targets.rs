@@ -17,7 +17,7 @@ type Thrown = Box<EvalAltResult>;
 
 /// A kind, and optionally a namespace and a name.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub(super) struct Target {
     /// The kind.
     pub resource: Arc<Resource>,
     /// The namespace; `None` for cluster-scoped objects, and for all namespaces.
@@ -43,12 +43,12 @@ impl Target {
     }
 
     /// Returns the target with a name, for messages.
-    pub fn named(self, name: &str) -> Self {
+    pub(super) fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
 
     /// Sets the namespace of an object without one: requests take it from there.
-    pub fn place(&self, object: &mut Value) {
+    pub(super) fn place(&self, object: &mut Value) {
         if let Some(namespace) = &self.namespace
             && let Some(object) = object.as_object_mut()
             && let Some(metadata) = object.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new())).as_object_mut()
@@ -61,7 +61,7 @@ impl Target {
     ///
     /// # Errors
     /// If the namespace is missing for a namespaced kind, or given for a cluster-scoped one.
-    pub fn within(self, context: &Context, function: &str, given: Option<String>) -> Result<Self, Thrown> {
+    pub(super) fn within(self, context: &Context, function: &str, given: Option<String>) -> Result<Self, Thrown> {
         let kind = &self.resource.kind;
         match (self.resource.namespaced, given) {
             (false, None) => Ok(self),
@@ -79,7 +79,7 @@ impl Target {
 ///
 /// # Errors
 /// If the text is not a selector of one kind, or the cluster has no such kind.
-pub fn of_kind(context: &Context, function: &str, kind: &str) -> Result<Target, Thrown> {
+pub(super) fn of_kind(context: &Context, function: &str, kind: &str) -> Result<Target, Thrown> {
     let selector = Selector::parse(kind).map_err(|error| Failure::argument(format!("`{function}`: {kind:?} is no kind: {error}")))?;
     if !selector.is_specific() {
         return Err(Failure::argument(format!("`{function}`: {kind:?} means more than one kind")).into());
@@ -91,7 +91,7 @@ pub fn of_kind(context: &Context, function: &str, kind: &str) -> Result<Target, 
 ///
 /// # Errors
 /// If the object has no kind, or the cluster has no such kind.
-pub fn of_object(context: &Context, function: &str, object: &Value) -> Result<Target, Thrown> {
+pub(super) fn of_object(context: &Context, function: &str, object: &Value) -> Result<Target, Thrown> {
     let field = |key: &str| {
         let missing = || Failure::argument(format!("`{function}`: the object has no {key}"));
         object.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).ok_or_else(missing)
@@ -120,7 +120,7 @@ fn resolve(context: &Context, function: &str, selector: Selector, shown: &str) -
 ///
 /// # Errors
 /// If it is neither.
-pub fn selector(options: &Options, key: &str) -> Result<Option<String>, Thrown> {
+pub(super) fn selector(options: &Options, key: &str) -> Result<Option<String>, Thrown> {
     match options.value(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -137,6 +137,6 @@ pub fn selector(options: &Options, key: &str) -> Result<Option<String>, Thrown> 
 }
 
 /// Returns the error for an answer that the API never gives.
-pub fn unexpected(message: &str) -> ApiError {
+pub(super) fn unexpected(message: &str) -> ApiError {
     ApiError { message: message.to_owned(), status: None, reason: None, details: None }
 }

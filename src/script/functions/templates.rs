@@ -20,7 +20,7 @@ const FUEL: u64 = 5_000_000;
 const RECURSION: usize = 30;
 
 /// Registers the function.
-pub fn register(engine: &mut Engine) {
+pub(crate) fn register(engine: &mut Engine) {
     engine.register_fn("template", |native: NativeCallContext<'_>, file: Dynamic, values: Dynamic| template(&native, &file, &values));
     engine.register_fn("template", |native: NativeCallContext<'_>, file: Dynamic| template(&native, &file, &Dynamic::UNIT));
 }
@@ -52,7 +52,7 @@ fn template(native: &NativeCallContext<'_>, file: &Dynamic, values: &Dynamic) ->
 ///
 /// # Errors
 /// The problem.
-pub fn check(root: &Path, file: &str) -> Result<(), Unreadable> {
+pub(crate) fn check(root: &Path, file: &str) -> Result<(), Unreadable> {
     files::read(root, "template", file)?;
     environment(root).get_template(file).map(|_| ()).map_err(|error| Unreadable::new(explain(file, &error)))
 }

@@ -16,7 +16,7 @@ use crate::script::script_error::Failure;
 type Thrown = Box<EvalAltResult>;
 
 /// Registers the functions.
-pub fn register(engine: &mut Engine) {
+pub(super) fn register(engine: &mut Engine) {
     module(engine, "yaml", [("parse", yaml_parse as Function), ("parse_all", yaml_parse_all), ("dump", yaml_dump)]);
     module(engine, "json", [("parse", json_parse as Function), ("dump", json_dump)]);
     module(engine, "base64", [("encode", base64_encode as Function), ("decode", base64_decode)]);

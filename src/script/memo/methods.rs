@@ -7,7 +7,7 @@ use crate::script::convert;
 use crate::script::script_error::Failure;
 
 /// Registers the methods of `memo`.
-pub fn register(engine: &mut Engine) {
+pub(crate) fn register(engine: &mut Engine) {
     engine.register_type_with_name::<Memo>("Memo");
     pure!(get engine, Memo::get);
     pure!(set engine, Memo::set);

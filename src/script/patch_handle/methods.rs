@@ -10,7 +10,7 @@ use crate::script::convert;
 use crate::script::script_error::Failure;
 
 /// Registers the methods of `patch`.
-pub fn register(engine: &mut Engine) {
+pub(crate) fn register(engine: &mut Engine) {
     engine.register_type_with_name::<PatchHandle>("Patch");
     pure!(get engine, PatchHandle::get);
     pure!(set engine, PatchHandle::set);

@@ -23,7 +23,7 @@ use crate::script::trace;
 const TIME: Duration = Duration::from_secs(1);
 
 /// Registers `patch.transform`.
-pub fn register(engine: &mut Engine) {
+pub(crate) fn register(engine: &mut Engine) {
     pure!(engine, "transform", |native: NativeCallContext<'_>, patch: &mut PatchHandle, function: FnPtr| {
         transform(&native, patch, &function)
     });

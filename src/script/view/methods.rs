@@ -13,7 +13,7 @@ const FORWARDED: [&str; 12] =
     ["map", "filter", "some", "all", "find", "find_map", "index_of", "for_each", "reduce", "reduce_rev", "zip", "extract"];
 
 /// Registers the methods of views.
-pub fn register(engine: &mut Engine) {
+pub(crate) fn register(engine: &mut Engine) {
     engine.register_type_with_name::<View>("Object");
     pure!(get engine, View::get);
     pure!(set engine, View::set);

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 
 /// A failed request.
 #[derive(Debug, Clone)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// The HTTP status; 0 if there was no answer.
     pub status: u16,
     /// The message of the server or of the connection.
@@ -36,14 +36,14 @@ impl Failure {
 
 /// A client of one API server, usable from many threads.
 #[derive(Clone)]
-pub struct Client {
+pub(crate) struct Client {
     runtime: Arc<Runtime>,
     client: kube::Client,
 }
 
 impl Client {
     /// Connects to the server of a kubeconfig.
-    pub fn new(runtime: Arc<Runtime>, kubeconfig: &str) -> Self {
+    pub(crate) fn new(runtime: Arc<Runtime>, kubeconfig: &str) -> Self {
         let client = runtime.block_on(async {
             let parsed = Kubeconfig::from_yaml(kubeconfig).expect("our own kubeconfig is well-formed");
             let mut config =
@@ -57,12 +57,12 @@ impl Client {
     }
 
     /// Returns the connection itself and its runtime.
-    pub fn parts(&self) -> (kube::Client, Arc<Runtime>) {
+    pub(crate) fn parts(&self) -> (kube::Client, Arc<Runtime>) {
         (self.client.clone(), Arc::clone(&self.runtime))
     }
 
     /// Sends one request and waits for the answer, for at most half a minute.
-    pub fn request(&self, method: &str, path: &str, kind: &str, body: Option<&Value>) -> Result<Value, Failure> {
+    pub(crate) fn request(&self, method: &str, path: &str, kind: &str, body: Option<&Value>) -> Result<Value, Failure> {
         let bytes = body.map(|body| serde_json::to_vec(body).expect("JSON can be written")).unwrap_or_default();
         let request = http::Request::builder()
             .method(method)
@@ -79,7 +79,7 @@ impl Client {
     }
 
     /// Returns an object, or `None` if it does not exist.
-    pub fn get(&self, path: &str) -> Option<Value> {
+    pub(crate) fn get(&self, path: &str) -> Option<Value> {
         match self.request("GET", path, "application/json", None) {
             Ok(object) => Some(object),
             Err(failure) if failure.status == 404 => None,
@@ -88,7 +88,7 @@ impl Client {
     }
 
     /// Returns the items of a list.
-    pub fn list(&self, path: &str) -> Vec<Value> {
+    pub(crate) fn list(&self, path: &str) -> Vec<Value> {
         let mut list = self.request("GET", path, "application/json", None).unwrap_or_else(|failure| panic!("GET {path}: {failure}"));
         match list["items"].take() {
             Value::Array(items) => items,
@@ -97,12 +97,12 @@ impl Client {
     }
 
     /// Creates an object in a collection.
-    pub fn create(&self, path: &str, object: &Value) -> Value {
+    pub(crate) fn create(&self, path: &str, object: &Value) -> Value {
         self.request("POST", path, "application/json", Some(object)).unwrap_or_else(|failure| panic!("POST {path}: {failure}"))
     }
 
     /// Creates an object unless it is already there.
-    pub fn ensure(&self, path: &str, object: &Value) {
+    pub(crate) fn ensure(&self, path: &str, object: &Value) {
         match self.request("POST", path, "application/json", Some(object)) {
             Ok(_) => {}
             Err(failure) if failure.status == 409 => {}
@@ -111,12 +111,12 @@ impl Client {
     }
 
     /// Applies a merge patch.
-    pub fn merge(&self, path: &str, patch: &Value) -> Value {
+    pub(crate) fn merge(&self, path: &str, patch: &Value) -> Value {
         self.request("PATCH", path, "application/merge-patch+json", Some(patch)).unwrap_or_else(|failure| panic!("PATCH {path}: {failure}"))
     }
 
     /// Deletes an object, if it exists.
-    pub fn delete(&self, path: &str) {
+    pub(crate) fn delete(&self, path: &str) {
         match self.request("DELETE", path, "application/json", None) {
             Ok(_) => {}
             Err(failure) if failure.status == 404 => {}
@@ -125,7 +125,7 @@ impl Client {
     }
 
     /// Collects the watch events of a collection from a revision on, until the result is dropped.
-    pub fn watch(&self, path: &str, revision: &str) -> Watch {
+    pub(crate) fn watch(&self, path: &str, revision: &str) -> Watch {
         let events = Arc::new(Mutex::new(Vec::new()));
         let (client, collected) = (self.client.clone(), Arc::clone(&events));
         let uri = format!("{path}?watch=1&resourceVersion={revision}");
@@ -147,14 +147,14 @@ impl Client {
 }
 
 /// The events of a running watch.
-pub struct Watch {
+pub(crate) struct Watch {
     events: Arc<Mutex<Vec<Value>>>,
     task: tokio::task::AbortHandle,
 }
 
 impl Watch {
     /// Returns the events so far.
-    pub fn events(&self) -> Vec<Value> {
+    pub(crate) fn events(&self) -> Vec<Value> {
         self.events.lock().expect("nobody panics while holding the events").clone()
     }
 }

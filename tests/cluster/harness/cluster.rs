@@ -18,9 +18,9 @@ use super::wait::eventually;
 /// The administrator's token. The servers listen only on loopback, and only during one run.
 const TOKEN: &str = "admin-of-the-suite";
 /// The token of a user who has only the permissions given by a case.
-pub const GUEST_TOKEN: &str = "guest-of-the-suite";
+pub(super) const GUEST_TOKEN: &str = "guest-of-the-suite";
 /// The name of that user.
-pub const GUEST: &str = "guest";
+pub(super) const GUEST: &str = "guest";
 
 const CONTROLLERS: &[&str] = &[
     "garbage-collector-controller",
@@ -39,7 +39,7 @@ const HOUSEKEEPING: &[&str] = &["garbage-collector-controller", "namespace-contr
 
 /// The programs of the suite.
 #[derive(Clone)]
-pub struct Tools {
+pub(crate) struct Tools {
     /// etcd, the API server, the controllers and kubectl in one binary.
     pub kubernetes: PathBuf,
     /// The operator engine under test.
@@ -50,7 +50,7 @@ pub struct Tools {
 
 /// Whether a cluster has controllers.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Controllers {
+pub(crate) enum Controllers {
     /// All controllers: garbage collection, namespaces, workloads.
     Running,
     /// Garbage collection and namespaces, but no workloads.
@@ -61,7 +61,7 @@ pub enum Controllers {
 }
 
 /// A running cluster. Everything ends when it is dropped.
-pub struct Cluster {
+pub(crate) struct Cluster {
     // Fields are dropped in this order: clients of etcd before etcd.
     controllers: Option<Process>,
     api_server: ApiServer,
@@ -83,7 +83,7 @@ struct Etcd {
 
 impl Cluster {
     /// Starts a cluster with its files in `directory`, and waits until it answers.
-    pub fn start(directory: &Path, tools: &Tools, controllers: Controllers) -> Self {
+    pub(crate) fn start(directory: &Path, tools: &Tools, controllers: Controllers) -> Self {
         if directory.exists() {
             fs::remove_dir_all(directory).expect("the files of an earlier run can be removed");
         }
@@ -105,34 +105,34 @@ impl Cluster {
     }
 
     /// Returns an administrator's client.
-    pub fn client(&self) -> &Client {
+    pub(crate) fn client(&self) -> &Client {
         &self.client
     }
 
     /// Returns the programs of this run.
-    pub fn tools(&self) -> &Tools {
+    pub(crate) fn tools(&self) -> &Tools {
         &self.tools
     }
 
     /// Returns the default API server.
-    pub fn api_server(&self) -> &ApiServer {
+    pub(crate) fn api_server(&self) -> &ApiServer {
         &self.api_server
     }
 
     /// Starts another API server on the same etcd, for a case that disturbs it.
-    pub fn another_api_server(&self, title: &str) -> ApiServer {
+    pub(crate) fn another_api_server(&self, title: &str) -> ApiServer {
         let server = ApiServer::start(&self.directory, &self.tools, self.etcd.port, title);
         server.wait_until_ready(&self.client_of(&server));
         server
     }
 
     /// Returns a client of another server of this cluster.
-    pub fn client_of(&self, server: &ApiServer) -> Client {
+    pub(crate) fn client_of(&self, server: &ApiServer) -> Client {
         Client::new(Arc::clone(&self.runtime), &server.kubeconfig_text(TOKEN))
     }
 
     /// Returns a connection with a token, or without one.
-    pub fn connection(&self, token: Option<&str>) -> kube::Client {
+    pub(crate) fn connection(&self, token: Option<&str>) -> kube::Client {
         let mut kubeconfig = self.api_server.kubeconfig_text(token.unwrap_or_default());
         if token.is_none() {
             kubeconfig = kubeconfig.replace("\"token\": \"\"", "\"impersonate-groups\": []");
@@ -141,7 +141,7 @@ impl Cluster {
     }
 
     /// Resets the cluster: the servers restart on their ports with an empty store, whose revisions start again.
-    pub fn start_over(&mut self) {
+    pub(crate) fn start_over(&mut self) {
         assert!(self.controllers.is_none(), "only a cluster without controllers can start over");
         self.api_server.kill();
         self.etcd.start_over(&self.tools);
@@ -151,13 +151,13 @@ impl Cluster {
     }
 
     /// Runs kubectl as the administrator.
-    pub fn kubectl(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn kubectl(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(&self.tools.kubernetes);
         child::output(command.arg("kubectl").arg("--kubeconfig").arg(self.api_server.kubeconfig()).args(arguments))
     }
 
     /// Runs kubectl, which must succeed, and returns what it printed.
-    pub fn kubectl_ok(&self, arguments: &[&str]) -> String {
+    pub(crate) fn kubectl_ok(&self, arguments: &[&str]) -> String {
         let output = self.kubectl(arguments);
         assert!(output.status.success(), "kubectl {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
@@ -190,7 +190,7 @@ impl Etcd {
 }
 
 /// One API server process, which can be killed, paused and restarted at the same address.
-pub struct ApiServer {
+pub(crate) struct ApiServer {
     process: Option<Process>,
     directory: PathBuf,
     title: String,
@@ -215,7 +215,7 @@ impl ApiServer {
     }
 
     /// Starts the server (again). It takes some seconds until it answers.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         let file = |name: &str| self.directory.join(name).display().to_string();
         let mut command = Command::new(&self.program);
         command
@@ -236,7 +236,7 @@ impl ApiServer {
     }
 
     /// Waits until the server answers that it is ready.
-    pub fn wait_until_ready(&self, client: &Client) {
+    pub(crate) fn wait_until_ready(&self, client: &Client) {
         eventually(&format!("{} is ready", self.title), Duration::from_mins(2), || {
             self.running().must_run();
             let (client, runtime) = client.parts();
@@ -247,32 +247,32 @@ impl ApiServer {
     }
 
     /// Kills the server.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.running().kill();
     }
 
     /// Pauses the server: connections stay open and nothing is answered.
-    pub fn silence(&self) {
+    pub(crate) fn silence(&self) {
         self.running().signal("STOP");
     }
 
     /// Continues a paused server.
-    pub fn revive(&self) {
+    pub(crate) fn revive(&self) {
         self.running().signal("CONT");
     }
 
     /// Returns the address.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("https://127.0.0.1:{}", self.port)
     }
 
     /// Returns the file with the administrator's access to this server.
-    pub fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.directory.join(format!("{}.kubeconfig", self.title))
     }
 
     /// Writes a kubeconfig for the user without permissions.
-    pub fn guest_kubeconfig(&self) -> PathBuf {
+    pub(crate) fn guest_kubeconfig(&self) -> PathBuf {
         let path = self.directory.join(format!("{}-guest.kubeconfig", self.title));
         write_private(&path, &self.kubeconfig_text(GUEST_TOKEN));
         path
@@ -288,7 +288,7 @@ impl ApiServer {
 }
 
 /// Returns the text of a kubeconfig for a server of this suite.
-pub fn kubeconfig(url: &str, token: &str) -> String {
+pub(super) fn kubeconfig(url: &str, token: &str) -> String {
     serde_json::to_string_pretty(&serde_json::json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -301,7 +301,7 @@ pub fn kubeconfig(url: &str, token: &str) -> String {
 }
 
 /// Returns the administrator's token.
-pub fn admin_token() -> &'static str {
+pub(super) fn admin_token() -> &'static str {
     TOKEN
 }
 
@@ -336,7 +336,7 @@ fn free_port() -> u16 {
 }
 
 /// Returns the revision of an object or a list as a number. Within one etcd, revisions order all writes.
-pub fn revision(object: &Value) -> u64 {
+pub(super) fn revision(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"]
         .as_str()
         .and_then(|text| text.parse().ok())

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// The paths and names of a kind.
 #[derive(Debug, Clone)]
-pub struct Kind {
+pub(crate) struct Kind {
     /// The API group; empty for the core.
     pub group: String,
     /// The version that is served.
@@ -21,7 +21,7 @@ pub struct Kind {
 
 impl Kind {
     /// Returns a new kind: namespaced, with a status subresource, and with any fields.
-    pub fn of_group(group: &str) -> Self {
+    pub(crate) fn of_group(group: &str) -> Self {
         Self {
             group: group.to_owned(),
             version: "v1".into(),
@@ -33,29 +33,29 @@ impl Kind {
     }
 
     /// Returns the kind with another name.
-    pub fn named(self, name: &str, plural: &str) -> Self {
+    pub(crate) fn named(self, name: &str, plural: &str) -> Self {
         Self { name: name.to_owned(), plural: plural.to_owned(), ..self }
     }
 
     /// Returns the kind without a status subresource.
-    pub fn with_plain_status(mut self) -> Self {
+    pub(crate) fn with_plain_status(mut self) -> Self {
         self.status_subresource = false;
         self
     }
 
     /// Returns the kind as cluster-scoped.
-    pub fn cluster_scoped(mut self) -> Self {
+    pub(crate) fn cluster_scoped(mut self) -> Self {
         self.namespaced = false;
         self
     }
 
     /// Returns a namespaced kind of the core group.
-    pub fn core(name: &str, plural: &str, status_subresource: bool) -> Self {
+    pub(crate) fn core(name: &str, plural: &str, status_subresource: bool) -> Self {
         Self { status_subresource, ..Self { group: String::new(), ..Self::of_group("") }.named(name, plural) }
     }
 
     /// Returns the definition to install, and the path of its collection.
-    pub fn definition(&self) -> (&'static str, Value) {
+    pub(crate) fn definition(&self) -> (&'static str, Value) {
         let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let mut version = json!({
             "name": self.version, "served": true, "storage": true,
@@ -79,28 +79,28 @@ impl Kind {
     }
 
     /// Returns the path of the definition.
-    pub fn definition_path(&self) -> String {
+    pub(crate) fn definition_path(&self) -> String {
         format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}", self.selector())
     }
 
     /// Returns the name for manifests and kubectl.
-    pub fn selector(&self) -> String {
+    pub(crate) fn selector(&self) -> String {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }
 
     /// Returns the value of `apiVersion` in objects.
-    pub fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
     /// Returns the path of the collection in a namespace.
-    pub fn collection(&self, namespace: &str) -> String {
+    pub(crate) fn collection(&self, namespace: &str) -> String {
         let root = if self.group.is_empty() { format!("/api/{}", self.version) } else { format!("/apis/{}", self.api_version()) };
         if self.namespaced { format!("{root}/namespaces/{namespace}/{}", self.plural) } else { format!("{root}/{}", self.plural) }
     }
 
     /// Returns the path of an object.
-    pub fn path(&self, namespace: &str, name: &str) -> String {
+    pub(crate) fn path(&self, namespace: &str, name: &str) -> String {
         format!("{}/{name}", self.collection(namespace))
     }
 }

@@ -6,7 +6,7 @@ use crate::kinds::kind::Kind;
 use crate::kinds::messages::{self, Field, Form, Message};
 
 /// Returns the properties of a built-in kind besides its type and metadata, and adds the schemas that they refer to.
-pub fn properties(kind: &Kind, schemas: &mut Map<String, Value>) -> Map<String, Value> {
+pub(super) fn properties(kind: &Kind, schemas: &mut Map<String, Value>) -> Map<String, Value> {
     let Some(message) = messages::of_kind(&kind.group, &kind.version, &kind.kind) else {
         let object = || json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         return Map::from_iter([("spec".to_owned(), object()), ("status".to_owned(), object())]);

@@ -24,7 +24,7 @@ static MICRO_TIME: LazyLock<Regex> =
 ///
 /// # Errors
 /// Go's message about the first value of a wrong type. The object may then be partly read.
-pub fn read(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
+pub(super) fn read(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
     let mut reading = Reading { dropped: Vec::new() };
     let Value::Object(members) = object else { return Err(wrong(object, &Place::Root, &kind.kind)) };
     let metadata = members.remove("metadata");
@@ -39,7 +39,7 @@ pub fn read(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
 }
 
 /// Truncates numbers to 32 bits, as an apply does.
-pub fn wrap_numbers(kind: &Kind, object: &mut Value) {
+pub(crate) fn wrap_numbers(kind: &Kind, object: &mut Value) {
     if let (Some(message), Value::Object(members)) = (messages::of_kind(&kind.group, &kind.version, &kind.kind), object) {
         wrap_members(message, members);
     }

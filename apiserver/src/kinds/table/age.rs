@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 /// Returns the time since a moment, in one or two units.
-pub fn age(since: &Value, now: Timestamp) -> String {
+pub(super) fn age(since: &Value, now: Timestamp) -> String {
     match since {
         Value::String(text) => {
             text.parse::<Timestamp>().map_or_else(|_| "<invalid>".to_owned(), |since| span(now.as_second() - since.as_second()))
@@ -14,7 +14,7 @@ pub fn age(since: &Value, now: Timestamp) -> String {
 }
 
 /// Formats seconds in one or two units.
-pub fn span(seconds: i64) -> String {
+pub(super) fn span(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let two = |first: i64, unit: &str, second: i64, lesser: &str| {
         if second == 0 { format!("{first}{unit}") } else { format!("{first}{unit}{second}{lesser}") }

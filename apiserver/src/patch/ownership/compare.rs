@@ -9,7 +9,7 @@ use super::set::Set;
 
 /// The differences between two states.
 #[derive(Debug, Default)]
-pub struct Difference {
+pub(super) struct Difference {
     /// The fields that are new or have another value.
     pub changed: Set,
     /// The removed fields.
@@ -18,13 +18,13 @@ pub struct Difference {
 
 impl Difference {
     /// Tells whether the states are the same.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.removed.is_empty()
     }
 }
 
 /// Compares two states of an object, without its `managedFields`.
-pub fn compare(old: Option<&Value>, new: Option<&Value>, lists: &dyn Lists) -> Difference {
+pub(super) fn compare(old: Option<&Value>, new: Option<&Value>, lists: &dyn Lists) -> Difference {
     let mut difference = walk(old, new, &mut Vec::new(), lists);
     for set in [&mut difference.changed, &mut difference.removed] {
         set.disown();
@@ -90,7 +90,7 @@ fn walk<'v>(old: Option<&'v Value>, new: Option<&'v Value>, path: &mut Vec<&'v s
 type Part<'v> = (&'v str, &'v Value);
 
 /// Returns the parts with separate owners, by their names in `fieldsV1`; `None` for values that are owned as a whole.
-pub fn parts<'v>(value: Option<&'v Value>, topology: &Topology) -> Option<BTreeMap<String, Part<'v>>> {
+pub(super) fn parts<'v>(value: Option<&'v Value>, topology: &Topology) -> Option<BTreeMap<String, Part<'v>>> {
     match (value?, topology) {
         (Value::Object(members), Topology::Granular) => {
             Some(members.iter().map(|(key, value)| (format!("f:{key}"), (key.as_str(), value))).collect())
@@ -103,7 +103,7 @@ pub fn parts<'v>(value: Option<&'v Value>, topology: &Topology) -> Option<BTreeM
 }
 
 /// Returns the name of a list's item in `fieldsV1`; `None` for an item without its keys.
-pub fn item_name(item: &Value, topology: &Topology) -> Option<String> {
+pub(super) fn item_name(item: &Value, topology: &Topology) -> Option<String> {
     match topology {
         Topology::Set => Some(format!("v:{item}")),
         Topology::Keyed(keys) => {
@@ -117,7 +117,7 @@ pub fn item_name(item: &Value, topology: &Topology) -> Option<String> {
 }
 
 /// Returns all fields of an applied document: its leaves, list items, and keys of free maps.
-pub fn all(document: &Value, lists: &dyn Lists) -> Set {
+pub(super) fn all(document: &Value, lists: &dyn Lists) -> Set {
     let mut set = fields(document, &mut Vec::new(), lists);
     set.disown();
     set.tidy();

@@ -14,7 +14,7 @@ const ANCIENT: &str = "ancient-changes";
 
 /// The fields of one manager.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub(super) struct Entry {
     manager: String,
     operation: Operation,
     api_version: String,
@@ -27,11 +27,11 @@ pub struct Entry {
 
 /// The entries of all managers.
 #[derive(Debug, Clone, Default)]
-pub struct Entries(Vec<Entry>);
+pub(super) struct Entries(Vec<Entry>);
 
 impl Entry {
     /// Returns the entry of the current writer.
-    pub fn of(by: &Manager<'_>, fields: Set) -> Self {
+    pub(super) fn of(by: &Manager<'_>, fields: Set) -> Self {
         Self {
             manager: by.name.to_owned(),
             operation: by.operation,
@@ -44,7 +44,7 @@ impl Entry {
     }
 
     /// Returns the entry for fields that existed before the first apply.
-    pub fn before_first_apply(by: &Manager<'_>, fields: Set) -> Self {
+    pub(super) fn before_first_apply(by: &Manager<'_>, fields: Set) -> Self {
         Self { manager: "before-first-apply".to_owned(), operation: Operation::Update, subresource: String::new(), ..Self::of(by, fields) }
     }
 
@@ -102,59 +102,59 @@ fn listed(object: &Value) -> Option<&Vec<Value>> {
 
 impl Entries {
     /// Reads the entries of an object; empty if they cannot be parsed.
-    pub fn read(object: &Value) -> Self {
+    pub(super) fn read(object: &Value) -> Self {
         let entries = listed(object).and_then(|list| list.iter().map(Entry::read).collect());
         Self(entries.unwrap_or_default())
     }
 
     /// Tells whether the object requests the end of all tracking.
-    pub fn is_reset(object: &Value) -> bool {
+    pub(super) fn is_reset(object: &Value) -> bool {
         listed(object).is_some_and(|list| list.len() == 1 && list[0].as_object().is_some_and(Map::is_empty))
     }
 
     /// Tells whether there are no owned fields.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Removes and returns the entry of the manager.
-    pub fn take(&mut self, by: &Manager<'_>) -> Option<Entry> {
+    pub(super) fn take(&mut self, by: &Manager<'_>) -> Option<Entry> {
         let place = self.0.iter().position(|entry| entry.is_of(by))?;
         Some(self.0.remove(place))
     }
 
     /// Adds an entry.
-    pub fn put(&mut self, entry: Entry) {
+    pub(super) fn put(&mut self, entry: Entry) {
         self.0.push(entry);
     }
 
     /// Returns the owned fields of all managers.
-    pub fn all_fields(&self) -> Set {
+    pub(super) fn all_fields(&self) -> Set {
         self.0.iter().fold(Set::default(), |all, entry| all.union(&entry.fields))
     }
 
     /// Returns the managers of some of the fields, as named in conflicts, with the paths of these fields.
-    pub fn owners_of(&self, fields: &Set) -> Vec<(String, Vec<String>)> {
+    pub(super) fn owners_of(&self, fields: &Set) -> Vec<(String, Vec<String>)> {
         let common = self.0.iter().map(|entry| (entry.words(), entry.fields.common(fields).paths()));
         common.filter(|(_, paths)| !paths.is_empty()).collect()
     }
 
     /// Removes the fields from all managers.
-    pub fn take_fields(&mut self, fields: &Set) {
+    pub(super) fn take_fields(&mut self, fields: &Set) {
         for entry in &mut self.0 {
             entry.fields = entry.fields.without(fields);
         }
     }
 
     /// Removes the fields from all other managers.
-    pub fn take_others(&mut self, fields: &Set, by: &Manager<'_>) {
+    pub(super) fn take_others(&mut self, fields: &Set, by: &Manager<'_>) {
         for entry in self.0.iter_mut().filter(|entry| !entry.is_of(by)) {
             entry.fields = entry.fields.without(fields);
         }
     }
 
     /// Merges the oldest updates, to limit the number of managers.
-    pub fn limit(&mut self) {
+    pub(super) fn limit(&mut self) {
         let is_update = |entry: &Entry| entry.operation == Operation::Update && !entry.fields.is_empty();
         let mut surplus = self.0.iter().filter(|entry| is_update(entry)).count().saturating_sub(MAX_UPDATES);
         self.0.sort_by(|a, b| a.time.cmp(&b.time));
@@ -173,7 +173,7 @@ impl Entries {
     }
 
     /// Writes the entries to the object: applies first, then by time.
-    pub fn write(mut self, object: &mut Value) {
+    pub(super) fn write(mut self, object: &mut Value) {
         self.0.retain(|entry| !entry.fields.is_empty());
         self.0.sort_by(|a, b| {
             let key = |entry: &Entry| (entry.operation, entry.time.clone(), entry.manager.clone(), entry.subresource.clone());

@@ -8,7 +8,7 @@ use crate::patch::merge_keys::{self, ATOMIC, SET};
 
 /// How the parts of a list or map are owned.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Topology {
+pub(crate) enum Topology {
     /// As a whole.
     Atomic,
     /// A map: each field separately. A list is owned as a whole.
@@ -20,10 +20,10 @@ pub enum Topology {
 }
 
 /// The step of a path from a list into its items.
-pub const ITEM: &str = "[]";
+pub(super) const ITEM: &str = "[]";
 
 /// The ownership of a kind's lists and maps.
-pub trait Lists {
+pub(crate) trait Lists {
     /// Returns the ownership of the value at the path, which has field names, and [`ITEM`] for the items of a list.
     fn topology(&self, path: &[&str]) -> Topology;
 
@@ -38,7 +38,7 @@ pub trait Lists {
 }
 
 /// Returns the ownership of the kind's lists and maps.
-pub fn lists_of(kind: &Kind) -> Box<dyn Lists + '_> {
+pub(crate) fn lists_of(kind: &Kind) -> Box<dyn Lists + '_> {
     let versions = kind.definition.as_ref().and_then(|definition| definition.pointer("/spec/versions")?.as_array());
     let version = versions.and_then(|versions| versions.iter().find(|version| version["name"] == kind.version.as_str()));
     match version {
@@ -50,7 +50,7 @@ pub fn lists_of(kind: &Kind) -> Box<dyn Lists + '_> {
 
 /// The lists and maps of a built-in kind.
 #[derive(Debug, Clone)]
-pub struct BuiltIn<'a> {
+pub(super) struct BuiltIn<'a> {
     /// The shape of the objects, which is the name of the kind.
     shape: &'a str,
     /// The kind; `None` for the metadata of any kind.
@@ -59,7 +59,7 @@ pub struct BuiltIn<'a> {
 
 /// The lists and maps of a schema. Its `metadata` has the built-in structure.
 #[derive(Debug, Clone)]
-pub struct Schema<'a> {
+pub(super) struct Schema<'a> {
     /// The `openAPIV3Schema` of the version.
     pub schema: &'a Value,
     /// Whether there is a `status` subresource.

@@ -6,7 +6,7 @@ use super::lists::Lists;
 
 /// How a manager wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
+pub(crate) enum Operation {
     /// By server-side apply.
     Apply,
     /// In any other way.
@@ -14,7 +14,7 @@ pub enum Operation {
 }
 
 /// A field manager and its write.
-pub struct Manager<'a> {
+pub(crate) struct Manager<'a> {
     /// The name of the field manager.
     pub name: &'a str,
     /// How it writes.

@@ -10,7 +10,7 @@ use super::set::Set;
 use crate::http::api_error::Failure;
 
 /// The metadata fields of the server.
-pub const SERVERS: &[&str] = &[
+pub(super) const SERVERS: &[&str] = &[
     "name",
     "namespace",
     "uid",
@@ -24,7 +24,7 @@ pub const SERVERS: &[&str] = &[
 ];
 
 /// Merges the applied document into the live object: maps and keyed lists are merged, other values are replaced.
-pub fn merge(live: &Value, applied: &Value, lists: &dyn Lists) -> Value {
+pub(super) fn merge(live: &Value, applied: &Value, lists: &dyn Lists) -> Value {
     let mut merged = join(Some(live), applied, &mut Vec::new(), lists);
     // Tools send empty server fields, such as `creationTimestamp: null`, without intent.
     if let (Some(metadata), Some(old)) = (merged.get_mut("metadata").and_then(Value::as_object_mut), live["metadata"].as_object()) {
@@ -90,7 +90,7 @@ fn join_lists<'v>(old: &'v [Value], new: &'v [Value], topology: &Topology, path:
 }
 
 /// Removes fields that the manager applied earlier and that no manager owns any more.
-pub fn prune(object: &mut Value, before: &Set, kept: &Set, lists: &dyn Lists) {
+pub(super) fn prune(object: &mut Value, before: &Set, kept: &Set, lists: &dyn Lists) {
     let mut kept = kept.clone();
     if before.child("f:metadata").is_some() && kept.child("f:metadata").is_none() {
         // The metadata always exists.
@@ -140,7 +140,7 @@ fn remove(value: &mut Value, before: &Set, kept: &Set, path: &mut Vec<String>, l
 }
 
 /// Refuses lists with duplicate items, and items without their keys.
-pub fn check_items(applied: &Value, lists: &dyn Lists) -> Result<(), Failure> {
+pub(super) fn check_items(applied: &Value, lists: &dyn Lists) -> Result<(), Failure> {
     check(applied, &mut Vec::new(), lists)
 }
 

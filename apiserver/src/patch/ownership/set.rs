@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 /// A set of fields below a field.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Set {
+pub(super) struct Set {
     /// Whether the field itself is in the set, not only its parts.
     own: bool,
     below: BTreeMap<String, Set>,
@@ -14,12 +14,12 @@ pub struct Set {
 
 impl Set {
     /// Returns the set of the field itself.
-    pub fn leaf() -> Self {
+    pub(super) fn leaf() -> Self {
         Self { own: true, below: BTreeMap::new() }
     }
 
     /// Reads `fieldsV1`; `None` for other values.
-    pub fn read(fields: &Value) -> Option<Self> {
+    pub(super) fn read(fields: &Value) -> Option<Self> {
         fn node(value: &Value) -> Option<Set> {
             let members = value.as_object()?;
             let below = members.iter().filter(|(key, _)| *key != ".").map(|(key, value)| Some((key.clone(), node(value)?)));
@@ -31,7 +31,7 @@ impl Set {
     }
 
     /// Writes `fieldsV1`.
-    pub fn write(&self) -> Value {
+    pub(super) fn write(&self) -> Value {
         let mut members: Map<String, Value> = self.below.iter().map(|(key, set)| (key.clone(), set.write())).collect();
         if self.own && !members.is_empty() {
             members.insert(".".to_owned(), Value::Object(Map::new()));
@@ -40,53 +40,53 @@ impl Set {
     }
 
     /// Tells whether the set is empty.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         !self.own && self.below.values().all(Self::is_empty)
     }
 
     /// Adds the field itself to the set.
-    pub fn own(&mut self) {
+    pub(super) fn own(&mut self) {
         self.own = true;
     }
 
     /// Removes the field itself from the set.
-    pub fn disown(&mut self) {
+    pub(super) fn disown(&mut self) {
         self.own = false;
     }
 
     /// Adds a set below the field.
-    pub fn insert(&mut self, part: impl Into<String>, set: Self) {
+    pub(super) fn insert(&mut self, part: impl Into<String>, set: Self) {
         self.below.insert(part.into(), set);
     }
 
     /// Removes a part and everything below it.
-    pub fn remove(&mut self, part: &str) {
+    pub(super) fn remove(&mut self, part: &str) {
         self.below.remove(part);
     }
 
     /// Returns the set below a part.
-    pub fn child(&self, part: &str) -> Option<&Self> {
+    pub(super) fn child(&self, part: &str) -> Option<&Self> {
         self.below.get(part)
     }
 
     /// Returns the set below a part, to change it.
-    pub fn child_mut(&mut self, part: &str) -> Option<&mut Self> {
+    pub(super) fn child_mut(&mut self, part: &str) -> Option<&mut Self> {
         self.below.get_mut(part)
     }
 
     /// Returns the parts of the set.
-    pub fn parts(&self) -> impl Iterator<Item = (&String, &Self)> {
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&String, &Self)> {
         self.below.iter()
     }
 
     /// Removes empty branches.
-    pub fn tidy(&mut self) {
+    pub(super) fn tidy(&mut self) {
         self.below.values_mut().for_each(Self::tidy);
         self.below.retain(|_, set| !set.is_empty());
     }
 
     /// Returns the union of both sets.
-    pub fn union(&self, other: &Self) -> Self {
+    pub(super) fn union(&self, other: &Self) -> Self {
         let mut below = self.below.clone();
         for (part, set) in &other.below {
             let joined = below.get(part).map_or_else(|| set.clone(), |own| own.union(set));
@@ -96,7 +96,7 @@ impl Set {
     }
 
     /// Returns the difference of this set and the other.
-    pub fn without(&self, other: &Self) -> Self {
+    pub(super) fn without(&self, other: &Self) -> Self {
         let below = self.below.iter().map(|(part, set)| {
             let left = other.below.get(part).map_or_else(|| set.clone(), |other| set.without(other));
             (part.clone(), left)
@@ -107,7 +107,7 @@ impl Set {
     }
 
     /// Returns the intersection of both sets.
-    pub fn common(&self, other: &Self) -> Self {
+    pub(super) fn common(&self, other: &Self) -> Self {
         let below = self.below.iter().filter_map(|(part, set)| Some((part.clone(), set.common(other.below.get(part)?))));
         let mut common = Self { own: self.own && other.own, below: below.collect() };
         common.tidy();
@@ -115,7 +115,7 @@ impl Set {
     }
 
     /// Returns the paths in the form of conflict messages, such as `.spec.items[k="x"].v`.
-    pub fn paths(&self) -> Vec<String> {
+    pub(super) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect(String::new(), &mut paths);
         paths

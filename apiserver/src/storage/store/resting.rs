@@ -13,7 +13,7 @@ const AWAKE: usize = 256 << 10;
 
 /// An object in the store, as text.
 #[derive(Debug)]
-pub struct Resting {
+pub(super) struct Resting {
     /// The revision of its last write.
     pub revision: u64,
     text: Box<[u8]>,
@@ -22,7 +22,7 @@ pub struct Resting {
 
 impl Resting {
     /// Stores an object as text. It is parsed again only if it is requested after all references to the parsed form were dropped.
-    pub fn new(stored: &Arc<Stored>) -> Self {
+    pub(super) fn new(stored: &Arc<Stored>) -> Self {
         let text = serde_json::to_vec(&*stored.value).expect("objects are JSON");
         // A copy, since a grown buffer keeps its capacity.
         let text = Box::from(text.as_slice());
@@ -30,12 +30,12 @@ impl Resting {
     }
 
     /// Returns the object as JSON text.
-    pub fn text(&self) -> &[u8] {
+    pub(super) fn text(&self) -> &[u8] {
         &self.text
     }
 
     /// Returns the object.
-    pub fn wake(&self) -> Arc<Stored> {
+    pub(super) fn wake(&self) -> Arc<Stored> {
         let mut awake = self.awake.lock();
         if let Some(stored) = awake.upgrade() {
             return stored;
@@ -49,14 +49,14 @@ impl Resting {
 
 /// The last written objects, which stay parsed, since watchers and the next write will request them.
 #[derive(Debug, Default)]
-pub struct Recent {
+pub(super) struct Recent {
     objects: VecDeque<(usize, Arc<Stored>)>,
     bytes: usize,
 }
 
 impl Recent {
     /// Keeps an object parsed for a while.
-    pub fn keep(&mut self, resting: &Resting, stored: Arc<Stored>) {
+    pub(super) fn keep(&mut self, resting: &Resting, stored: Arc<Stored>) {
         self.bytes += resting.text.len();
         self.objects.push_back((resting.text.len(), stored));
         while self.bytes > AWAKE {

@@ -10,7 +10,7 @@ use crate::differ::case::Case;
 
 /// The results so far.
 #[derive(Default)]
-pub struct Verdicts {
+pub(super) struct Verdicts {
     report: String,
     used: BTreeSet<(&'static str, &'static str)>,
     /// Cases without differences.
@@ -21,13 +21,13 @@ pub struct Verdicts {
 
 impl Verdicts {
     /// Records another problem.
-    pub fn complain(&mut self, text: &str) {
+    pub(super) fn complain(&mut self, text: &str) {
         self.report.push_str(text);
         self.report.push('\n');
     }
 
     /// Returns all problems: differences that are not allowed, and allowed ones that do not occur.
-    pub fn conclude(mut self) -> Result<(), String> {
+    pub(super) fn conclude(mut self) -> Result<(), String> {
         for difference in DIFFERENCES {
             for (case, at) in difference.places.iter().filter(|place| !self.used.contains(place)) {
                 let _ = writeln!(self.report, "not needed: {case}: {at}: {}", difference.reason);
@@ -46,7 +46,7 @@ impl Verdicts {
 }
 
 /// Compares the answers to the steps of a case.
-pub fn compare(verdicts: &mut Verdicts, case: &Case, real: &[Value], ours: &[Value]) {
+pub(super) fn compare(verdicts: &mut Verdicts, case: &Case, real: &[Value], ours: &[Value]) {
     let (mut found, mut excused) = (String::new(), 0);
     for (number, step) in case.steps.iter().enumerate() {
         let nothing = Value::Null;

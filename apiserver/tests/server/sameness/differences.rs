@@ -2,7 +2,7 @@
 
 /// The direction of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub(super) enum Direction {
     /// The embedded server refuses a request that the real one accepts. No difference of this kind is allowed.
     RefusesValid,
     /// The embedded server accepts a request that the real one refuses.
@@ -12,7 +12,7 @@ pub enum Direction {
 }
 
 /// An allowed difference.
-pub struct Difference {
+pub(super) struct Difference {
     /// The direction. An entry does not allow differences in another one.
     pub direction: Direction,
     /// The reason, also listed in `docs/apiserver-differences.md`.
@@ -22,7 +22,7 @@ pub struct Difference {
 }
 
 /// All allowed differences. An unused one fails the test.
-pub const DIFFERENCES: &[Difference] = &[
+pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         direction: Direction::AcceptsRefused,
         reason: "Words of schemas in definitions are not read by their types: a minimum that is a text is none.",

@@ -7,12 +7,12 @@ use crate::schema::metadata::NameRule;
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Checks a role of a namespace.
-pub fn role(role: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn role(role: &Field<'_, '_>, causes: &mut Causes) {
     rules(&role.at("rules"), true, causes);
 }
 
 /// Checks a role of the cluster.
-pub fn cluster_role(role: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn cluster_role(role: &Field<'_, '_>, causes: &mut Causes) {
     rules(&role.at("rules"), false, causes);
     let aggregation = role.at("aggregationRule");
     if !aggregation.is_set() {
@@ -54,7 +54,7 @@ fn rules(rules: &Field<'_, '_>, is_namespaced: bool, causes: &mut Causes) {
 }
 
 /// Checks a binding: in a namespace, to a Role of the namespace or a ClusterRole; in the cluster, only to a ClusterRole.
-pub fn binding(binding: &Field<'_, '_>, is_namespaced: bool, causes: &mut Causes) {
+pub(super) fn binding(binding: &Field<'_, '_>, is_namespaced: bool, causes: &mut Causes) {
     let role = binding.at("roleRef");
     role.at("apiGroup").must_be_supported(&[GROUP], causes);
     let kinds: &[&str] = if is_namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };

@@ -7,7 +7,7 @@ use super::{labels, resources, scheduling};
 use crate::schema::metadata::NameRule;
 
 /// Checks a new storage class.
-pub fn storage_class(class: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn storage_class(class: &Field<'_, '_>, causes: &mut Causes) {
     let provisioner = class.at("provisioner");
     if provisioner.must_be_filled(causes) {
         let lower = Value::from(provisioner.text().to_lowercase());
@@ -24,7 +24,7 @@ pub fn storage_class(class: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a new priority class.
-pub fn priority_class(class: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn priority_class(class: &Field<'_, '_>, causes: &mut Causes) {
     const MOST: i64 = 1_000_000_000;
     let metadata = class.at("metadata");
     if metadata.at("name").text().starts_with("system-") {
@@ -36,14 +36,14 @@ pub fn priority_class(class: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks that the values of a priority class do not change.
-pub fn check_priority_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_priority_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     if now.at("value").value != before.at("value").value {
         causes.push(now.at("value").forbidden("may not be changed in an update."));
     }
 }
 
 /// Checks a new runtime class.
-pub fn runtime_class(class: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn runtime_class(class: &Field<'_, '_>, causes: &mut Causes) {
     let handler = class.at("handler");
     if handler.must_be_filled(causes) {
         handler.must_be_a_label(causes);
@@ -64,7 +64,7 @@ pub fn runtime_class(class: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks an ingress class.
-pub fn ingress_class(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn ingress_class(spec: &Field<'_, '_>, causes: &mut Causes) {
     const LONGEST: u64 = 250;
     let controller = spec.at("controller");
     if controller.text().len() as u64 > LONGEST {

@@ -12,7 +12,7 @@ use super::resources;
 use super::volumes::Volumes;
 
 /// The context of containers.
-pub struct Surroundings<'a> {
+pub(super) struct Surroundings<'a> {
     /// The specification of the pod.
     pub spec: Field<'a, 'a>,
     /// The valid volumes.
@@ -34,7 +34,7 @@ impl Surroundings<'_> {
 }
 
 /// Checks the containers of a pod.
-pub fn containers(list: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut Causes) {
+pub(super) fn containers(list: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut Causes) {
     if !list.must_be_filled(causes) {
         return;
     }
@@ -52,7 +52,7 @@ pub fn containers(list: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut 
 }
 
 /// Checks the init containers.
-pub fn init_containers(list: &Field<'_, '_>, others: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut Causes) {
+pub(super) fn init_containers(list: &Field<'_, '_>, others: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut Causes) {
     let others = others.list().iter().filter_map(|container| container["name"].as_str());
     let mut names: BTreeSet<&str> = others.collect();
     for container in list.items() {
@@ -83,7 +83,7 @@ pub fn init_containers(list: &Field<'_, '_>, others: &Field<'_, '_>, around: &Su
 }
 
 /// Checks the ephemeral containers.
-pub fn ephemeral_containers(list: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut Causes) {
+pub(super) fn ephemeral_containers(list: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut Causes) {
     const ALLOWED: &[&str] = &[
         "name",
         "image",
@@ -134,7 +134,7 @@ pub fn ephemeral_containers(list: &Field<'_, '_>, around: &Surroundings<'_>, cau
 }
 
 /// Runs the checks that apply only to containers of pods, not of templates.
-pub fn image_text(container: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn image_text(container: &Field<'_, '_>, causes: &mut Causes) {
     let image = container.at("image");
     if image.text().trim() != image.text() {
         causes.push(image.invalid("must not have leading or trailing whitespace"));
@@ -251,7 +251,7 @@ fn references(from: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a key of a ConfigMap or Secret.
-pub fn data_key(key: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn data_key(key: &Field<'_, '_>, causes: &mut Causes) {
     causes.extend(super::data_keys::data_key_mistakes(key.text()).into_iter().map(|why| key.invalid(why)));
 }
 
@@ -307,14 +307,14 @@ fn restart_policy(container: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the id of a user or a group.
-pub fn user_id(id: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn user_id(id: &Field<'_, '_>, causes: &mut Causes) {
     if !(0..=i64::from(i32::MAX)).contains(&id.number()) {
         causes.push(id.invalid("must be between 0 and 2147483647, inclusive"));
     }
 }
 
 /// Checks a seccomp profile.
-pub fn seccomp(profile: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn seccomp(profile: &Field<'_, '_>, causes: &mut Causes) {
     if !profile.is_set() {
         return;
     }

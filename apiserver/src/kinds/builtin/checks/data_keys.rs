@@ -1,7 +1,7 @@
 //! The check of keys of config maps and secrets.
 
 /// Returns the errors of a key of a ConfigMap or Secret.
-pub fn data_key_mistakes(key: &str) -> Vec<&'static str> {
+pub(super) fn data_key_mistakes(key: &str) -> Vec<&'static str> {
     let rules = [
         (key.len() > 253, "must be no more than 253 characters"),
         (

@@ -7,11 +7,11 @@ use crate::schema::field_error::{self, Place};
 use crate::schema::metadata::{self, NameRule};
 
 /// The errors of an object.
-pub type Causes = Vec<Cause>;
+pub(crate) type Causes = Vec<Cause>;
 
 /// A field with its path. A missing field is null.
 #[derive(Debug, Clone, Copy)]
-pub struct Field<'p, 'v> {
+pub(crate) struct Field<'p, 'v> {
     /// The value.
     pub value: &'v Value,
     place: Place<'p>,
@@ -21,73 +21,73 @@ static NULL: Value = Value::Null;
 
 impl<'p, 'v> Field<'p, 'v> {
     /// Returns the field of a whole object.
-    pub fn root(value: &'v Value) -> Self {
+    pub(crate) fn root(value: &'v Value) -> Self {
         Self { value, place: Place::Root }
     }
 
     /// Returns a field with a path given as text.
-    pub fn named(value: &'v Value, path: &'p str) -> Self {
+    pub(crate) fn named(value: &'v Value, path: &'p str) -> Self {
         Self { value, place: Place::Named(path) }
     }
 
     /// Returns a member.
-    pub fn at<'b>(&'b self, name: &'b str) -> Field<'b, 'v> {
+    pub(crate) fn at<'b>(&'b self, name: &'b str) -> Field<'b, 'v> {
         Field { value: self.value.get(name).unwrap_or(&NULL), place: self.place.member(name) }
     }
 
     /// Returns another value at the same path.
-    pub fn with<'w>(&self, value: &'w Value) -> Field<'p, 'w> {
+    pub(crate) fn with<'w>(&self, value: &'w Value) -> Field<'p, 'w> {
         Field { value, place: self.place }
     }
 
     /// Returns an item.
-    pub fn item(&self, index: usize) -> Field<'_, 'v> {
+    pub(crate) fn item(&self, index: usize) -> Field<'_, 'v> {
         Field { value: self.value.get(index).unwrap_or(&NULL), place: self.place.item(index) }
     }
 
     /// Returns the items of a list.
-    pub fn items(&self) -> impl Iterator<Item = Field<'_, 'v>> {
+    pub(crate) fn items(&self) -> impl Iterator<Item = Field<'_, 'v>> {
         self.list().iter().enumerate().map(|(index, value)| Field { value, place: self.place.item(index) })
     }
 
     /// Returns the entries of a map with arbitrary keys, which are in brackets in their paths.
-    pub fn entries(&self) -> impl Iterator<Item = (&'v str, Field<'_, 'v>)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'v str, Field<'_, 'v>)> {
         let entries = self.value.as_object().into_iter().flatten();
         entries.map(|(key, value)| (key.as_str(), Field { value, place: self.place.key(key) }))
     }
 
     /// Returns the path.
-    pub fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         self.place.to_string()
     }
 
     /// Returns the text; empty if there is none.
-    pub fn text(&self) -> &'v str {
+    pub(crate) fn text(&self) -> &'v str {
         self.value.as_str().unwrap_or_default()
     }
 
     /// Returns the number; zero if there is none.
-    pub fn number(&self) -> i64 {
+    pub(crate) fn number(&self) -> i64 {
         self.value.as_i64().unwrap_or_default()
     }
 
     /// Returns the items; empty if it is not a list.
-    pub fn list(&self) -> &'v [Value] {
+    pub(crate) fn list(&self) -> &'v [Value] {
         self.value.as_array().map_or(&[], Vec::as_slice)
     }
 
     /// Tells whether the field is present.
-    pub fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         !self.value.is_null()
     }
 
     /// Tells whether the field is true.
-    pub fn is_true(&self) -> bool {
+    pub(crate) fn is_true(&self) -> bool {
         self.value == &Value::Bool(true)
     }
 
     /// Tells whether a text, list or map is empty.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         match self.value {
             Value::String(text) => text.is_empty(),
             Value::Array(items) => items.is_empty(),
@@ -99,35 +99,35 @@ impl<'p, 'v> Field<'p, 'v> {
 
 /// Field errors.
 impl Field<'_, '_> {
-    pub fn required(&self, why: &str) -> Cause {
+    pub(crate) fn required(&self, why: &str) -> Cause {
         field_error::required(self.place, why)
     }
 
-    pub fn invalid(&self, why: impl std::fmt::Display) -> Cause {
+    pub(crate) fn invalid(&self, why: impl std::fmt::Display) -> Cause {
         field_error::invalid(self.place, self.value, why)
     }
 
-    pub fn forbidden(&self, why: impl std::fmt::Display) -> Cause {
+    pub(crate) fn forbidden(&self, why: impl std::fmt::Display) -> Cause {
         field_error::forbidden(self.place, why)
     }
 
-    pub fn duplicate(&self) -> Cause {
+    pub(crate) fn duplicate(&self) -> Cause {
         field_error::duplicate(self.place, self.value)
     }
 
-    pub fn not_found(&self) -> Cause {
+    pub(crate) fn not_found(&self) -> Cause {
         field_error::not_found(self.place, self.value)
     }
 
-    pub fn not_supported(&self, options: &[&str]) -> Cause {
+    pub(crate) fn not_supported(&self, options: &[&str]) -> Cause {
         field_error::not_supported(self.place, self.value, options)
     }
 
-    pub fn too_long(&self, limit: u64) -> Cause {
+    pub(crate) fn too_long(&self, limit: u64) -> Cause {
         field_error::too_long(self.place, limit)
     }
 
-    pub fn too_many(&self, limit: u64) -> Cause {
+    pub(crate) fn too_many(&self, limit: u64) -> Cause {
         field_error::too_many(self.place, self.list().len(), limit)
     }
 }
@@ -135,7 +135,7 @@ impl Field<'_, '_> {
 /// Rules for many fields.
 impl Field<'_, '_> {
     /// Requires a non-empty value. Returns whether there is one.
-    pub fn must_be_filled(&self, causes: &mut Causes) -> bool {
+    pub(crate) fn must_be_filled(&self, causes: &mut Causes) -> bool {
         if self.is_empty() {
             causes.push(self.required(""));
         }
@@ -143,42 +143,42 @@ impl Field<'_, '_> {
     }
 
     /// Requires zero or more.
-    pub fn must_not_be_negative(&self, causes: &mut Causes) {
+    pub(crate) fn must_not_be_negative(&self, causes: &mut Causes) {
         if self.number() < 0 {
             causes.push(self.invalid("must be greater than or equal to 0"));
         }
     }
 
     /// Requires one of some values; an empty one is not supported.
-    pub fn must_be_supported(&self, options: &[&str], causes: &mut Causes) {
+    pub(crate) fn must_be_supported(&self, options: &[&str], causes: &mut Causes) {
         if !options.contains(&self.text()) {
             causes.push(self.not_supported(options));
         }
     }
 
     /// Requires one of some values; an empty one is a missing value.
-    pub fn must_be_one_of(&self, options: &[&str], causes: &mut Causes) {
+    pub(crate) fn must_be_one_of(&self, options: &[&str], causes: &mut Causes) {
         if self.must_be_filled(causes) {
             self.must_be_supported(options, causes);
         }
     }
 
     /// Requires one of some values, unless it is empty.
-    pub fn may_be_one_of(&self, options: &[&str], causes: &mut Causes) {
+    pub(crate) fn may_be_one_of(&self, options: &[&str], causes: &mut Causes) {
         if self.is_set() {
             self.must_be_supported(options, causes);
         }
     }
 
     /// Requires a port number.
-    pub fn must_be_a_port(&self, causes: &mut Causes) {
+    pub(crate) fn must_be_a_port(&self, causes: &mut Causes) {
         if !(1..=65_535).contains(&self.number()) {
             causes.push(self.invalid("must be between 1 and 65535, inclusive"));
         }
     }
 
     /// Requires a port number or a port name.
-    pub fn must_be_a_port_or_name(&self, causes: &mut Causes) {
+    pub(crate) fn must_be_a_port_or_name(&self, causes: &mut Causes) {
         match self.value.as_str() {
             Some(name) => causes.extend(port_name_mistakes(name).into_iter().map(|why| self.invalid(why))),
             None => self.must_be_a_port(causes),
@@ -186,27 +186,27 @@ impl Field<'_, '_> {
     }
 
     /// Requires a name of an object or of a part of it.
-    pub fn must_be_a_name(&self, rule: NameRule, causes: &mut Causes) {
+    pub(crate) fn must_be_a_name(&self, rule: NameRule, causes: &mut Causes) {
         causes.extend(metadata::name_mistake(rule, self.text(), false).map(|why| self.invalid(why)));
     }
 
     /// Requires one label of a domain name.
-    pub fn must_be_a_label(&self, causes: &mut Causes) {
+    pub(crate) fn must_be_a_label(&self, causes: &mut Causes) {
         self.must_be_a_name(NameRule::Label, causes);
     }
 
     /// Requires a domain name.
-    pub fn must_be_a_subdomain(&self, causes: &mut Causes) {
+    pub(crate) fn must_be_a_subdomain(&self, causes: &mut Causes) {
         self.must_be_a_name(NameRule::Subdomain, causes);
     }
 
     /// Requires a name with an optional domain before it.
-    pub fn must_be_qualified(&self, causes: &mut Causes) {
+    pub(crate) fn must_be_qualified(&self, causes: &mut Causes) {
         causes.extend(metadata::qualified_mistakes(self.text()).into_iter().map(|why| self.invalid(why)));
     }
 
     /// Requires the value of the old object.
-    pub fn must_stay(&self, old: &Field<'_, '_>, causes: &mut Causes) {
+    pub(crate) fn must_stay(&self, old: &Field<'_, '_>, causes: &mut Causes) {
         if self.value != old.value {
             causes.push(self.invalid("field is immutable"));
         }
@@ -214,7 +214,7 @@ impl Field<'_, '_> {
 }
 
 /// Returns the errors of a port name.
-pub fn port_name_mistakes(name: &str) -> Vec<&'static str> {
+pub(crate) fn port_name_mistakes(name: &str) -> Vec<&'static str> {
     let has_only = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     let rules = [
         (name.len() > 15, "must be no more than 15 characters long"),

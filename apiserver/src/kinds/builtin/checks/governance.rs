@@ -9,7 +9,7 @@ use super::resources::{amount_of, number, resource_name};
 use super::{storage, volumes};
 
 /// Checks a limit range.
-pub fn limits(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn limits(spec: &Field<'_, '_>, causes: &mut Causes) {
     const KINDS: &[&str] = &["Container", "Pod", "PersistentVolumeClaim"];
     let mut kinds = BTreeSet::new();
     for limit in spec.at("limits").items() {
@@ -71,7 +71,7 @@ fn limit_amounts(limit: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a quota.
-pub fn quota(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn quota(spec: &Field<'_, '_>, causes: &mut Causes) {
     const SCOPES: &[&str] = &["BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating"];
     amounts(&spec.at("hard"), causes);
     let scopes = spec.at("scopes");
@@ -95,7 +95,7 @@ fn amounts(list: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a persistent volume.
-pub fn volume(object: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn volume(object: &Field<'_, '_>, causes: &mut Causes) {
     let spec = object.at("spec");
     storage::access_modes(&spec.at("accessModes"), causes);
     let capacity = spec.at("capacity");
@@ -158,14 +158,14 @@ fn volume_source(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the status of a quota.
-pub fn quota_status(status: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn quota_status(status: &Field<'_, '_>, causes: &mut Causes) {
     for list in ["hard", "used"] {
         amounts(&status.at(list), causes);
     }
 }
 
 /// The scopes of a quota are immutable, in any order.
-pub fn check_quota_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_quota_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     let scopes = |quota: &Field<'_, '_>| -> BTreeSet<String> {
         quota.at("scopes").list().iter().filter_map(Value::as_str).map(str::to_owned).collect()
     };
@@ -175,7 +175,7 @@ pub fn check_quota_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &
 }
 
 /// The source of a volume is immutable.
-pub fn check_volume_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_volume_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     let sources = |spec: &Field<'_, '_>| -> Vec<(String, Value)> {
         let members = spec.value.as_object().into_iter().flatten().filter(|(name, _)| !NOT_SOURCES.contains(&name.as_str()));
         members.map(|(name, value)| (name.clone(), value.clone())).collect()

@@ -14,7 +14,7 @@ use crate::schema::metadata::{NameRule, name_mistake};
 const MOST_PARALLEL: i64 = 100_000;
 
 /// Checks a job.
-pub fn check(job: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check(job: &Field<'_, '_>, causes: &mut Causes) {
     let spec = job.at("spec");
     generated_selector(job, causes);
     selected(&spec, causes);
@@ -261,7 +261,7 @@ fn index_count(text: &str, completions: i64) -> Option<i64> {
 }
 
 /// Checks the changes of a job. The real server reports the errors of a changed specification twice.
-pub fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     selected(now, causes);
     let completions = now.at("completions");
     if !is_indexed(now) {
@@ -318,7 +318,7 @@ fn is_condition(status: &Field<'_, '_>, kind: &str) -> bool {
 }
 
 /// Checks the status of a job.
-pub fn check_status(job: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_status(job: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     let (status, old) = (job.at("status"), before.at("status"));
     for number in ["active", "succeeded", "failed", "ready", "terminating"] {
         status.at(number).must_not_be_negative(causes);
@@ -380,7 +380,7 @@ pub fn check_status(job: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Ca
 }
 
 /// Checks a cron job.
-pub fn check_cron(job: &Field<'_, '_>, old: Option<&Field<'_, '_>>, causes: &mut Causes) {
+pub(super) fn check_cron(job: &Field<'_, '_>, old: Option<&Field<'_, '_>>, causes: &mut Causes) {
     let spec = job.at("spec");
     let schedule = spec.at("schedule");
     if schedule.must_be_filled(causes) {

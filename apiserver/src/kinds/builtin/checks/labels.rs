@@ -7,7 +7,7 @@ use crate::kinds::selector::LabelSelector;
 use crate::schema::metadata::{label_value_mistake, qualified_mistakes};
 
 /// Checks labels. All errors are reported for the map, as by the real server.
-pub fn labels(field: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn labels(field: &Field<'_, '_>, causes: &mut Causes) {
     for (key, value) in field.value.as_object().into_iter().flatten() {
         let named = Value::from(key.as_str());
         causes.extend(qualified_mistakes(key).into_iter().map(|why| field.with(&named).invalid(why)));
@@ -16,7 +16,7 @@ pub fn labels(field: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a `LabelSelector`, if there is one.
-pub fn selector(field: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn selector(field: &Field<'_, '_>, causes: &mut Causes) {
     labels(&field.at("matchLabels"), causes);
     for expression in field.at("matchExpressions").items() {
         let values = expression.at("values");
@@ -36,7 +36,7 @@ pub fn selector(field: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Returns the selector of a `LabelSelector`, if it is valid.
-pub fn meaning(field: &Field<'_, '_>) -> Option<LabelSelector> {
+pub(super) fn meaning(field: &Field<'_, '_>) -> Option<LabelSelector> {
     let is_sound = |expression: &Value| {
         let count = expression["values"].as_array().map_or(0, Vec::len);
         match expression["operator"].as_str() {
@@ -53,12 +53,12 @@ pub fn meaning(field: &Field<'_, '_>) -> Option<LabelSelector> {
 }
 
 /// Returns the labels of a template.
-pub fn of_template<'a>(template: &Field<'_, 'a>) -> Option<&'a Map<String, Value>> {
+pub(super) fn of_template<'a>(template: &Field<'_, 'a>) -> Option<&'a Map<String, Value>> {
     template.value["metadata"]["labels"].as_object()
 }
 
 /// Checks annotations. All errors are reported for the map, as by the real server.
-pub fn annotations(field: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn annotations(field: &Field<'_, '_>, causes: &mut Causes) {
     for key in field.value.as_object().into_iter().flat_map(Map::keys) {
         let named = Value::from(key.as_str());
         causes.extend(qualified_mistakes(&key.to_lowercase()).into_iter().map(|why| field.with(&named).invalid(why)));

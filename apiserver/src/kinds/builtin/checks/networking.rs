@@ -12,7 +12,7 @@ use super::services::{external_address, network};
 use crate::schema::metadata::{NameRule, name_mistake};
 
 /// Checks the rules and backends of an ingress.
-pub fn ingress(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn ingress(spec: &Field<'_, '_>, causes: &mut Causes) {
     let (rules, backend_of_all) = (spec.at("rules"), spec.at("defaultBackend"));
     if rules.is_empty() && !backend_of_all.is_set() {
         causes.push(spec.invalid("either `defaultBackend` or `rules` must be specified"));
@@ -109,7 +109,7 @@ fn backend(backend: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a network policy.
-pub fn policy(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn policy(spec: &Field<'_, '_>, causes: &mut Causes) {
     labels::selector(&spec.at("podSelector"), causes);
     for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
         for rule in spec.at(direction).items() {
@@ -196,7 +196,7 @@ fn is_inside(part: &str, whole: &str) -> bool {
 }
 
 /// Checks the subsets of endpoints.
-pub fn endpoints(object: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn endpoints(object: &Field<'_, '_>, causes: &mut Causes) {
     for subset in object.at("subsets").items() {
         let (ready, waiting, ports) = (subset.at("addresses"), subset.at("notReadyAddresses"), subset.at("ports"));
         if ready.is_empty() && waiting.is_empty() {
@@ -229,7 +229,7 @@ pub fn endpoints(object: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a slice of endpoints.
-pub fn slice(object: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn slice(object: &Field<'_, '_>, causes: &mut Causes) {
     let family = object.at("addressType");
     family.must_be_one_of(&["FQDN", "IPv4", "IPv6"], causes);
     for endpoint in object.at("endpoints").items() {
@@ -277,7 +277,7 @@ fn slice_address(list: &Field<'_, '_>, one: &Field<'_, '_>, family: &str, causes
 }
 
 /// Returns the warnings about a valid ingress or slice.
-pub fn warnings(object: &Value, is_new: bool) -> Vec<String> {
+pub(super) fn warnings(object: &Value, is_new: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     let has_class = object["spec"]["ingressClassName"].is_string();
     if object["kind"] == "Ingress" && is_new && !has_class && object["metadata"]["annotations"]["kubernetes.io/ingress.class"].is_string() {

@@ -6,7 +6,7 @@ use super::services;
 use crate::schema::metadata::label_value_mistake;
 
 /// Checks a node. On updates, the real server runs the checks of new nodes twice.
-pub fn check(node: &Field<'_, '_>, is_update: bool, causes: &mut Causes) {
+pub(super) fn check(node: &Field<'_, '_>, is_update: bool, causes: &mut Causes) {
     let metadata = node.at("metadata");
     // The real server reports taints with a path in the metadata.
     let taints = metadata.at("taints");
@@ -42,7 +42,7 @@ fn amounts(node: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the fields of a node that can be set only once.
-pub fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     for (name, what) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
         let (field, old) = (now.at(name), before.at(name));
         if !old.is_empty() && field.value != old.value {

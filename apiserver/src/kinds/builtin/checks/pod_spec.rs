@@ -9,7 +9,7 @@ use super::volumes::Volumes;
 use super::{labels, scheduling};
 
 /// Checks a specification. `claims` are the volumes that a stateful set adds.
-pub fn check<'v>(spec: &Field<'_, 'v>, claims: impl Iterator<Item = &'v str>, causes: &mut Causes) {
+pub(super) fn check<'v>(spec: &Field<'_, 'v>, claims: impl Iterator<Item = &'v str>, causes: &mut Causes) {
     let volumes = spec.at("volumes");
     let volumes = Volumes::check(&volumes, causes).with(claims);
     let around = Surroundings { spec: *spec, volumes };
@@ -161,14 +161,14 @@ fn dns(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Requires an IP address.
-pub fn address(field: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn address(field: &Field<'_, '_>, causes: &mut Causes) {
     if field.text().parse::<IpAddr>().is_err() {
         causes.push(field.invalid("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"));
     }
 }
 
 /// Checks a pod template.
-pub fn template<'v>(template: &Field<'_, 'v>, claims: impl Iterator<Item = &'v str>, causes: &mut Causes) {
+pub(super) fn template<'v>(template: &Field<'_, 'v>, claims: impl Iterator<Item = &'v str>, causes: &mut Causes) {
     let metadata = template.at("metadata");
     labels::labels(&template.at("labels").with(metadata.at("labels").value), causes);
     labels::annotations(&template.at("annotations").with(metadata.at("annotations").value), causes);

@@ -10,7 +10,7 @@ use super::pod_spec::{self, address};
 use super::scheduling;
 
 /// Checks a pod.
-pub fn check(pod: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn check(pod: &Field<'_, '_>, causes: &mut Causes) {
     let spec = pod.at("spec");
     pod_spec::check(&spec, iter::empty(), causes);
     for list in ["containers", "initContainers"] {
@@ -29,7 +29,7 @@ pub fn check(pod: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks that a new pod lacks the fields that only existing ones may have.
-pub fn check_new(pod: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn check_new(pod: &Field<'_, '_>, causes: &mut Causes) {
     let spec = pod.at("spec");
     if !spec.at("ephemeralContainers").is_empty() {
         causes.push(spec.at("ephemeralContainers").forbidden("cannot be set on create"));
@@ -40,7 +40,7 @@ pub fn check_new(pod: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Returns the old pod with only the part that a subresource may change; `None` for other subresources.
-pub fn written_part(subresource: &str, old: &Value, new: &Value) -> Option<Value> {
+pub(crate) fn written_part(subresource: &str, old: &Value, new: &Value) -> Option<Value> {
     let mut kept = old.clone();
     match subresource {
         "ephemeralcontainers" => match new["spec"].get("ephemeralContainers") {
@@ -64,7 +64,7 @@ pub fn written_part(subresource: &str, old: &Value, new: &Value) -> Option<Value
 }
 
 /// Only images, tolerations and deadlines of a pod may change.
-pub fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     for name in ["containers", "initContainers"] {
         let list = now.at(name);
         if list.list().len() != before.at(name).list().len() {
@@ -147,7 +147,7 @@ fn gates_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes
 }
 
 /// Ephemeral containers can be added, but neither changed nor removed.
-pub fn check_ephemeral_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn check_ephemeral_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     let list = now.at("ephemeralContainers");
     for old in before.at("ephemeralContainers").list() {
         if !list.list().contains(old) {
@@ -158,7 +158,7 @@ pub fn check_ephemeral_change(now: &Field<'_, '_>, before: &Field<'_, '_>, cause
 }
 
 /// Checks the status of a pod.
-pub fn check_status(status: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn check_status(status: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     const OF_THE_SYSTEM: &[&str] = &["PodScheduled", "Ready", "Initialized"];
     for condition in status.at("conditions").items() {
         let kind = condition.at("type");

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::field::{Causes, Field};
 
 /// Checks the three probes of a container.
-pub fn all(container: &Field<'_, '_>, grace: Option<i64>, causes: &mut Causes) {
+pub(super) fn all(container: &Field<'_, '_>, grace: Option<i64>, causes: &mut Causes) {
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let probe = container.at(name);
         if !probe.is_set() {
@@ -30,7 +30,7 @@ pub fn all(container: &Field<'_, '_>, grace: Option<i64>, causes: &mut Causes) {
 }
 
 /// Checks the lifecycle hooks of a container.
-pub fn lifecycle(lifecycle: &Field<'_, '_>, grace: Option<i64>, causes: &mut Causes) {
+pub(super) fn lifecycle(lifecycle: &Field<'_, '_>, grace: Option<i64>, causes: &mut Causes) {
     for name in ["postStart", "preStop"] {
         if lifecycle.at(name).is_set() {
             action(&lifecycle.at(name), &["exec", "httpGet", "tcpSocket", "sleep"], grace, causes);

@@ -4,7 +4,7 @@ use super::field::{Causes, Field};
 use crate::schema::metadata::qualified_mistakes;
 
 /// Checks a reference to a field of the pod itself.
-pub fn field_reference(reference: &Field<'_, '_>, fields: &[&str], causes: &mut Causes) {
+pub(super) fn field_reference(reference: &Field<'_, '_>, fields: &[&str], causes: &mut Causes) {
     const KNOWN: &[&str] = &[
         "metadata.annotations",
         "metadata.labels",
@@ -46,7 +46,7 @@ pub fn field_reference(reference: &Field<'_, '_>, fields: &[&str], causes: &mut 
 }
 
 /// Checks a reference to a resource of a container.
-pub fn resource_reference(reference: &Field<'_, '_>, is_in_volume: bool, causes: &mut Causes) {
+pub(super) fn resource_reference(reference: &Field<'_, '_>, is_in_volume: bool, causes: &mut Causes) {
     const RESOURCES: &[&str] =
         &["limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"];
     let resource = reference.at("resource");

@@ -28,7 +28,7 @@ const STANDARD: &[&str] = &[
 ];
 
 /// Checks the limits and requests of a container.
-pub fn check(resources: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check(resources: &Field<'_, '_>, causes: &mut Causes) {
     let (limits, requests) = (resources.at("limits"), resources.at("requests"));
     for (name, amount) in limits.entries().chain(requests.entries()) {
         container_resource(name, &amount, causes);
@@ -52,7 +52,7 @@ pub fn check(resources: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks an amount: it is not negative, and an integer for indivisible resources.
-pub fn amount_of(name: &str, amount: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn amount_of(name: &str, amount: &Field<'_, '_>, causes: &mut Causes) {
     let Some(number) = number(amount) else { return };
     if number < 0.0 {
         causes.push(amount.invalid("must be greater than or equal to 0"));
@@ -64,7 +64,7 @@ pub fn amount_of(name: &str, amount: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the name of a resource.
-pub fn resource_name(name: &str, field: &Field<'_, '_>, causes: &mut Causes) -> bool {
+pub(super) fn resource_name(name: &str, field: &Field<'_, '_>, causes: &mut Causes) -> bool {
     let mistakes = qualified_mistakes(name);
     let is_right = mistakes.is_empty();
     causes.extend(mistakes.into_iter().map(|why| field.invalid(why)));
@@ -76,7 +76,7 @@ pub fn resource_name(name: &str, field: &Field<'_, '_>, causes: &mut Causes) -> 
 }
 
 /// Checks the name of a resource of containers.
-pub fn container_resource(name: &str, field: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn container_resource(name: &str, field: &Field<'_, '_>, causes: &mut Causes) {
     resource_name(name, field, causes);
     if !name.contains('/') {
         if !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !is_huge(name) {
@@ -100,6 +100,6 @@ fn is_extended(name: &str) -> bool {
 }
 
 /// Returns the number of an amount.
-pub fn number(amount: &Field<'_, '_>) -> Option<f64> {
+pub(super) fn number(amount: &Field<'_, '_>) -> Option<f64> {
     Quantity::parse(amount.text()).ok().map(Quantity::as_f64)
 }

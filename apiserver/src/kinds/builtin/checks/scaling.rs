@@ -11,7 +11,7 @@ const LONGEST_WINDOW: i64 = 3600;
 const LONGEST_PERIOD: i64 = 1800;
 
 /// Checks an autoscaler in its storage version.
-pub fn autoscaler(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn autoscaler(spec: &Field<'_, '_>, causes: &mut Causes) {
     let (least, most) = (spec.at("minReplicas"), spec.at("maxReplicas"));
     if least.is_set() && least.number() < 1 {
         causes.push(least.invalid("must be greater than or equal to 1"));
@@ -36,7 +36,7 @@ pub fn autoscaler(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the status of an autoscaler.
-pub fn autoscaler_status(status: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn autoscaler_status(status: &Field<'_, '_>, causes: &mut Causes) {
     for name in ["currentReplicas", "desiredReplicas"] {
         status.at(name).must_not_be_negative(causes);
     }
@@ -195,7 +195,7 @@ fn scaling_rules(rules: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a disruption budget.
-pub fn budget(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn budget(spec: &Field<'_, '_>, causes: &mut Causes) {
     let (least, most) = (spec.at("minAvailable"), spec.at("maxUnavailable"));
     if least.is_set() && most.is_set() {
         causes.push(spec.invalid("minAvailable and maxUnavailable cannot be both set"));
@@ -209,7 +209,7 @@ pub fn budget(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the status of a disruption budget.
-pub fn budget_status(status: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn budget_status(status: &Field<'_, '_>, causes: &mut Causes) {
     for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
         status.at(name).must_not_be_negative(causes);
     }

@@ -4,7 +4,7 @@
 ///
 /// # Errors
 /// The text of the error.
-pub fn check(text: &str) -> Result<(), String> {
+pub(super) fn check(text: &str) -> Result<(), String> {
     let text = match text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
         Some(rest) => rest.split_once(' ').ok_or("there is nothing after the time zone")?.1.trim(),
         None => text,

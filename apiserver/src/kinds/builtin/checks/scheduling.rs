@@ -5,7 +5,7 @@ use super::labels;
 use crate::schema::metadata::{NameRule, label_value_mistake};
 
 /// Checks the scheduling fields of a pod specification.
-pub fn check(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check(spec: &Field<'_, '_>, causes: &mut Causes) {
     labels::labels(&spec.at("nodeSelector"), causes);
     tolerations(&spec.at("tolerations"), causes);
     let affinity = spec.at("affinity");
@@ -17,7 +17,7 @@ pub fn check(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks tolerations.
-pub fn tolerations(list: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn tolerations(list: &Field<'_, '_>, causes: &mut Causes) {
     for toleration in list.items() {
         let (key, operator) = (toleration.at("key"), toleration.at("operator"));
         let (value, effect) = (toleration.at("value"), toleration.at("effect"));
@@ -55,7 +55,7 @@ fn node_affinity(affinity: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a node selector.
-pub fn node_selector(selector: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn node_selector(selector: &Field<'_, '_>, causes: &mut Causes) {
     let terms = selector.at("nodeSelectorTerms");
     if terms.must_be_filled(causes) {
         for term in terms.items() {

@@ -11,7 +11,7 @@ use super::pod_spec::address;
 const MOST_AFFINE_SECONDS: i64 = 86_400;
 
 /// Checks the type, ports and addresses of a service.
-pub fn check(service: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check(service: &Field<'_, '_>, causes: &mut Causes) {
     let spec = service.at("spec");
     let kind = spec.at("type");
     kind.must_be_one_of(&["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"], causes);
@@ -148,7 +148,7 @@ fn affinity(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks an external address of a service, or an address of an endpoint.
-pub fn external_address(ip: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn external_address(ip: &Field<'_, '_>, causes: &mut Causes) {
     let Ok(parsed) = ip.text().parse::<IpAddr>() else {
         address(ip, causes);
         return;
@@ -186,7 +186,7 @@ fn load_balancer(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Requires an address with a prefix length.
-pub fn network(range: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn network(range: &Field<'_, '_>, causes: &mut Causes) {
     let parsed =
         range.text().trim().split_once('/').and_then(|(ip, length)| Some((ip.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?)));
     let is_right = parsed.is_some_and(|(ip, length)| length <= if ip.is_ipv4() { 32 } else { 128 });
@@ -213,7 +213,7 @@ fn traffic(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the changes of a service.
-pub fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     let kind = |spec: &Field<'_, '_>| spec.at("type").text().to_owned();
     if kind(now) == "LoadBalancer" && kind(before) == "LoadBalancer" && now.value["loadBalancerClass"] != before.value["loadBalancerClass"]
     {
@@ -230,7 +230,7 @@ pub fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Ca
 }
 
 /// Checks the status of a service.
-pub fn check_status(service: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_status(service: &Field<'_, '_>, causes: &mut Causes) {
     let status = service.at("status");
     let balancer = status.at("loadBalancer");
     let ingress = balancer.at("ingress");
@@ -244,7 +244,7 @@ pub fn check_status(service: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the ingress of a load balancer.
-pub fn balancer_ingress(ingress: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn balancer_ingress(ingress: &Field<'_, '_>, causes: &mut Causes) {
     for one in ingress.items() {
         let (ip, mode, name) = (one.at("ip"), one.at("ipMode"), one.at("hostname"));
         if !ip.is_empty() {
@@ -265,7 +265,7 @@ pub fn balancer_ingress(ingress: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Returns the warnings about a valid service.
-pub fn warnings(service: &Field<'_, '_>) -> Vec<String> {
+pub(super) fn warnings(service: &Field<'_, '_>) -> Vec<String> {
     let spec = service.at("spec");
     let mut warnings = Vec::new();
     if !spec.at("externalIPs").is_empty() {

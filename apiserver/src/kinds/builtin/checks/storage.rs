@@ -9,7 +9,7 @@ use super::resources::number;
 const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
 /// Checks access modes.
-pub fn access_modes(modes: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn access_modes(modes: &Field<'_, '_>, causes: &mut Causes) {
     if modes.is_empty() {
         causes.push(modes.required("at least 1 access mode is required"));
     }
@@ -25,7 +25,7 @@ pub fn access_modes(modes: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the specification of a claim.
-pub fn claim_spec(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn claim_spec(spec: &Field<'_, '_>, causes: &mut Causes) {
     access_modes(&spec.at("accessModes"), causes);
     labels::selector(&spec.at("selector"), causes);
     let resources = spec.at("resources");
@@ -67,7 +67,7 @@ fn origin_of(origin: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the changes of a claim: only the requests of a bound claim may change.
-pub fn check_claim_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_claim_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     let (spec, old) = (now.at("spec"), before.at("spec"));
     let is_bound = now.value["status"]["phase"] == "Bound";
     let mut kept = spec.value.clone();

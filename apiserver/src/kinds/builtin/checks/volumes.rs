@@ -9,11 +9,11 @@ use super::resources::number;
 use super::{references, storage};
 
 /// The valid volumes of a pod, by name.
-pub struct Volumes<'a>(BTreeMap<&'a str, &'a Value>);
+pub(super) struct Volumes<'a>(BTreeMap<&'a str, &'a Value>);
 
 impl<'a> Volumes<'a> {
     /// Checks the volumes of a pod, and returns the valid ones.
-    pub fn check(list: &Field<'_, 'a>, causes: &mut Causes) -> Self {
+    pub(super) fn check(list: &Field<'_, 'a>, causes: &mut Causes) -> Self {
         let mut known = BTreeMap::new();
         for (index, value) in list.list().iter().enumerate() {
             let volume = list.item(index);
@@ -36,14 +36,14 @@ impl<'a> Volumes<'a> {
     }
 
     /// Adds implicit volumes: those of the claims of stateful sets.
-    pub fn with(mut self, names: impl Iterator<Item = &'a str>) -> Self {
+    pub(super) fn with(mut self, names: impl Iterator<Item = &'a str>) -> Self {
         static CLAIM: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| serde_json::json!({"persistentVolumeClaim": {}}));
         self.0.extend(names.map(|name| (name, &*CLAIM)));
         self
     }
 
     /// Checks the volume mounts and volume devices of a container.
-    pub fn check_mounts(&self, container: &Field<'_, '_>, causes: &mut Causes) {
+    pub(super) fn check_mounts(&self, container: &Field<'_, '_>, causes: &mut Causes) {
         let (mounts, devices) = (container.at("volumeMounts"), container.at("volumeDevices"));
         let has = |list: &Field<'_, '_>, key: &str, value: &Value| list.list().iter().any(|one| one[key] == *value && !value.is_null());
         let mut paths = BTreeSet::new();
@@ -126,7 +126,7 @@ fn mount_options(mounts: &Field<'_, '_>, mount: &Field<'_, '_>, container: &Fiel
 }
 
 /// Checks that a path is relative without `..`. The error may be reported for another field.
-pub fn descending_path(place: &Field<'_, '_>, path: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn descending_path(place: &Field<'_, '_>, path: &Field<'_, '_>, causes: &mut Causes) {
     if path.text().starts_with('/') {
         causes.push(place.with(path.value).invalid("must be a relative path"));
     }
@@ -214,7 +214,7 @@ fn source(volume: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks an NFS share.
-pub fn nfs(source: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn nfs(source: &Field<'_, '_>, causes: &mut Causes) {
     source.at("server").must_be_filled(causes);
     if source.at("path").must_be_filled(causes) && !source.at("path").text().starts_with('/') {
         causes.push(source.at("path").invalid("must be an absolute path"));
@@ -222,7 +222,7 @@ pub fn nfs(source: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a host path.
-pub fn host_path(source: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn host_path(source: &Field<'_, '_>, causes: &mut Causes) {
     const TYPES: &[&str] = &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
     if source.at("path").must_be_filled(causes) {
         no_steps_back(&source.at("path"), causes);
@@ -231,7 +231,7 @@ pub fn host_path(source: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the name of a driver.
-pub fn csi_driver(driver: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn csi_driver(driver: &Field<'_, '_>, causes: &mut Causes) {
     if !driver.must_be_filled(causes) {
         return;
     }

@@ -6,7 +6,7 @@ use super::field::Field;
 use super::resources::number;
 
 /// Returns the warnings about a pod or a pod template at a path.
-pub fn of_pods(holder: &Field<'_, '_>) -> Vec<String> {
+pub(super) fn of_pods(holder: &Field<'_, '_>) -> Vec<String> {
     let spec = holder.at("spec");
     let mut warnings = Vec::new();
     for constraint in spec.at("topologySpreadConstraints").items() {
@@ -31,7 +31,7 @@ pub fn of_pods(holder: &Field<'_, '_>) -> Vec<String> {
 }
 
 /// Returns the warning about a name that becomes part of the names of pods.
-pub fn of_name(name: &str, use_of_it: &str) -> Option<String> {
+pub(super) fn of_name(name: &str, use_of_it: &str) -> Option<String> {
     let mut mistakes = Vec::new();
     if name.len() > 63 {
         mistakes.push("must be no more than 63 bytes");

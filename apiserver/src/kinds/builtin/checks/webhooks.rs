@@ -15,7 +15,7 @@ const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 const MOST_CONDITIONS: u64 = 64;
 
 /// Checks the webhooks of a configuration.
-pub fn check(configuration: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn check(configuration: &Field<'_, '_>, causes: &mut Causes) {
     let mut names = BTreeSet::new();
     for webhook in configuration.at("webhooks").items() {
         self::webhook(&webhook, causes);
@@ -70,7 +70,7 @@ fn full_name(name: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the address of a webhook.
-pub fn url(url: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn url(url: &Field<'_, '_>, causes: &mut Causes) {
     const FORM: &str = "desired format: https://host[/path]";
     // Unlike the URL of a request, that of a webhook may be relative, which is another error.
     let parsed = match Url::parse(url.text()) {
@@ -89,7 +89,7 @@ pub fn url(url: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the service of a webhook.
-pub fn service(service: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn service(service: &Field<'_, '_>, causes: &mut Causes) {
     service.at("name").must_be_filled(causes);
     service.at("namespace").must_be_filled(causes);
     service.at("port").must_be_a_port(causes);
@@ -115,7 +115,7 @@ pub fn service(service: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the review versions of a webhook.
-pub fn review_versions(versions: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn review_versions(versions: &Field<'_, '_>, causes: &mut Causes) {
     if versions.is_empty() {
         return causes.push(versions.required("must specify one of v1, v1beta1"));
     }

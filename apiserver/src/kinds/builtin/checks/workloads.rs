@@ -9,7 +9,7 @@ use super::{labels, pod_spec, storage};
 use crate::kinds::selector::LabelSelector;
 
 /// Checks the specification of a workload. Unchanged invalid values of an old one are accepted where the real server does so.
-pub fn check(kind: &str, spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, causes: &mut Causes) {
+pub(super) fn check(kind: &str, spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, causes: &mut Causes) {
     for number in ["replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
         // The history limit of a stateful set is not checked.
         if !(kind == "StatefulSet" && number == "revisionHistoryLimit") {
@@ -168,7 +168,7 @@ fn stateful_set(spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, causes: &mut 
 }
 
 /// Requires a number or a percentage.
-pub fn share(amount: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn share(amount: &Field<'_, '_>, causes: &mut Causes) {
     if amount.value.is_string() && percentage(amount).is_none() {
         causes.push(amount.invalid("a valid percent string must be a numeric string followed by an ending '%'"));
     }
@@ -185,14 +185,14 @@ fn percentage(amount: &Field<'_, '_>) -> Option<i64> {
 }
 
 /// Requires no more than 100 %.
-pub fn no_more_than_all(amount: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn no_more_than_all(amount: &Field<'_, '_>, causes: &mut Causes) {
     if percentage(amount).is_some_and(|share| share > 100) {
         causes.push(amount.invalid("must not be greater than 100%"));
     }
 }
 
 /// Fields of a stateful set that are not in this list are immutable.
-pub fn check_set_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_set_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     const FREE: [&str; 7] = [
         "replicas",
         "ordinals",
@@ -212,7 +212,7 @@ pub fn check_set_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mu
 }
 
 /// Checks the counts in the status of a workload.
-pub fn check_status(kind: &str, status: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_status(kind: &str, status: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
     let numbers = status.value.as_object().into_iter().flatten().filter(|(_, value)| value.is_number());
     for (name, _) in numbers {
         status.at(name).must_not_be_negative(causes);
@@ -239,6 +239,6 @@ pub fn check_status(kind: &str, status: &Field<'_, '_>, before: &Field<'_, '_>, 
 }
 
 /// Checks a `PodTemplate` object.
-pub fn check_template(template: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_template(template: &Field<'_, '_>, causes: &mut Causes) {
     pod_spec::template(template, iter::empty(), causes);
 }

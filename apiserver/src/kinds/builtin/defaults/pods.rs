@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::kinds::builtin::members::{items, put, put_all};
 
 /// Fills in a pod.
-pub fn pod(object: &mut Value) {
+pub(super) fn pod(object: &mut Value) {
     let spec = &mut object["spec"];
     pod_spec(spec);
     put(spec, "enableServiceLinks", json!(true));
@@ -190,13 +190,13 @@ fn quality(spec: &Value) -> &'static str {
 }
 
 /// Fills in a pod template.
-pub fn template(template: &mut Value) {
+pub(super) fn template(template: &mut Value) {
     if template.is_object() {
         pod_spec(&mut template["spec"]);
     }
 }
 
 /// The default protocol of ports is TCP.
-pub fn tcp(port: &mut Value) {
+pub(super) fn tcp(port: &mut Value) {
     put(port, "protocol", json!("TCP"));
 }
