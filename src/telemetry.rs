@@ -24,6 +24,7 @@ use crate::kit::Clock;
 pub use line::{Format, Line};
 pub use options::{Options, Verbosity};
 pub use reference::{ObjectReference, object_span};
+pub(crate) use stderr::batch_lines_of;
 pub use stderr::{AT_END, AT_ONCE, flush, write};
 pub use writer::FlushLimits;
 

@@ -110,7 +110,9 @@ pub(super) fn run(options: &Options) -> u8 {
         telemetry::Options { format: Format::ChangeLog, verbosity, has_colours, ..telemetry::Options::default() },
         clock.clone(),
     );
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("kopfd").build() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    telemetry::batch_lines_of(&mut runtime);
+    let runtime = match runtime.enable_all().thread_name("kopfd").build() {
         Ok(runtime) => runtime,
         Err(problem) => {
             print_error(&format!("cannot start the threads of the engine: {problem}"));

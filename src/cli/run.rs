@@ -149,6 +149,7 @@ pub(super) fn run(manifests: &Manifests, options: &Options) -> u8 {
     let clock = Clock::system();
     telemetry::start(options.logging.telemetry(), clock.clone());
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    telemetry::batch_lines_of(&mut runtime);
     let runtime = match runtime.worker_threads(engine_threads()).enable_all().thread_name("kopfd").build() {
         Ok(runtime) => runtime,
         Err(problem) => {

@@ -73,7 +73,8 @@ impl Mailbox {
         self.state.lock().events.is_empty()
     }
 
-    /// Waits for an event; returns `None` after the timeout, or if the mailbox is closed and empty.
+    /// Waits for an event; returns `None` after the timeout, or if the mailbox is closed and empty. Without a timeout it does not wait:
+    /// timers are rounded up to the next millisecond.
     ///
     /// *Cancel safety*: an event is either returned or stays queued.
     pub async fn take(&self, timeout: Duration) -> Option<Event> {
@@ -84,7 +85,7 @@ impl Mailbox {
                 if let Some(event) = state.events.pop_front() {
                     return Some(event);
                 }
-                if state.is_closed {
+                if state.is_closed || timeout.is_zero() {
                     return None;
                 }
             }
@@ -135,6 +136,16 @@ mod tests {
 
     fn event(text: &str) -> Event {
         Event { event_kind: EventKind::Modified, raw: Arc::from(text) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn taking_without_a_timeout_does_not_wait() {
+        let begun_at = tokio::time::Instant::now();
+        let mailbox = Mailbox::default();
+        assert!(mailbox.take(Duration::ZERO).await.is_none());
+        mailbox.put(event("a"));
+        assert!(mailbox.take(Duration::ZERO).await.is_some());
+        assert_eq!(begun_at.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]

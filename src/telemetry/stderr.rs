@@ -7,7 +7,7 @@ use std::os::fd::AsFd as _;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::writer::{FlushLimits, Writer};
+use super::writer::{FlushLimits, Writer, batch_lines_of_this_thread};
 
 /// Writes to standard error.
 static STDERR: OnceLock<Writer> = OnceLock::new();
@@ -45,6 +45,17 @@ pub fn write(lines: &str) {
         // An error of standard error cannot be reported anywhere.
         None => drop(std::io::stderr().lock().write_all(lines.as_bytes())),
     }
+}
+
+/// Writes the lines of each thread of a runtime together, whenever the thread has nothing else to do.
+pub(crate) fn batch_lines_of(runtime: &mut tokio::runtime::Builder) {
+    // Threads of blocking work never park this way, so they are not told to batch.
+    runtime.on_thread_park(|| {
+        batch_lines_of_this_thread();
+        if let Some(writer) = STDERR.get() {
+            writer.announce();
+        }
+    });
 }
 
 /// Waits until all lines are written, within limits.

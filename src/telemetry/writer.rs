@@ -1,7 +1,9 @@
 //! A thread that writes log lines, so that a slow or stopped reader does not delay the engine.
 
+use std::cell::Cell;
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -17,6 +19,17 @@ const KEPT_CAPACITY: usize = 64 << 10;
 
 /// Pause before writing again to a full non-blocking stream.
 const RETRY: Duration = Duration::from_millis(10);
+
+thread_local! {
+    /// Whether this thread calls [`Writer::announce`] before it blocks.
+    static ANNOUNCES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Promises that this thread calls [`Writer::announce`] before it blocks: the lines up to then are written together, with one wake-up of
+/// the writer instead of one for each.
+pub(crate) fn batch_lines_of_this_thread() {
+    ANNOUNCES.set(true);
+}
 
 /// Time limits of a flush.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +53,8 @@ struct Shared {
     arrived: Condvar,
     /// Notified when the reader has taken something.
     progressed: Condvar,
+    /// Whether there are lines that the writer was not notified of.
+    is_unannounced: AtomicBool,
 }
 
 #[derive(Default)]
@@ -70,7 +85,19 @@ impl Writer {
         } else {
             state.pending.extend_from_slice(lines.as_bytes());
         }
-        if !state.is_writing {
+        if state.is_writing {
+            return;
+        }
+        if ANNOUNCES.get() && state.pending.len() < CHUNK {
+            self.shared.is_unannounced.store(true, Ordering::Relaxed);
+        } else {
+            self.shared.arrived.notify_one();
+        }
+    }
+
+    /// Notifies the writer of lines that it was not yet notified of.
+    pub(crate) fn announce(&self) {
+        if self.shared.is_unannounced.swap(false, Ordering::Relaxed) {
             self.shared.arrived.notify_one();
         }
     }
@@ -79,6 +106,7 @@ impl Writer {
     /// everything is written.
     pub fn flush(&self, limits: FlushLimits) -> bool {
         let started_at = Instant::now();
+        self.announce();
         let mut state = self.shared.state.lock();
         while state.is_writing || !state.is_empty() {
             let left = limits.total.saturating_sub(started_at.elapsed()).min(limits.stall);
@@ -174,6 +202,52 @@ mod tests {
         assert!(writer.flush(LONG));
         let read: Vec<String> = reader.lines().take(10).map(Result::unwrap).collect();
         assert_eq!(read, (0..10).map(|number| format!("line {number}")).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn lines_of_a_thread_that_announces_them_are_written_together() {
+        let (sender, received) = std::sync::mpsc::channel();
+        let writer = Writer::start(Recorder(sender), |dropped| format!("{dropped} dropped\n")).unwrap();
+        let announcing = writer.clone();
+        std::thread::spawn(move || {
+            batch_lines_of_this_thread();
+            announcing.write("a\n");
+            announcing.write("b\n");
+            announcing.announce();
+        });
+        assert_eq!(received.recv_timeout(Duration::from_secs(20)).unwrap(), "a\nb\n");
+        writer.write("c\n");
+        assert_eq!(received.recv_timeout(Duration::from_secs(20)).unwrap(), "c\n");
+    }
+
+    #[test]
+    fn many_lines_and_flushes_need_no_announcement() {
+        let (sender, received) = std::sync::mpsc::channel();
+        let writer = Writer::start(Recorder(sender), |dropped| format!("{dropped} dropped\n")).unwrap();
+        let batching = std::thread::spawn(move || {
+            batch_lines_of_this_thread();
+            writer.write("a\n");
+            assert!(writer.flush(LONG));
+            writer.write(&format!("{}\n", "x".repeat(CHUNK)));
+            // The thread stays, so that only the length can have led to the write.
+            received.iter().map(|text: String| text.len()).find(|length| *length >= CHUNK)
+        });
+        assert!(batching.join().unwrap().is_some());
+    }
+
+    /// Sends each write to a channel.
+    struct Recorder(std::sync::mpsc::Sender<String>);
+
+    impl Write for Recorder {
+        fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+            // The receiver may be gone.
+            let _ = self.0.send(String::from_utf8_lossy(text).into_owned());
+            Ok(text.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
     }
 
     #[test]
