@@ -1,5 +1,7 @@
 //! Causes: why an object is handled.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::object::{Body, Diff, EventKind, FieldPath, diff};
@@ -104,8 +106,8 @@ pub struct Cause {
     pub reason: Reason,
     /// Whether the object was first seen in a list and never fully handled since: resume handlers take part.
     pub initial: bool,
-    /// The essences and their differences.
-    pub change: Change,
+    /// The essences and their differences, shared with the subjects of calls.
+    pub change: Arc<Change>,
 }
 
 /// The history of an object in memory.
@@ -118,9 +120,10 @@ pub struct Memory {
 }
 
 /// Returns the cause of an event.
-pub fn detect(event_kind: EventKind, body: &Body, finalizer: &str, memory: Memory, change: Change) -> Cause {
+pub fn detect(event_kind: EventKind, body: &Body, finalizer: &str, memory: Memory, change: impl Into<Arc<Change>>) -> Cause {
+    let change = change.into();
     let initial = memory.noticed_by_listing && !memory.fully_handled_once;
-    let reason = match &change {
+    let reason = match &*change {
         _ if event_kind == EventKind::Deleted => Reason::Gone,
         _ if body.is_deleting() && !body.has_finalizer(finalizer) => Reason::Free,
         _ if body.is_deleting() => Reason::Delete,

@@ -127,7 +127,7 @@ mod tests {
     fn concluded(handlers: &[Handler], stored: Stored, outcomes: &[(&str, Outcome)]) -> Decision {
         let body = Body::from(json!({"spec": {}}));
         let change = Change::between(None, Some(json!({"spec": {}})));
-        let cause = Cause { reason: Reason::Create, initial: false, change };
+        let cause = Cause { reason: Reason::Create, initial: false, change: change.into() };
         let handlers = ChangingHandlers::of(handlers.iter().cloned().map(Arc::new));
         let (records, lifecycle, now) = (&stored as &dyn Records, Lifecycle::AllAtOnce, Timestamp::UNIX_EPOCH);
         let situation = plan::Situation { handlers: &handlers, body: &body, cause: &cause, records, lifecycle, now };

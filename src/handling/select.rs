@@ -105,7 +105,7 @@ pub fn deduplicated<'a>(handlers: impl IntoIterator<Item = &'a Handler>) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handling::{Answers, Change, Reason};
+    use crate::handling::{Answers, Reason};
     use crate::object::Body;
     use serde_json::json;
     use std::sync::Arc;
@@ -114,7 +114,7 @@ mod tests {
     fn selected(handlers: &[Handler], reason: Reason, initial: bool) -> Vec<String> {
         let metadata = if reason == Reason::Delete { json!({"deletionTimestamp": "now"}) } else { json!({}) };
         let body = Body::from(json!({"metadata": metadata}));
-        let cause = Cause { reason, initial, change: Change::default() };
+        let cause = Cause { reason, initial, change: Arc::default() };
         let view = View { body: &body, change: Some(&cause.change) };
         let handlers = ChangingHandlers::of(handlers.iter().cloned().map(Arc::new));
         let selected = changing(&handlers, &cause, view, &Answers::default()).unwrap();

@@ -139,7 +139,7 @@ struct State {
     patch: Patch,
     began_with_patch: bool,
     own_patch: OwnPatch,
-    change: Change,
+    change: Arc<Change>,
     cause: Option<Cause>,
     is_finalizer_demanded: bool,
     delays: Vec<Duration>,
@@ -245,10 +245,10 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     fn detect(&self, state: State) -> Result<State, Error> {
-        let change = essence::change(&self.served.storages, &self.body, &self.served.extra_fields)?;
+        let change = Arc::new(essence::change(&self.served.storages, &self.body, &self.served.extra_fields)?);
         let is_changing = !self.served.handlers.changing.is_empty();
         let finalizer = &self.served.storages.finalizer;
-        let cause = is_changing.then(|| cause::detect(self.event_kind, &self.body, finalizer, self.memory, change.clone()));
+        let cause = is_changing.then(|| cause::detect(self.event_kind, &self.body, finalizer, self.memory, Arc::clone(&change)));
         Ok(State { change, cause, ..state })
     }
 
@@ -259,7 +259,7 @@ impl<W: Effects> Cycle<'_, W> {
     /// Returns the subject of functions and expressions: a change, or the raw event.
     fn subject(&self, cause: Option<&Cause>) -> Subject {
         match cause {
-            Some(cause) => Subject::Change { object: self.object(), reason: cause.reason, change: Arc::new(cause.change.clone()) },
+            Some(cause) => Subject::Change { object: self.object(), reason: cause.reason, change: Arc::clone(&cause.change) },
             None => Subject::Event { object: self.object(), event_kind: self.event_kind },
         }
     }

@@ -75,7 +75,7 @@ fn same_facts(expected: &Value, scene: &Scene, body: &Body, event_kind: EventKin
 
 fn changing(scene: &Scene, body: &Body, event_kind: EventKind, cause: &Cause) -> Value {
     let handlers = &scene.served.handlers.changing;
-    let change = Some(&cause.change);
+    let change = Some(&*cause.change);
     let facts = Facts { body, reason: Some(cause.reason.as_str()), change, event_kind: Some(event_kind) };
     let oracle = Oracle { callbacks: &scene.world.callbacks, facts };
     let view = View { body, change };

@@ -27,7 +27,7 @@ pub(crate) fn run(case: &Value) -> Result<(), String> {
     let body = Body::from(input["cause"]["body"].clone());
     let cause = input["cause"]["reason"].as_str().map(|reason| cause(reason, &input["cause"]));
     let event_kind = input["cause"].get("type").map(declare::event_kind);
-    let change = cause.as_ref().map(|cause| &cause.change);
+    let change = cause.as_ref().map(|cause| &*cause.change);
     let facts = Facts { body: &body, reason: input["cause"]["reason"].as_str(), change, event_kind };
     let oracle = Oracle { callbacks: &declared.callbacks, facts };
     let view = View { body: &body, change };
@@ -65,6 +65,6 @@ fn cause(reason: &str, spec: &Value) -> Cause {
     Cause {
         reason: Reason::parse(reason).expect("the vectors name reasons well"),
         initial: spec["initial"] == true,
-        change: Change::between(side("old"), side("new")),
+        change: Change::between(side("old"), side("new")).into(),
     }
 }

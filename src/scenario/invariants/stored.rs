@@ -74,7 +74,7 @@ impl Storage {
         let change = essence::change(&self.storages, body, &extra).ok()?;
         let cause = cause::detect(EventKind::Modified, body, &self.storages.finalizer, Memory::default(), change);
         let is_held = body.has_finalizer(&self.storages.finalizer);
-        Some(Facts { handled: cause.change.old, essence: cause.change.new?, reason: cause.reason, is_held })
+        Some(Facts { handled: cause.change.old.clone(), essence: cause.change.new.clone()?, reason: cause.reason, is_held })
     }
 
     pub(super) fn record(&self, body: &Body, id: &str) -> Option<Record> {
