@@ -45,7 +45,7 @@ pub fn check(declaration: &Declaration) -> Vec<Problem> {
 
 /// Returns all problems, and the texts of all valid files by their names below the root.
 pub fn read(declaration: &Declaration) -> (Vec<Problem>, BTreeMap<String, Arc<str>>) {
-    let engine = engine::of_thread(Sizes::of(&Limits::default()));
+    let engine = engine::build(Sizes::of(&Limits::default()));
     let catalogue = Catalogue::of(&engine);
     let mut report = Report::default();
     let mut program = Program::load(declaration, &engine, &mut report);

@@ -32,7 +32,7 @@ pub fn reference() -> Reference {
         (TypeId::of::<Stopped>(), "stopped"),
         (TypeId::of::<Warnings>(), "warnings"),
     ];
-    let engine = engine::of_thread(Sizes::of(&Limits::default()));
+    let engine = engine::build(Sizes::of(&Limits::default()));
     let all = engine.collect_fn_metadata(
         None,
         |info| {
