@@ -39,6 +39,6 @@ pub use pool::{Job, Options, Outcome, run_all};
 pub use problem::Problem;
 pub use run::{RunResult, run};
 pub use steps::WORDS as STEPS;
-pub use timeline::Timeline;
+pub use timeline::{Event, Subject, Timeline};
 pub use update::{Updated, update};
 pub use verify::{Difference, Observations, ObservedObject, verify};

@@ -10,22 +10,22 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 /// Time limit of any wait: the machine may be busy.
-pub(super) const LIMIT: Duration = Duration::from_mins(1);
+pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
 /// Time limit of a process: longer than all consecutive waits of a test.
 const LIFETIME: Duration = Duration::from_mins(4);
 
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Arc<Mutex<Child>>,
-    pub stdin: Option<ChildStdin>,
-    pub stdout: Option<ChildStdout>,
-    pub stderr: Option<ChildStderr>,
+    pub(crate) stdin: Option<ChildStdin>,
+    pub(crate) stdout: Option<ChildStdout>,
+    pub(crate) stderr: Option<ChildStderr>,
     /// Ends the thread that kills the process after its lifetime.
     _ended: Sender<()>,
 }
 
 impl Process {
-    pub(super) fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         Self::start_for(command, LIFETIME)
     }
 
@@ -45,21 +45,21 @@ impl Process {
         Self { child, stdin, stdout, stderr, _ended: ended }
     }
 
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.lock().id()
     }
 
-    pub(super) fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status().expect("kill runs");
         assert!(sent.success());
     }
 
-    pub(super) fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.child.lock().try_wait().expect("a child can be waited for").is_none()
     }
 
     /// Returns the exit status, and fails if the process does not end within a limit.
-    pub(super) fn wait(&self, limit: Duration) -> ExitStatus {
+    pub(crate) fn wait(&self, limit: Duration) -> ExitStatus {
         let began = Instant::now();
         while began.elapsed() < limit {
             if let Some(status) = self.child.lock().try_wait().expect("a child can be waited for") {
@@ -80,12 +80,12 @@ impl Drop for Process {
 }
 
 /// Runs a command to its end. Like `Command::output`, but with a time limit.
-pub(super) fn output(command: &mut Command) -> Output {
+pub(crate) fn output(command: &mut Command) -> Output {
     collect(Process::start(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped())))
 }
 
 /// Runs a command with an input to its end.
-pub(super) fn output_with_input(command: &mut Command, input: &str) -> Output {
+pub(crate) fn output_with_input(command: &mut Command, input: &str) -> Output {
     let mut process = Process::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()));
     let mut pipe = process.stdin.take().expect("a pipe");
     pipe.write_all(input.as_bytes()).expect("the command reads its input");
@@ -106,12 +106,12 @@ fn collect(mut process: Process) -> Output {
 }
 
 /// Ends this process if it is not dropped in time: a test without child processes may also wait forever.
-pub(super) struct Deadline {
+pub(crate) struct Deadline {
     _met: Sender<()>,
 }
 
 impl Deadline {
-    pub(super) fn of_test() -> Self {
+    pub(crate) fn of_test() -> Self {
         let (met, end) = channel();
         let test = thread::current().name().unwrap_or_default().to_owned();
         thread::spawn(move || {

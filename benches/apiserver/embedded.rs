@@ -20,11 +20,11 @@ const LOOK: Duration = Duration::from_micros(200);
 /// A listening server.
 pub(crate) struct Embedded {
     /// The process.
-    pub program: Program,
+    pub(crate) program: Program,
     /// A client of it.
-    pub client: Client,
+    pub(crate) client: Client,
     /// The time from the start of the process to its first answer.
-    pub started_in: Duration,
+    pub(crate) started_in: Duration,
 }
 
 impl Embedded {

@@ -18,7 +18,8 @@ use crate::manifest::tree::Spot;
 use super::problem::Problem;
 use livelock::{Livelock, RateCounter};
 
-pub(super) use event::{DEBUG, Event, SentRequest, Subject};
+pub(super) use event::{DEBUG, SentRequest};
+pub use event::{Event, Subject};
 
 /// More entries than any scenario needs: virtual time alone does not end a livelock.
 const MAX_ENTRIES: usize = 100_000;

@@ -11,21 +11,21 @@ use crate::excuse::Excuse;
 
 /// One command whose output may differ, or one object.
 #[derive(Debug, Deserialize)]
-pub struct Difference {
+pub(crate) struct Difference {
     /// The title of the case.
-    pub case: String,
+    pub(crate) case: String,
     /// The prefix of the command or of the object's path.
-    pub command: String,
+    pub(crate) command: String,
     /// The reason.
     #[expect(dead_code, reason = "it is for the reader")]
-    pub reason: String,
+    pub(crate) reason: String,
     /// The allowed places.
     #[serde(flatten)]
-    pub excuse: Excuse,
+    pub(crate) excuse: Excuse,
 }
 
 /// The list.
-pub static DIFFERENCES: LazyLock<Vec<Difference>> = LazyLock::new(|| {
+pub(crate) static DIFFERENCES: LazyLock<Vec<Difference>> = LazyLock::new(|| {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/differences.yaml");
     let text = fs::read_to_string(&path).expect("the list of differences can be read");
     let differences: Vec<Difference> = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use crate::harness::{Client, PATIENCE, Process, eventually};
 
 /// A running `kopfd apiserver`. It is killed when this is dropped.
-pub struct Embedded {
+pub(crate) struct Embedded {
     process: Process,
     program: PathBuf,
     directory: PathBuf,
@@ -23,17 +23,17 @@ pub struct Embedded {
 
 impl Embedded {
     /// Starts a server with its files in a directory, and waits until it answers.
-    pub fn start(program: &Path, directory: &Path, runtime: &Arc<Runtime>) -> Self {
+    pub(crate) fn start(program: &Path, directory: &Path, runtime: &Arc<Runtime>) -> Self {
         Self::launch(program, directory, runtime, &[])
     }
 
     /// Starts a server with durable objects.
-    pub fn start_with_data(program: &Path, directory: &Path, runtime: &Arc<Runtime>) -> Self {
+    pub(crate) fn start_with_data(program: &Path, directory: &Path, runtime: &Arc<Runtime>) -> Self {
         Self::launch(program, directory, runtime, &["--data".into(), directory.join("data").into_os_string()])
     }
 
     /// Starts a server whose watches end in all possible ways, one after the other, before they continue undisturbed.
-    pub fn start_with_broken_watches(program: &Path, directory: &Path, runtime: &Arc<Runtime>, resource: &str) -> Self {
+    pub(crate) fn start_with_broken_watches(program: &Path, directory: &Path, runtime: &Arc<Runtime>, resource: &str) -> Self {
         let server = Self::launch(program, directory, runtime, &["--control".into()]);
         let drops = ["clean", "rst", "mid-line"].map(|how| json!({"watchDrop": {"afterMs": 400, "how": how}}));
         let ends =
@@ -60,13 +60,13 @@ impl Embedded {
     }
 
     /// Returns the number of fired faults.
-    pub fn strikes(&self) -> usize {
+    pub(crate) fn strikes(&self) -> usize {
         let log = self.client().get("/_dev/log").expect("a server with control has a log");
         log["firings"].as_array().map_or(0, Vec::len)
     }
 
     /// Kills or stops the server, and starts it again at the same address.
-    pub fn restart(&mut self, is_crash: bool) {
+    pub(crate) fn restart(&mut self, is_crash: bool) {
         let port = self.port();
         if is_crash {
             self.process.kill();
@@ -78,17 +78,17 @@ impl Embedded {
     }
 
     /// Fails the case if the server has ended.
-    pub fn must_run(&self) {
+    pub(crate) fn must_run(&self) {
         self.process.must_run();
     }
 
     /// Returns the path of the server's kubeconfig.
-    pub fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.directory.join("kubeconfig")
     }
 
     /// Returns an administrator's client.
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         let text = fs::read_to_string(self.kubeconfig()).expect("the server has written its kubeconfig");
         Client::new(Arc::clone(&self.runtime), &text)
     }

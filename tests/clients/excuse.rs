@@ -10,7 +10,7 @@ const ANY_LINE: &str = "Any line of any output, whatever it says: 1.";
 /// The allowed differences of a command's output, or of an object.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Excuse {
+pub(crate) struct Excuse {
     /// Patterns of lines that either side may have.
     lines: Vec<String>,
     /// Patterns of lines that are compared even if they match a pattern of `lines`.
@@ -25,7 +25,7 @@ pub(super) struct Excuse {
 
 impl Excuse {
     /// Returns the error of the entry itself, if there is one.
-    pub(super) fn mistake(&self) -> Option<String> {
+    pub(crate) fn mistake(&self) -> Option<String> {
         let patterns = [&self.lines, &self.compared, &self.parts, &self.missing].into_iter().flatten();
         let broken = patterns.clone().find_map(|text| Regex::new(text).err().map(|error| error.to_string()));
         let whole = [&self.lines, &self.parts, &self.missing].into_iter().flatten().find(|text| {
@@ -41,7 +41,7 @@ impl Excuse {
     }
 
     /// Tells whether two outputs are equal except for the allowed differences.
-    pub(super) fn covers(&self, ours: &str, theirs: &str) -> bool {
+    pub(crate) fn covers(&self, ours: &str, theirs: &str) -> bool {
         let (ours, theirs) = (self.reduced(ours), self.reduced(theirs));
         let missing = compiled(&self.missing);
         let is_ours = |line: &String| ours.contains(line);
@@ -50,7 +50,7 @@ impl Excuse {
     }
 
     /// Returns an object without the fields that may differ.
-    pub(super) fn without_fields(&self, object: &Value) -> Value {
+    pub(crate) fn without_fields(&self, object: &Value) -> Value {
         let mut object = object.clone();
         for pointer in &self.fields {
             let names: Vec<&str> = pointer.split('/').skip(1).collect();

@@ -13,18 +13,18 @@ use crate::words::words;
 static STARTED: AtomicUsize = AtomicUsize::new(0);
 
 /// The result of a command on the embedded server; the real one gave the same, unless a difference is listed.
-pub struct Answer<'s, 'w> {
+pub(crate) struct Answer<'s, 'w> {
     stage: &'s Stage<'w>,
     command: String,
     /// The standard output.
-    pub stdout: String,
+    pub(crate) stdout: String,
     /// The error output.
-    pub stderr: String,
+    pub(crate) stderr: String,
     code: Option<i32>,
 }
 
 /// A running command on both servers.
-pub struct Running<'s, 'w> {
+pub(crate) struct Running<'s, 'w> {
     stage: &'s Stage<'w>,
     command: String,
     processes: [Process; 2],
@@ -32,26 +32,26 @@ pub struct Running<'s, 'w> {
 
 impl Answer<'_, '_> {
     /// Checks that a text was printed.
-    pub fn prints(self, text: &str) -> Self {
+    pub(crate) fn prints(self, text: &str) -> Self {
         let is_so = self.stdout.contains(text);
         self.must(is_so, &format!("does not print {text:?}"))
     }
 
     /// Checks that exactly these lines were printed, up to spaces.
-    pub fn prints_lines(self, lines: &[&str]) -> Self {
+    pub(crate) fn prints_lines(self, lines: &[&str]) -> Self {
         let printed = normal::text(&self.stdout);
         let is_so = printed.lines().map(str::trim).eq(lines.iter().copied());
         self.must(is_so, &format!("does not print {lines:?}"))
     }
 
     /// Checks that a text was not printed.
-    pub fn hides(self, text: &str) -> Self {
+    pub(crate) fn hides(self, text: &str) -> Self {
         let is_so = !self.stdout.contains(text);
         self.must(is_so, &format!("prints {text:?}"))
     }
 
     /// Checks that a text is in the error output.
-    pub fn complains(self, text: &str) -> Self {
+    pub(crate) fn complains(self, text: &str) -> Self {
         let is_so = self.stderr.contains(text);
         self.must(is_so, &format!("does not complain {text:?}"))
     }
@@ -67,28 +67,28 @@ impl Answer<'_, '_> {
 
 impl<'w> Stage<'w> {
     /// Runs a command that succeeds.
-    pub fn kubectl(&self, command: &str) -> Answer<'_, 'w> {
+    pub(crate) fn kubectl(&self, command: &str) -> Answer<'_, 'w> {
         let answer = self.run(command, None);
         let is_so = answer.code == Some(0);
         answer.must(is_so, "fails")
     }
 
     /// Runs a command that succeeds, with a standard input.
-    pub fn kubectl_with(&self, command: &str, input: &str) -> Answer<'_, 'w> {
+    pub(crate) fn kubectl_with(&self, command: &str, input: &str) -> Answer<'_, 'w> {
         let answer = self.run(command, Some(input));
         let is_so = answer.code == Some(0);
         answer.must(is_so, "fails")
     }
 
     /// Runs a command that fails.
-    pub fn kubectl_fails(&self, command: &str) -> Answer<'_, 'w> {
+    pub(crate) fn kubectl_fails(&self, command: &str) -> Answer<'_, 'w> {
         let answer = self.run(command, None);
         let is_so = answer.code.is_some_and(|code| code != 0);
         answer.must(is_so, "does not fail")
     }
 
     /// Starts a command that keeps running.
-    pub fn start_kubectl(&self, command: &str) -> Running<'_, 'w> {
+    pub(crate) fn start_kubectl(&self, command: &str) -> Running<'_, 'w> {
         self.world().count();
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let processes = self.world().servers().each_ref().map(|server| {
@@ -148,7 +148,7 @@ impl<'w> Stage<'w> {
 
 impl Running<'_, '_> {
     /// Waits until both have printed a text.
-    pub fn until(&self, text: &str) {
+    pub(crate) fn until(&self, text: &str) {
         for process in &self.processes {
             eventually(&format!("kubectl {} writes {text:?}", self.command), PATIENCE / 2, || {
                 process.log().contains(text).then_some(()).or_else(|| {
@@ -160,17 +160,17 @@ impl Running<'_, '_> {
     }
 
     /// Tells whether both have printed a text.
-    pub fn seen(&self, text: &str) -> bool {
+    pub(crate) fn seen(&self, text: &str) -> bool {
         self.logs().iter().all(|log| log.contains(text))
     }
 
     /// Returns both outputs, that of the embedded server first.
-    pub fn logs(&self) -> [String; 2] {
+    pub(crate) fn logs(&self) -> [String; 2] {
         self.processes.each_ref().map(Process::log)
     }
 
     /// Waits until both have succeeded, compares their outputs, and returns that of the embedded server.
-    pub fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         for process in &self.processes {
             let status = eventually(&format!("kubectl {} ends", self.command), PATIENCE / 2, || process.ended());
             assert!(status.success(), "kubectl {} ends with {status}:\n{}", self.command, process.log());
@@ -179,7 +179,7 @@ impl Running<'_, '_> {
     }
 
     /// Ends both, compares their outputs, and returns that of the embedded server.
-    pub fn end(self) -> String {
+    pub(crate) fn end(self) -> String {
         // Lets both receive simultaneous events.
         std::thread::sleep(Duration::from_millis(300));
         self.processes.iter().for_each(Process::kill);

@@ -32,18 +32,18 @@ static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 });
 
 /// Returns a text without values that differ between servers.
-pub fn text(text: &str) -> String {
+pub(crate) fn text(text: &str) -> String {
     RULES.iter().fold(text.to_owned(), |text, (pattern, by)| pattern.replace_all(&text, *by).into_owned())
 }
 
 /// Returns the output of a command; JSON is normalized as an object.
-pub fn output(printed: &str) -> String {
+pub(crate) fn output(printed: &str) -> String {
     let parsed = serde_json::from_str(printed).ok().filter(Value::is_object);
     parsed.map_or_else(|| printed.to_owned(), |value| serde_json::to_string_pretty(&object(&value)).expect("JSON can be written"))
 }
 
 /// Returns an object without values that differ between servers.
-pub fn object(value: &Value) -> Value {
+pub(crate) fn object(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
             // Whether a manager's entry has a time depends on how its client has rewritten it.

@@ -17,16 +17,16 @@ use crate::harness::{Client, Cluster, Controllers, Options, PATIENCE, Tools, eve
 use crate::normal;
 
 /// The group of the shared kind.
-pub const GROUP: &str = "clients.kopfd.dev";
+pub(crate) const GROUP: &str = "clients.kopfd.dev";
 
 /// The definition of the shared kind: with columns, subresources, a default, limits, and descriptions.
 const DEFINITION: &str = include_str!("gauges.yaml");
 
 /// Limit of parallel cases: each command runs on two servers at once, and each keeps a CPU busy.
-pub const THREADS: usize = 3;
+pub(crate) const THREADS: usize = 3;
 
 /// Both servers, and the shared state of the cases.
-pub struct World {
+pub(crate) struct World {
     servers: [Server; 2],
     // Fields are dropped in this order; the clients above only hold connections.
     embedded: Embedded,
@@ -40,32 +40,32 @@ pub struct World {
 }
 
 /// One of the two servers.
-pub struct Server {
+pub(crate) struct Server {
     /// `embedded` or `real`.
-    pub title: &'static str,
+    pub(crate) title: &'static str,
     /// The access of an administrator.
-    pub kubeconfig: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
     /// The home directory of commands, with their caches.
-    pub home: PathBuf,
+    pub(crate) home: PathBuf,
     /// A client without a model of Kubernetes.
-    pub client: Client,
+    pub(crate) client: Client,
 }
 
 /// The environment of one case.
-pub struct Stage<'w> {
+pub(crate) struct Stage<'w> {
     world: &'w World,
     /// The module and the name of the case.
-    pub title: String,
+    pub(crate) title: String,
     /// The namespace of the case, on both servers.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// The files of the case.
-    pub directory: PathBuf,
+    pub(crate) directory: PathBuf,
     mismatches: RefCell<Vec<String>>,
 }
 
 impl World {
     /// Starts both servers, and defines the shared kind.
-    pub fn start(options: &Options) -> Self {
+    pub(crate) fn start(options: &Options) -> Self {
         let (tools, directory) = (options.tools.clone(), options.directory.clone());
         let python = std::env::var_os("KOPFD_CLIENTS_PYTHON").map(PathBuf::from);
         let cluster = Cluster::start(&directory.join("cluster"), &tools, Controllers::Housekeeping);
@@ -92,44 +92,44 @@ impl World {
     }
 
     /// Returns both servers, the embedded one first.
-    pub fn servers(&self) -> &[Server; 2] {
+    pub(crate) fn servers(&self) -> &[Server; 2] {
         &self.servers
     }
 
     /// Returns the programs.
-    pub fn tools(&self) -> &Tools {
+    pub(crate) fn tools(&self) -> &Tools {
         &self.tools
     }
 
     /// Returns the Python interpreter with the official client.
-    pub fn python(&self) -> &Path {
+    pub(crate) fn python(&self) -> &Path {
         &self.python
     }
 
     /// Returns the runtime of clients.
-    pub fn runtime(&self) -> &Arc<Runtime> {
+    pub(crate) fn runtime(&self) -> &Arc<Runtime> {
         &self.runtime
     }
 
     /// Returns the number of commands run on both servers.
-    pub fn commands(&self) -> usize {
+    pub(crate) fn commands(&self) -> usize {
         self.commands.load(Ordering::Relaxed)
     }
 
     /// Counts a command.
-    pub fn count(&self) {
+    pub(crate) fn count(&self) {
         self.commands.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the allowed differences of a command, and records that they occurred.
-    pub fn excuse(&self, case: &str, command: &str) -> Option<&'static Excuse> {
+    pub(crate) fn excuse(&self, case: &str, command: &str) -> Option<&'static Excuse> {
         let number = DIFFERENCES.iter().position(|one| one.case == case && command.starts_with(&one.command))?;
         self.differences.lock().expect("nobody panics while holding the differences").insert(number);
         Some(&DIFFERENCES[number].excuse)
     }
 
     /// Prints the differences that occurred, and the listed ones that did not although their cases ran, which are errors.
-    pub fn tell_differences(&self, titles: &[String]) -> bool {
+    pub(crate) fn tell_differences(&self, titles: &[String]) -> bool {
         let met = self.differences.lock().expect("nobody panics while holding the differences");
         let mut is_any_in_vain = false;
         println!("{} differences between the servers are allowed and were met", met.len());
@@ -152,7 +152,7 @@ impl Server {
     }
 
     /// Waits until an object fulfils a condition, and returns it.
-    pub fn object(&self, path: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn object(&self, path: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
         let last = Cell::new(None);
         let _told = Told(path, &last);
         eventually(&format!("{path} {what}"), PATIENCE / 2, || {
@@ -163,7 +163,7 @@ impl Server {
     }
 
     /// Waits until an object is gone.
-    pub fn gone(&self, path: &str) {
+    pub(crate) fn gone(&self, path: &str) {
         eventually(&format!("{path} is gone"), PATIENCE / 2, || self.client.get(path).is_none().then_some(()));
     }
 }
@@ -181,7 +181,7 @@ impl Drop for Told<'_> {
 
 impl<'w> Stage<'w> {
     /// Creates the namespace and the directory of a case.
-    pub fn new(world: &'w World, title: &str, number: usize) -> Self {
+    pub(crate) fn new(world: &'w World, title: &str, number: usize) -> Self {
         let namespace = format!("case-{number:02}");
         let directory = world.directory.join(&namespace);
         drop(fs::remove_dir_all(&directory));
@@ -196,12 +196,12 @@ impl<'w> Stage<'w> {
     }
 
     /// Returns the shared state.
-    pub fn world(&self) -> &'w World {
+    pub(crate) fn world(&self) -> &'w World {
         self.world
     }
 
     /// Writes a file of the case, and returns its path.
-    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.directory.join(name);
         fs::create_dir_all(path.parent().expect("a file is in a directory")).expect("a directory of the case can be made");
         fs::write(&path, text).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
@@ -209,7 +209,7 @@ impl<'w> Stage<'w> {
     }
 
     /// Returns the path of a collection in the namespace of the case, such as `configmaps` or `apps/v1/deployments`.
-    pub fn path(&self, place: &str) -> String {
+    pub(crate) fn path(&self, place: &str) -> String {
         let is_version = |part: &str| part.starts_with('v') && part[1..].starts_with(|sign: char| sign.is_ascii_digit());
         match place.splitn(3, '/').collect::<Vec<_>>()[..] {
             [group, version, rest] if is_version(version) => format!("/apis/{group}/{version}/namespaces/{}/{rest}", self.namespace),
@@ -218,7 +218,7 @@ impl<'w> Stage<'w> {
     }
 
     /// Returns an object of the embedded server, which must be equal on the real server.
-    pub fn object(&self, place: &str) -> Value {
+    pub(crate) fn object(&self, place: &str) -> Value {
         let path = self.path(place);
         let [embedded, real] = self.world.servers().each_ref().map(|server| server.client.get(&path));
         let [mut ours, mut theirs] = [&embedded, &real].map(|object| object.as_ref().map(normal::object).unwrap_or_default());
@@ -234,19 +234,19 @@ impl<'w> Stage<'w> {
     }
 
     /// Records a failure, such as a difference between the servers.
-    pub fn mismatch(&self, story: String) {
+    pub(crate) fn mismatch(&self, story: String) {
         self.mismatches.borrow_mut().push(story);
     }
 
     /// Returns the result of the case.
-    pub fn verdict(&self) -> Result<(), String> {
+    pub(crate) fn verdict(&self) -> Result<(), String> {
         self.world.embedded.must_run();
         let mismatches = self.mismatches.borrow();
         if mismatches.is_empty() { Ok(()) } else { Err(mismatches.join("\n")) }
     }
 
     /// Returns the failures so far, and the last lines of the logs of the case.
-    pub fn last_words(&self) -> String {
+    pub(crate) fn last_words(&self) -> String {
         let files = fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path());
         let logs = files.filter(|path| path.extension().is_some_and(|extension| extension == "log")).map(|path| {
             let log = fs::read_to_string(&path).unwrap_or_default();
@@ -258,7 +258,7 @@ impl<'w> Stage<'w> {
 }
 
 /// Shows the lines that only one of two texts has, in order, with the line before each group of them.
-pub fn compare(embedded: &str, real: &str) -> String {
+pub(crate) fn compare(embedded: &str, real: &str) -> String {
     let (ours, theirs): (Vec<&str>, Vec<&str>) = (embedded.lines().collect(), real.lines().collect());
     // The length of the longest common subsequence of the rests of both.
     let mut common = vec![vec![0_u32; theirs.len() + 1]; ours.len() + 1];

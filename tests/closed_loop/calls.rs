@@ -61,7 +61,7 @@ impl<'a> View<'a> {
 }
 
 /// Checks that every call is due for the object that the operator sees, and that this object includes its own last patch.
-pub(super) fn check_views(entries: &[Entry]) -> Result<(), TestCaseError> {
+pub(crate) fn check_views(entries: &[Entry]) -> Result<(), TestCaseError> {
     let mut view = View::default();
     for entry in entries {
         view.follow(entry);
@@ -85,7 +85,7 @@ fn is_loss(entry: &Entry) -> bool {
 }
 
 /// Checks that no attempt is repeated, unless its end may have been lost, or it belongs to a later update.
-pub(super) fn check_repetitions(entries: &[Entry]) -> Result<(), TestCaseError> {
+pub(crate) fn check_repetitions(entries: &[Entry]) -> Result<(), TestCaseError> {
     let mut attempts: BTreeMap<(&str, u64), usize> = BTreeMap::new();
     for (place, entry) in entries.iter().enumerate() {
         let Some(id) = entry.shown.get("call").and_then(Value::as_str) else { continue };

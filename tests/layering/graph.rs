@@ -7,11 +7,11 @@ use super::sources::{Sources, Target};
 
 /// A cycle of files.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(crate) struct Ring {
     /// The layer.
-    pub layer: String,
+    pub(crate) layer: String,
     /// A shortest cycle, from a file back to it.
-    pub files: Vec<String>,
+    pub(crate) files: Vec<String>,
 }
 
 impl fmt::Display for Ring {
@@ -23,12 +23,12 @@ impl fmt::Display for Ring {
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
 /// Returns one cycle for each strongly connected group of files of a layer.
-pub(super) fn rings(sources: &Sources) -> Vec<Ring> {
+pub(crate) fn rings(sources: &Sources) -> Vec<Ring> {
     rings_within(sources, |user, used| (user == used).then(|| user.to_owned()))
 }
 
 /// Returns one cycle for each strongly connected group of files, across layers.
-pub(super) fn rings_across_layers(sources: &Sources) -> Vec<Ring> {
+pub(crate) fn rings_across_layers(sources: &Sources) -> Vec<Ring> {
     rings_within(sources, |_, _| Some("the package".to_owned()))
 }
 

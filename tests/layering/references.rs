@@ -10,36 +10,36 @@ use syn::{
 use super::sources::ModulePath;
 
 /// A path in a file.
-pub(super) struct Written {
+pub(crate) struct Written {
     /// The module around it.
-    pub module: ModulePath,
+    pub(crate) module: ModulePath,
     /// The segments.
-    pub segments: Vec<String>,
+    pub(crate) segments: Vec<String>,
     /// The line, from 1.
-    pub line: usize,
+    pub(crate) line: usize,
     /// Whether it is part of the tests.
-    pub is_test: bool,
+    pub(crate) is_test: bool,
     /// Whether it is a re-export.
-    pub is_reexport: bool,
+    pub(crate) is_reexport: bool,
 }
 
 /// The references of a file.
 #[derive(Default)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// All paths with at least two segments, and all imports.
-    pub paths: Vec<Written>,
+    pub(crate) paths: Vec<Written>,
     /// The inline modules of the file.
-    pub modules: Vec<ModulePath>,
+    pub(crate) modules: Vec<ModulePath>,
     /// The imports: the importing module, the name there, the path.
-    pub imports: Vec<(ModulePath, String, Vec<String>)>,
+    pub(crate) imports: Vec<(ModulePath, String, Vec<String>)>,
     /// The lines of asynchronous functions and blocks outside of tests.
-    pub waits: Vec<usize>,
+    pub(crate) waits: Vec<usize>,
     /// The lines of unsafe code.
-    pub unsafes: Vec<usize>,
+    pub(crate) unsafes: Vec<usize>,
 }
 
 /// Returns the references of a module's file.
-pub(super) fn find(module: &[String], file: &File) -> Found {
+pub(crate) fn find(module: &[String], file: &File) -> Found {
     let is_test = file.attrs.iter().any(is_for_tests) || module.last().is_some_and(|name| name == "tests" || name.ends_with("_tests"));
     let mut finder = Finder { module: module.to_vec(), is_test, found: Found::default() };
     finder.visit_file(file);

@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 use super::references::{self, Found};
 
 /// The path of a module from the root of the crate; the root has the empty path.
-pub(super) type ModulePath = Vec<String>;
+pub(crate) type ModulePath = Vec<String>;
 
 /// A position in the sources.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Position {
+pub(crate) struct Position {
     /// The file, relative to the package.
-    pub file: String,
+    pub(crate) file: String,
     /// The line, from 1.
-    pub line: usize,
+    pub(crate) line: usize,
 }
 
 impl Position {
     /// Returns the layer of the file.
-    pub(super) fn layer(&self) -> &str {
+    pub(crate) fn layer(&self) -> &str {
         let inside = self.file.strip_prefix("src/").unwrap_or(&self.file);
         inside.split(['/', '.']).next().unwrap_or_default()
     }
@@ -34,7 +34,7 @@ impl fmt::Display for Position {
 
 /// The target of a path in the sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// An item of this crate, by its path from the root.
     Internal(Vec<String>),
     /// An item of another crate; the first segment is the name of the crate.
@@ -43,26 +43,26 @@ pub(super) enum Target {
 
 /// One path in the sources.
 #[derive(Debug, Clone)]
-pub(super) struct Reference {
+pub(crate) struct Reference {
     /// Its position.
-    pub position: Position,
+    pub(crate) position: Position,
     /// Its target.
-    pub target: Target,
+    pub(crate) target: Target,
     /// Whether it is part of the tests.
-    pub is_test: bool,
+    pub(crate) is_test: bool,
     /// Whether it is a re-export, as by `pub use`.
-    pub is_reexport: bool,
+    pub(crate) is_reexport: bool,
 }
 
 impl Reference {
     /// Returns the layer that refers.
-    pub(super) fn layer(&self) -> &str {
+    pub(crate) fn layer(&self) -> &str {
         self.position.layer()
     }
 }
 
 /// All modules of a package.
-pub(super) struct Sources {
+pub(crate) struct Sources {
     files: BTreeMap<String, Found>,
     /// The file of each module, by its path.
     modules: BTreeMap<ModulePath, String>,
@@ -72,7 +72,7 @@ pub(super) struct Sources {
 
 impl Sources {
     /// Reads and parses all files below a directory, which is called `src`.
-    pub(super) fn read(root: &Path) -> Self {
+    pub(crate) fn read(root: &Path) -> Self {
         let mut paths = Vec::new();
         collect(root, &mut paths);
         let parent = root.parent().expect("the package");
@@ -84,7 +84,7 @@ impl Sources {
     }
 
     /// Parses texts as files of these names.
-    pub(super) fn of(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn of(files: &[(&str, &str)]) -> Self {
         Self::parse(files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())))
     }
 
@@ -106,13 +106,13 @@ impl Sources {
     }
 
     /// Returns the layers: the modules right below the root.
-    pub(super) fn layers(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn layers(&self) -> impl Iterator<Item = String> {
         let layers: BTreeSet<String> = self.files.keys().map(|file| Position { file: file.clone(), line: 1 }.layer().to_owned()).collect();
         layers.into_iter()
     }
 
     /// Returns all paths in the sources.
-    pub(super) fn references(&self) -> impl Iterator<Item = Reference> {
+    pub(crate) fn references(&self) -> impl Iterator<Item = Reference> {
         self.files.iter().flat_map(move |(file, found)| {
             found.paths.iter().map(move |path| Reference {
                 position: Position { file: file.clone(), line: path.line },
@@ -124,17 +124,17 @@ impl Sources {
     }
 
     /// Returns the positions of asynchronous code, outside of tests.
-    pub(super) fn waits(&self) -> impl Iterator<Item = Position> {
+    pub(crate) fn waits(&self) -> impl Iterator<Item = Position> {
         self.files.iter().flat_map(|(file, found)| found.waits.iter().map(move |line| Position { file: file.clone(), line: *line }))
     }
 
     /// Returns the positions of `unsafe`.
-    pub(super) fn unsafes(&self) -> impl Iterator<Item = Position> {
+    pub(crate) fn unsafes(&self) -> impl Iterator<Item = Position> {
         self.files.iter().flat_map(|(file, found)| found.unsafes.iter().map(move |line| Position { file: file.clone(), line: *line }))
     }
 
     /// Returns the file that defines an item, across re-exports.
-    pub(super) fn definition(&self, path: &[String]) -> Option<&str> {
+    pub(crate) fn definition(&self, path: &[String]) -> Option<&str> {
         self.definition_within(path, 0)
     }
 

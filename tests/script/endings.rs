@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 use super::world::{Operator, failure, in_virtual_time, result, run};
 
-pub(super) fn returned(returned: Returned) -> Value {
+pub(crate) fn returned(returned: Returned) -> Value {
     match returned.verdict {
         Verdict::Returned(result) => result.unwrap_or_default(),
         other => panic!("{other:?}"),
     }
 }
 
-pub(super) fn failed(returned: Returned) -> String {
+pub(crate) fn failed(returned: Returned) -> String {
     match returned.verdict {
         Verdict::Failed { text, .. } => text,
         other => panic!("{other:?}"),

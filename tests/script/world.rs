@@ -18,23 +18,23 @@ use kopfd::script::{
 use serde_json::{Value, json};
 use tokio::task::LocalSet;
 
-pub(super) const START: &str = "2020-01-01T00:00:00Z";
+pub(crate) const START: &str = "2020-01-01T00:00:00Z";
 
 /// A builder of an operator.
-pub(super) struct Operator {
+pub(crate) struct Operator {
     folder: tempfile::TempDir,
-    pub declaration: Declaration,
+    pub(crate) declaration: Declaration,
 }
 
 impl Operator {
     /// Returns an operator with this `main.rhai`.
-    pub(super) fn new(main: &str) -> Self {
+    pub(crate) fn new(main: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let declaration = Declaration { root: folder.path().to_owned(), operator: "kopfd".into(), ..Declaration::default() };
         Self { folder, declaration }.with_file("main.rhai", main)
     }
 
-    pub(super) fn with_file(self, name: &str, text: &str) -> Self {
+    pub(crate) fn with_file(self, name: &str, text: &str) -> Self {
         let path: PathBuf = self.folder.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
@@ -42,14 +42,14 @@ impl Operator {
     }
 
     /// Binds a function of `main.rhai`, with these limits.
-    pub(super) fn binds(mut self, name: &str, limits: Limits) -> Self {
+    pub(crate) fn binds(mut self, name: &str, limits: Limits) -> Self {
         let code = Code::Function { file: "main.rhai".into(), name: name.into() };
         self.declaration.bindings.push(binding(name, code, limits));
         self
     }
 
     /// Binds an inline text of the manifest at line 10, column 8.
-    pub(super) fn runs(mut self, text: &str) -> Self {
+    pub(crate) fn runs(mut self, text: &str) -> Self {
         let place = SourcePosition { file: "operator.yaml".into(), line: 10, column: 8 };
         let code = Code::Inline { text: text.into(), place, file: Some("main.rhai".into()) };
         self.declaration.bindings.push(binding("inline", code, Limits::default()));
@@ -57,7 +57,7 @@ impl Operator {
     }
 
     /// Binds an inline text of the manifest for another kind than changes.
-    pub(super) fn runs_for(mut self, kind: BindingKind, text: &str) -> Self {
+    pub(crate) fn runs_for(mut self, kind: BindingKind, text: &str) -> Self {
         self = self.runs(text);
         if let Some(binding) = self.declaration.bindings.last_mut() {
             binding.kind = kind;
@@ -65,18 +65,18 @@ impl Operator {
         self
     }
 
-    pub(super) fn asks(mut self, text: &str, has_value: bool) -> Self {
+    pub(crate) fn asks(mut self, text: &str, has_value: bool) -> Self {
         let place = SourcePosition { file: "operator.yaml".into(), line: 20, column: 12 };
         let (kind, file) = (BindingKind::Change, Some("main.rhai".into()));
         self.declaration.expressions.push(Expression { text: text.into(), place, kind, has_value, file, is_delay: false });
         self
     }
 
-    pub(super) async fn start(self) -> World {
+    pub(crate) async fn start(self) -> World {
         self.start_on(Threads::Current).await.unwrap()
     }
 
-    pub(super) async fn start_on(self, threads: Threads) -> Result<World, Vec<Problem>> {
+    pub(crate) async fn start_on(self, threads: Threads) -> Result<World, Vec<Problem>> {
         let clock = Clock::starting_at(START.parse().unwrap());
         let host = Host::start(Options { threads, clock, ..Options::default() }).unwrap();
         let program = Program::load(self.declaration.clone())?;
@@ -90,7 +90,7 @@ fn binding(id: &str, code: Code, limits: Limits) -> Binding {
 }
 
 /// Returns the handled object.
-pub(super) fn object() -> Value {
+pub(crate) fn object() -> Value {
     json!({
         "apiVersion": "example.com/v1", "kind": "Example",
         "metadata": {"name": "obj", "namespace": "ns", "uid": "u-1", "labels": {"app": "web", "tier": "db"}},
@@ -99,7 +99,7 @@ pub(super) fn object() -> Value {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Stored(pub BTreeMap<String, Record>);
+pub(crate) struct Stored(pub BTreeMap<String, Record>);
 
 impl Records for Stored {
     fn record(&self, id: &str) -> Result<Option<Record>, BrokenRecord> {
@@ -107,32 +107,32 @@ impl Records for Stored {
     }
 }
 
-pub(super) struct World {
-    pub host: Arc<Host>,
-    pub installed: Arc<Installed>,
-    pub records: Arc<Stored>,
-    pub body: Value,
+pub(crate) struct World {
+    pub(crate) host: Arc<Host>,
+    pub(crate) installed: Arc<Installed>,
+    pub(crate) records: Arc<Stored>,
+    pub(crate) body: Value,
     _folder: tempfile::TempDir,
 }
 
 impl World {
     /// Returns the object with this memo.
-    pub(super) fn object(&self, memo: &str) -> Object {
+    pub(crate) fn object(&self, memo: &str) -> Object {
         let resource = Resource { group: "example.com".into(), version: "v1".into(), plural: "examples".into(), ..Resource::default() };
         Object { resource: Arc::new(resource), body: Body::from(self.body.clone()), memo: memo.into() }
     }
 
     /// Returns the creation of the object.
-    pub(super) fn change(&self) -> Arc<Change> {
+    pub(crate) fn change(&self) -> Arc<Change> {
         Arc::new(Change::between(None, Some(json!({"spec": self.body["spec"]}))))
     }
 
     /// Returns the subject of the creation, with this memo.
-    pub(super) fn creation(&self, memo: &str) -> Subject {
+    pub(crate) fn creation(&self, memo: &str) -> Subject {
         Subject::Change { object: self.object(memo), reason: Reason::Create, change: self.change() }
     }
 
-    pub(super) fn a_call(&self, target: usize) -> Call {
+    pub(crate) fn a_call(&self, target: usize) -> Call {
         let started: Timestamp = START.parse().unwrap();
         Call {
             target,
@@ -155,21 +155,21 @@ impl World {
     }
 
     /// Calls a binding for a subject.
-    pub(super) async fn call_for(&self, target: usize, subject: Subject) -> Returned {
+    pub(crate) async fn call_for(&self, target: usize, subject: Subject) -> Returned {
         let call = Call { subject, subhandling: None, param: json!({"p": 1}), retry: 2, ..self.a_call(target) };
         self.host.call(&self.installed, call).await
     }
 
-    pub(super) async fn call(&self, target: usize) -> Returned {
+    pub(crate) async fn call(&self, target: usize) -> Returned {
         self.host.call(&self.installed, self.a_call(target)).await
     }
 
-    pub(super) async fn ask(&self, number: usize, candidate: Candidate) -> Result<bool, String> {
+    pub(crate) async fn ask(&self, number: usize, candidate: Candidate) -> Result<bool, String> {
         self.host.evaluate(&self.installed, &self.creation("u-1"), Evaluation { predicate: Predicate(number), candidate }).await
     }
 }
 
-pub(super) fn handler(id: &str) -> Handler {
+pub(crate) fn handler(id: &str) -> Handler {
     Handler {
         id: id.into(),
         function: id.into(),
@@ -184,18 +184,18 @@ pub(super) fn handler(id: &str) -> Handler {
 }
 
 /// Runs a future in virtual time, in a `LocalSet` for scripts.
-pub(super) fn in_virtual_time<T>(test: impl Future<Output = T>) -> T {
+pub(crate) fn in_virtual_time<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     LocalSet::new().block_on(&runtime, test)
 }
 
 /// Runs the body of a handler, and returns the result of the call.
-pub(super) fn run(text: &str) -> Returned {
+pub(crate) fn run(text: &str) -> Returned {
     in_virtual_time(async { Operator::new("const LIMIT = 5; fn double(x) { x * 2 }").runs(text).start().await.call(0).await })
 }
 
 /// Runs the body of a handler, and returns its result.
-pub(super) fn result(text: &str) -> Value {
+pub(crate) fn result(text: &str) -> Value {
     match run(text).verdict {
         Verdict::Returned(result) => result.unwrap_or_default(),
         other => panic!("{text}: {other:?}"),
@@ -203,14 +203,14 @@ pub(super) fn result(text: &str) -> Value {
 }
 
 /// Runs the body of a handler, and returns the patch.
-pub(super) fn patch(text: &str) -> Value {
+pub(crate) fn patch(text: &str) -> Value {
     let returned = run(text);
     assert!(matches!(returned.verdict, Verdict::Returned(_)), "{text}: {:?}", returned.verdict);
     Value::Object(returned.patch.merge)
 }
 
 /// Runs the body of a handler, and returns the text of its failure.
-pub(super) fn failure(text: &str) -> String {
+pub(crate) fn failure(text: &str) -> String {
     match run(text).verdict {
         Verdict::Failed { text, .. } => text,
         other => panic!("{text}: {other:?}"),

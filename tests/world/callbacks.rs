@@ -19,10 +19,10 @@ struct Callback {
 
 /// The facts for a question.
 pub(crate) struct Facts<'a> {
-    pub body: &'a Body,
-    pub reason: Option<&'a str>,
-    pub change: Option<&'a Change>,
-    pub event_kind: Option<EventKind>,
+    pub(crate) body: &'a Body,
+    pub(crate) reason: Option<&'a str>,
+    pub(crate) change: Option<&'a Change>,
+    pub(crate) event_kind: Option<EventKind>,
 }
 
 impl<'a> Facts<'a> {
@@ -54,8 +54,8 @@ impl<'a> Facts<'a> {
 
 /// Answers all questions about one cause.
 pub(crate) struct Oracle<'a> {
-    pub callbacks: &'a Callbacks,
-    pub facts: Facts<'a>,
+    pub(crate) callbacks: &'a Callbacks,
+    pub(crate) facts: Facts<'a>,
 }
 
 impl Predicates for Oracle<'_> {

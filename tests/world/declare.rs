@@ -17,26 +17,26 @@ use super::callbacks::Callbacks;
 /// The behaviour of the handlers of one case.
 #[derive(Debug, Default)]
 pub(crate) struct Declared {
-    pub handlers: Vec<Arc<Handler>>,
-    pub scripts: Vec<Script>,
-    pub callbacks: Callbacks,
+    pub(crate) handlers: Vec<Arc<Handler>>,
+    pub(crate) scripts: Vec<Script>,
+    pub(crate) callbacks: Callbacks,
 }
 
 /// The behaviour of one handler; the number of its target is its index among the scripts.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
     /// The id in the vectors: without the field.
-    pub id: String,
+    pub(crate) id: String,
     /// The declared id: without those of parents.
-    pub name: String,
+    pub(crate) name: String,
     /// The declared options.
-    pub options: Value,
+    pub(crate) options: Value,
     /// The steps of the calls; the last one repeats.
-    pub steps: Vec<Value>,
+    pub(crate) steps: Vec<Value>,
     /// The sub-handlers registered by each call.
-    pub subs: Vec<Handler>,
+    pub(crate) subs: Vec<Handler>,
     /// The time limits of stopping it, for daemons.
-    pub cancellation: Cancellation,
+    pub(crate) cancellation: Cancellation,
 }
 
 impl Declared {

@@ -21,10 +21,10 @@ const FOREVER: Duration = Duration::from_secs(1_000_000_000);
 
 /// One object and its environment.
 pub(crate) struct Scene {
-    pub world: Arc<ScriptedWorld>,
-    pub served: Arc<Served>,
-    pub memories: Arc<Memories>,
-    pub mailbox: Arc<Mailbox>,
+    pub(crate) world: Arc<ScriptedWorld>,
+    pub(crate) served: Arc<Served>,
+    pub(crate) memories: Arc<Memories>,
+    pub(crate) mailbox: Arc<Mailbox>,
     pace: Arc<Pace>,
     uid: Arc<str>,
 }

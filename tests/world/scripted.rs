@@ -27,7 +27,7 @@ use super::timeline::{Entry, Timeline};
 
 /// The steps of one case's handlers in each call, and the records of their calls.
 pub(crate) struct Steps {
-    pub scripts: Vec<Script>,
+    pub(crate) scripts: Vec<Script>,
     timeline: Arc<Timeline>,
     server: Arc<Server>,
     calls: Mutex<BTreeMap<usize, usize>>,
@@ -52,15 +52,15 @@ impl Steps {
 
 /// The scripted world.
 pub(crate) struct ScriptedWorld {
-    pub timeline: Arc<Timeline>,
-    pub server: Arc<Server>,
-    pub handlers: Vec<Arc<Handler>>,
-    pub steps: Arc<Steps>,
-    pub callbacks: Callbacks,
+    pub(crate) timeline: Arc<Timeline>,
+    pub(crate) server: Arc<Server>,
+    pub(crate) handlers: Vec<Arc<Handler>>,
+    pub(crate) steps: Arc<Steps>,
+    pub(crate) callbacks: Callbacks,
     /// The patches that were sent.
-    pub patches: Mutex<Vec<Patch>>,
+    pub(crate) patches: Mutex<Vec<Patch>>,
     /// The delays of each cycle.
-    pub delays: Arc<Mutex<Vec<Vec<Duration>>>>,
+    pub(crate) delays: Arc<Mutex<Vec<Vec<Duration>>>>,
     events: EventStream,
     daemons: Daemons,
     /// Started with the first handler that has sub-handlers.

@@ -15,21 +15,21 @@ const MOST_ENTRIES: usize = 10_000;
 /// One entry: the part shown in vectors, and further data.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Entry {
-    pub shown: Value,
+    pub(crate) shown: Value,
     /// The object before a patch, to compare the effect of operations; for a call, the object of the handler; for an event, its object.
-    pub before: Value,
+    pub(crate) before: Value,
     /// The version of the object in the answer to a request.
-    pub version: Option<u64>,
+    pub(crate) version: Option<u64>,
     /// Whether the called handler does not request another call.
-    pub is_final: bool,
+    pub(crate) is_final: bool,
     /// When the called handler was selected first.
-    pub started: Option<Timestamp>,
+    pub(crate) started: Option<Timestamp>,
 }
 
 /// The timeline of one world.
 #[derive(Debug)]
 pub(crate) struct Timeline {
-    pub clock: Clock,
+    pub(crate) clock: Clock,
     beginning: Timestamp,
     entries: Mutex<Vec<Entry>>,
     logs: Mutex<Vec<Value>>,

@@ -13,30 +13,30 @@ use serde_json::{Map, Value, json};
 pub(crate) struct Case {
     /// Its title, a sentence.
     #[serde(rename = "case")]
-    pub name: String,
+    pub(crate) name: String,
     /// Its file.
     #[serde(skip)]
-    pub topic: String,
+    pub(crate) topic: String,
     /// Its namespace, which is also the prefix of the group of its kinds.
     #[serde(skip)]
-    pub id: String,
+    pub(crate) id: String,
     /// Names of kinds in `kinds.yaml` that are defined before the first step.
     #[serde(default)]
-    pub kinds: Vec<String>,
+    pub(crate) kinds: Vec<String>,
     /// Whether `managedFields` are compared.
     #[serde(default)]
-    pub managers: bool,
+    pub(crate) managers: bool,
     /// The request of steps without `ask`.
     #[serde(default)]
-    pub ask: Option<String>,
+    pub(crate) ask: Option<String>,
     /// The body that steps with `with` or `without` send, changed.
     #[serde(default)]
-    pub body: Option<Value>,
+    pub(crate) body: Option<Value>,
     /// The compared parts of answers in steps without `only`.
     #[serde(default)]
-    pub only: Option<Vec<String>>,
+    pub(crate) only: Option<Vec<String>>,
     /// The steps, in order.
-    pub steps: Vec<Step>,
+    pub(crate) steps: Vec<Step>,
 }
 
 /// One request, or one read from an open watch.
@@ -45,49 +45,49 @@ pub(crate) struct Case {
 pub(crate) struct Step {
     /// The method and the path: whole, or beginning with the plural of a kind. `<name.path>` is a part of an earlier answer.
     #[serde(default)]
-    pub ask: Option<String>,
+    pub(crate) ask: Option<String>,
     /// Sends this as JSON.
     #[serde(default)]
-    pub body: Option<Value>,
+    pub(crate) body: Option<Value>,
     /// Sends the body of the case with these values, by JSON pointers without the first slash. Missing parents are created.
     #[serde(default)]
-    pub with: Option<Map<String, Value>>,
+    pub(crate) with: Option<Map<String, Value>>,
     /// Sends the body of the case without these members.
     #[serde(default)]
-    pub without: Option<Vec<String>>,
+    pub(crate) without: Option<Vec<String>>,
     /// Sends this text unchanged.
     #[serde(default)]
-    pub text: Option<String>,
+    pub(crate) text: Option<String>,
     /// The content type, or the name of a kind of patch.
     #[serde(default)]
-    pub media: Option<String>,
+    pub(crate) media: Option<String>,
     /// The accepted media type, or the name of a form.
     #[serde(default)]
-    pub accept: Option<String>,
+    pub(crate) accept: Option<String>,
     /// The user, if it is not the administrator: `guest`, `nobody`, `stranger`.
     #[serde(default)]
-    pub who: Option<String>,
+    pub(crate) who: Option<String>,
     /// Further headers.
     #[serde(default)]
-    pub headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, String)>,
     /// Stores the body of the answer under a name.
     #[serde(default, rename = "as")]
-    pub keep: Option<String>,
+    pub(crate) keep: Option<String>,
     /// Repeats the request until the answer contains this.
     #[serde(default)]
-    pub until: Option<Value>,
+    pub(crate) until: Option<Value>,
     /// Keeps the answer's stream open under a name, for later reads.
     #[serde(default)]
-    pub open: Option<String>,
+    pub(crate) open: Option<String>,
     /// Reads from an open stream: the number of expected lines.
     #[serde(default)]
-    pub look: Option<Look>,
+    pub(crate) look: Option<Look>,
     /// Compares only these parts of the answer's body.
     #[serde(default)]
-    pub only: Option<Vec<String>>,
+    pub(crate) only: Option<Vec<String>>,
     /// Waits this many milliseconds first: a real server notices some changes later, without a visible sign.
     #[serde(default)]
-    pub pause: u64,
+    pub(crate) pause: u64,
 }
 
 /// A read from an open stream.
@@ -95,10 +95,10 @@ pub(crate) struct Step {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Look {
     /// The name of the stream.
-    pub at: String,
+    pub(crate) at: String,
     /// The number of expected lines; `None` means all until the end.
     #[serde(default)]
-    pub lines: Option<usize>,
+    pub(crate) lines: Option<usize>,
 }
 
 impl Case {

@@ -6,7 +6,7 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 
 /// The values seen so far in a case, to give equal values equal names.
-pub(super) struct Normal {
+pub(crate) struct Normal {
     id: String,
     has_managers: bool,
     uids: Vec<String>,
@@ -26,12 +26,12 @@ fn pattern(text: &str) -> Regex {
 
 impl Normal {
     /// Returns the normalization for a case.
-    pub(super) fn new(id: &str, has_managers: bool) -> Self {
+    pub(crate) fn new(id: &str, has_managers: bool) -> Self {
         Self { id: id.to_owned(), has_managers, uids: Vec::new(), revisions: Vec::new() }
     }
 
     /// Returns the normal form of an answer.
-    pub(super) fn form(&mut self, mut answer: Value) -> Value {
+    pub(crate) fn form(&mut self, mut answer: Value) -> Value {
         self.walk("", &mut answer);
         sort_causes(&mut answer);
         answer
@@ -126,7 +126,7 @@ fn a_number(text: &str) -> String {
 }
 
 /// Sorts causes: real servers report errors of several fields in any order.
-pub(super) fn sort_causes(value: &mut Value) {
+pub(crate) fn sort_causes(value: &mut Value) {
     match value {
         Value::Object(members) => {
             for (name, value) in members {

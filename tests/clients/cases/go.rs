@@ -11,13 +11,13 @@ use crate::embedded::Embedded;
 use crate::harness::{Client, PATIENCE, Process, child, eventually};
 use crate::stage::{Server, Stage};
 
-pub const CASES: &[Case] = cases![Each:
+pub(crate) const CASES: &[Case] = cases![Each:
     a_typed_informer_follows_config_maps,
     a_dynamic_informer_follows_custom_resources,
     a_metadata_informer_follows_custom_resources,
     lists_come_in_pages,
 ];
-pub const OWN: &[Case] = cases![Own: informers_go_on_after_restarts, informers_go_on_after_broken_watches];
+pub(crate) const OWN: &[Case] = cases![Own: informers_go_on_after_restarts, informers_go_on_after_broken_watches];
 
 const CONFIG_MAPS: &str = "configmaps.v1.";
 const GAUGES: &str = "gauges.v1.clients.kopfd.dev";

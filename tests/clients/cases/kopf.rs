@@ -9,7 +9,7 @@ use crate::cases::{Case, cases};
 use crate::harness::{PATIENCE, Process, eventually, has_finalizer, is_handled};
 use crate::stage::{Server, Stage};
 
-pub const CASES: &[Case] = cases![Each:
+pub(crate) const CASES: &[Case] = cases![Each:
     failures_are_retried_ignored_or_final,
     every_cause_reaches_its_handlers,
     a_result_goes_into_the_status,

@@ -22,13 +22,13 @@ use crate::embedded::Embedded;
 use crate::harness::{Client, PATIENCE, eventually};
 use crate::stage::{GROUP, Server, Stage};
 
-pub const CASES: &[Case] = cases![Each:
+pub(crate) const CASES: &[Case] = cases![Each:
     a_watcher_lists_in_pages_and_watches,
     a_watcher_streams_its_first_list,
     a_watcher_of_metadata_sees_no_more,
     a_controller_reconciles_what_it_owns,
 ];
-pub const OWN: &[Case] = cases![Own: a_watcher_goes_on_after_restarts, a_watcher_goes_on_after_broken_watches];
+pub(crate) const OWN: &[Case] = cases![Own: a_watcher_goes_on_after_restarts, a_watcher_goes_on_after_broken_watches];
 
 fn gauges() -> ApiResource {
     ApiResource {

@@ -11,18 +11,18 @@ use crate::stage::{Server, Stage, World};
 
 /// One case.
 #[derive(Clone, Copy)]
-pub struct Case {
+pub(crate) struct Case {
     /// Its module.
-    pub module: &'static str,
+    pub(crate) module: &'static str,
     /// The tested property, as a sentence.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// How it is run.
-    pub play: Play,
+    pub(crate) play: Play,
 }
 
 /// How a case is run.
 #[derive(Clone, Copy)]
-pub enum Play {
+pub(crate) enum Play {
     /// Once, with both servers.
     Both(fn(&Stage<'_>)),
     /// Once with each server.
@@ -32,7 +32,7 @@ pub enum Play {
 }
 
 /// A unit of execution: a case with its servers.
-pub struct Part {
+pub(crate) struct Part {
     case: Case,
     /// The index of the server; `None` for both together.
     server: Option<usize>,
@@ -47,7 +47,7 @@ macro_rules! cases {
 pub(crate) use cases;
 
 /// Returns all units, in the order of their start.
-pub fn all() -> Vec<Part> {
+pub(crate) fn all() -> Vec<Part> {
     let cases = [go::OWN, kube_rs::OWN, kopf::CASES, kubectl::cases().as_slice(), go::CASES, python::CASES, kube_rs::CASES].concat();
     let parts = cases.into_iter().flat_map(|case| match case.play {
         Play::Both(_) | Play::Own(_) => vec![Part { case, server: None }],
@@ -58,7 +58,7 @@ pub fn all() -> Vec<Part> {
 
 impl Part {
     /// Returns the name for selection.
-    pub fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         let title = format!("{}::{}", self.case.module.rsplit("::").next().unwrap_or_default(), self.case.name);
         match self.server {
             None => title,
@@ -68,7 +68,7 @@ impl Part {
     }
 
     /// Runs it.
-    pub fn play(&self, number: usize, world: &World) -> Result<(), String> {
+    pub(crate) fn play(&self, number: usize, world: &World) -> Result<(), String> {
         let stage = caught(|| Stage::new(world, &self.title(), number))?;
         let played = caught(|| match (self.case.play, self.server) {
             (Play::Both(play) | Play::Own(play), _) => play(&stage),

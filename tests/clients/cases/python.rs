@@ -8,7 +8,7 @@ use crate::cases::{Case, cases};
 use crate::harness::{Process, eventually};
 use crate::stage::{Server, Stage};
 
-pub const CASES: &[Case] = cases![Each: the_python_client_does_its_everyday_work, the_python_client_watches_and_elects_a_leader];
+pub(crate) const CASES: &[Case] = cases![Each: the_python_client_does_its_everyday_work, the_python_client_watches_and_elects_a_leader];
 
 fn the_python_client_does_its_everyday_work(stage: &Stage<'_>, server: &Server) {
     run(stage, server, "everyday.py", 8);

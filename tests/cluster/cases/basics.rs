@@ -5,7 +5,7 @@ use serde_json::json;
 use super::cases;
 use crate::harness::{Case, Handler, Scene, has_finalizer, last_handled, progress};
 
-pub const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case] = cases![
     a_created_object_is_handled_once_and_its_result_is_in_the_status,
     a_changed_object_is_handled_with_the_difference,
     a_deleted_object_stays_until_its_handler_is_done,

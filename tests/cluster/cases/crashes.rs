@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::cases;
 use crate::harness::{Call, Case, Engine, Handler, Kind, Scene, Version, is_handled, last_handled, progress};
 
-pub const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case] = cases![
     crashes_of_the_first_operator_lose_and_repeat_nothing,
     crashes_of_the_second_operator_lose_and_repeat_nothing,
     crashes_of_the_third_operator_lose_and_repeat_nothing,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::cases;
 use crate::harness::{Case, Kind, Launch, Operator, Scene, has_finalizer, is_handled, last_handled};
 
-pub const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case] = cases![
     the_database_example_does_what_it_says,
     the_database_example_tells_why_it_cannot_provision,
     the_errors_of_the_exceptions_example_end_as_its_table_says,
@@ -22,31 +22,31 @@ pub const CASES: &[Case] = cases![
 ];
 
 /// The kind of an example.
-pub struct ExampleKind {
+pub(crate) struct ExampleKind {
     group: &'static str,
     kind: &'static str,
     plural: &'static str,
 }
 
 /// The kind of the database example.
-pub const DATABASE: ExampleKind = ExampleKind { group: "techoral.com", kind: "Database", plural: "databases" };
+pub(crate) const DATABASE: ExampleKind = ExampleKind { group: "techoral.com", kind: "Database", plural: "databases" };
 /// The shared kind of the small examples.
 const SMALL: ExampleKind = ExampleKind { group: "kopfd.dev", kind: "KopfdExample", plural: "kopfdexamples" };
 
 impl ExampleKind {
     /// Returns the kind of its objects.
-    pub fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         Kind::of_group(self.group).named(self.kind, self.plural)
     }
 }
 
 /// Returns the directory of an example.
-pub fn example(name: &str) -> PathBuf {
+pub(crate) fn example(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)
 }
 
 /// Applies the definition of an example's kind, and waits until it is served.
-pub fn apply_definition(scene: &Scene<'_>, name: &str) {
+pub(crate) fn apply_definition(scene: &Scene<'_>, name: &str) {
     let file = example(name).join("crd.yaml").display().to_string();
     // Several cases may do this at once, which server-side apply supports.
     scene.cluster().kubectl_ok(&["apply", "--server-side", "--force-conflicts", "-f", &file]);
@@ -54,7 +54,7 @@ pub fn apply_definition(scene: &Scene<'_>, name: &str) {
 }
 
 /// Returns the existing children of a database, by their names and owner.
-pub fn database_children(scene: &Scene<'_>, database: &Value) -> Vec<Value> {
+pub(crate) fn database_children(scene: &Scene<'_>, database: &Value) -> Vec<Value> {
     let (name, namespace) = (&database["metadata"]["name"], &database["metadata"]["namespace"]);
     let (name, namespace) = (name.as_str().expect("it has a name"), namespace.as_str().expect("it has a namespace"));
     let paths = [

@@ -12,7 +12,7 @@ use crate::differ::embedded::Embedded;
 use crate::differ::play::{Server as _, Who};
 use crate::harness::{Case, Scene};
 
-pub const CASES: &[Case] = cases![built_in_kinds_have_the_fields_that_they_have_on_a_real_server];
+pub(crate) const CASES: &[Case] = cases![built_in_kinds_have_the_fields_that_they_have_on_a_real_server];
 
 /// Fields with different descriptions: parts of their paths.
 const OTHERWISE: [(&str, &str); 2] = [

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::cases;
 use crate::harness::{Case, Engine, Handler, Kind, Launch, Scene, has_finalizer, is_handled, last_handled};
 
-pub const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case] = cases![
     a_kind_that_appears_disappears_and_comes_back_is_served_each_time,
     namespaces_that_match_a_pattern_come_and_go,
     a_kind_that_may_not_be_listed_does_not_stop_the_others,

@@ -22,7 +22,7 @@ macro_rules! cases {
 pub(crate) use cases;
 
 /// Returns all cases in the order in which they start.
-pub fn all() -> Vec<Case> {
+pub(crate) fn all() -> Vec<Case> {
     [
         sameness::CASES,
         crashes::CASES,

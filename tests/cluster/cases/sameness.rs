@@ -17,7 +17,7 @@ use crate::differ::case::{self, Case as Differential};
 use crate::differ::play::{Server, Who, play};
 use crate::harness::{Case, Cluster, Controllers, Scene};
 
-pub const CASES: &[Case] = cases![the_real_server_answers_as_recorded];
+pub(crate) const CASES: &[Case] = cases![the_real_server_answers_as_recorded];
 
 /// Number of cases sent to the real server in parallel.
 const AT_ONCE: usize = 8;

@@ -18,7 +18,7 @@ mod log;
 
 use ground::Ground;
 
-pub const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case] = cases![
     the_scenarios_of_the_handlers_example_hold,
     the_scenarios_of_the_database_example_hold,
     the_scenarios_of_the_events_example_hold,

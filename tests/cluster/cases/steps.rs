@@ -8,7 +8,7 @@ use super::cases;
 use super::examples::{DATABASE, apply_definition, database_children, example};
 use crate::harness::{Case, Engine, Handler, Launch, Scene};
 
-pub const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case] = cases![
     a_database_outlives_a_crash_after_any_first_write_of_four,
     a_database_outlives_a_crash_after_any_second_write_of_four,
     a_database_outlives_a_crash_after_any_third_write_of_four,

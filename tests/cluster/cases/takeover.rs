@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::cases;
 use crate::harness::{Case, Engine, Handler, Kind, Scene, has_finalizer, last_handled, progress};
 
-pub const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case] = cases![
     a_creation_that_kopf_retries_is_finished_by_kopfd,
     a_creation_that_kopfd_retries_is_finished_by_kopf,
     a_chain_of_three_that_kopf_began_is_finished_by_kopfd,

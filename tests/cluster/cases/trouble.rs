@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::cases;
 use crate::harness::{Case, Cluster, Controllers, Engine, Handler, Kind, Launch, Scene, has_finalizer, is_handled, last_handled, progress};
 
-pub const CASES: &[Case] = cases![
+pub(crate) const CASES: &[Case] = cases![
     a_server_that_falls_silent_and_dies_is_waited_for,
     a_server_that_forgets_everything_is_served_anew,
     a_thousand_objects_in_one_burst_are_all_handled,

@@ -14,9 +14,9 @@ use tokio::runtime::Runtime;
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     /// The HTTP status; 0 if there was no answer.
-    pub status: u16,
+    pub(crate) status: u16,
     /// The message of the server or of the connection.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 impl fmt::Display for Failure {

@@ -18,9 +18,9 @@ use super::wait::eventually;
 /// The administrator's token. The servers listen only on loopback, and only during one run.
 const TOKEN: &str = "admin-of-the-suite";
 /// The token of a user who has only the permissions given by a case.
-pub(super) const GUEST_TOKEN: &str = "guest-of-the-suite";
+pub(crate) const GUEST_TOKEN: &str = "guest-of-the-suite";
 /// The name of that user.
-pub(super) const GUEST: &str = "guest";
+pub(crate) const GUEST: &str = "guest";
 
 const CONTROLLERS: &[&str] = &[
     "garbage-collector-controller",
@@ -41,11 +41,11 @@ const HOUSEKEEPING: &[&str] = &["garbage-collector-controller", "namespace-contr
 #[derive(Clone)]
 pub(crate) struct Tools {
     /// etcd, the API server, the controllers and kubectl in one binary.
-    pub kubernetes: PathBuf,
+    pub(crate) kubernetes: PathBuf,
     /// The operator engine under test.
-    pub kopfd: PathBuf,
+    pub(crate) kopfd: PathBuf,
     /// The command `kopf` of a virtual environment.
-    pub kopf: PathBuf,
+    pub(crate) kopf: PathBuf,
 }
 
 /// Whether a cluster has controllers.
@@ -288,7 +288,7 @@ impl ApiServer {
 }
 
 /// Returns the text of a kubeconfig for a server of this suite.
-pub(super) fn kubeconfig(url: &str, token: &str) -> String {
+pub(crate) fn kubeconfig(url: &str, token: &str) -> String {
     serde_json::to_string_pretty(&serde_json::json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -301,7 +301,7 @@ pub(super) fn kubeconfig(url: &str, token: &str) -> String {
 }
 
 /// Returns the administrator's token.
-pub(super) fn admin_token() -> &'static str {
+pub(crate) fn admin_token() -> &'static str {
     TOKEN
 }
 
@@ -336,7 +336,7 @@ fn free_port() -> u16 {
 }
 
 /// Returns the revision of an object or a list as a number. Within one etcd, revisions order all writes.
-pub(super) fn revision(object: &Value) -> u64 {
+pub(crate) fn revision(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"]
         .as_str()
         .and_then(|text| text.parse().ok())

@@ -18,7 +18,7 @@ use super::cluster::kubeconfig;
 const LARGEST_REQUEST: usize = 8 << 20;
 
 /// A running proxy. It stops when this is dropped.
-pub struct Gate {
+pub(crate) struct Gate {
     state: Arc<Passage>,
     port: u16,
     task: tokio::task::AbortHandle,
@@ -33,7 +33,7 @@ struct Passage {
 
 impl Gate {
     /// Starts a proxy to the server of a client, which stops after this many writes.
-    pub fn open(client: &Client, shut_after: usize) -> Self {
+    pub(crate) fn open(client: &Client, shut_after: usize) -> Self {
         let (client, runtime) = client.parts();
         let state = Arc::new(Passage {
             client,
@@ -50,7 +50,7 @@ impl Gate {
     }
 
     /// Writes a kubeconfig that uses the proxy.
-    pub fn kubeconfig(&self, directory: &std::path::Path) -> PathBuf {
+    pub(crate) fn kubeconfig(&self, directory: &std::path::Path) -> PathBuf {
         let path = directory.join(format!("gate-{}.kubeconfig", self.port));
         std::fs::write(&path, kubeconfig(&format!("http://127.0.0.1:{}", self.port), "not-looked-at"))
             .expect("our own kubeconfig can be written");
@@ -58,12 +58,12 @@ impl Gate {
     }
 
     /// Tells whether the proxy has stopped forwarding.
-    pub fn is_shut(&self) -> bool {
+    pub(crate) fn is_shut(&self) -> bool {
         self.state.shut.load(Ordering::SeqCst)
     }
 
     /// Forwards all requests from now on.
-    pub fn reopen(&self) {
+    pub(crate) fn reopen(&self) {
         self.state.shut_after.store(usize::MAX, Ordering::SeqCst);
         self.state.shut.store(false, Ordering::SeqCst);
     }

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone)]
 pub(crate) struct Kind {
     /// The API group; empty for the core.
-    pub group: String,
+    pub(crate) group: String,
     /// The version that is served.
-    pub version: String,
+    pub(crate) version: String,
     /// The plural name, as in paths.
-    pub plural: String,
+    pub(crate) plural: String,
     /// The name of the kind, as in objects.
-    pub name: String,
+    pub(crate) name: String,
     /// Whether objects are namespaced.
-    pub namespaced: bool,
+    pub(crate) namespaced: bool,
     /// Whether it has a status subresource.
-    pub status_subresource: bool,
+    pub(crate) status_subresource: bool,
 }
 
 impl Kind {

@@ -2,7 +2,7 @@
 
 #[allow(dead_code, reason = "the tests of the binary use all of it")]
 #[path = "../../child.rs"]
-pub mod child;
+pub(crate) mod child;
 mod client;
 mod cluster;
 mod gate;
@@ -14,14 +14,14 @@ mod scene;
 mod twins;
 mod wait;
 
-pub use cluster::{Cluster, Controllers, GUEST_TOKEN, admin_token};
-pub use kind::Kind;
-pub use operator::{Engine, Launch, Operator};
-pub use runner::{Case, Options, run};
-pub use scene::{Call, Scene, Version, has_finalizer, is_handled, last_handled, progress};
-pub use twins::Handler;
+pub(crate) use cluster::{Cluster, Controllers, GUEST_TOKEN, admin_token};
+pub(crate) use kind::Kind;
+pub(crate) use operator::{Engine, Launch, Operator};
+pub(crate) use runner::{Case, Options, run};
+pub(crate) use scene::{Call, Scene, Version, has_finalizer, is_handled, last_handled, progress};
+pub(crate) use twins::Handler;
 #[allow(unused_imports, reason = "the suite of the clients stands on these parts alone")]
-pub use {
+pub(crate) use {
     client::Client,
     cluster::Tools,
     process::Process,

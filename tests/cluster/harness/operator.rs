@@ -9,7 +9,7 @@ use super::process::Process;
 
 /// Which engine runs the handlers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
+pub(crate) enum Engine {
     /// The binary under test.
     Kopfd,
     /// Python kopf 1.44.6.
@@ -20,7 +20,7 @@ impl Engine {
     /// Returns the engine under test.
     ///
     /// With `KOPFD_CLUSTER_ENGINE=kopf` it is Python kopf: cases that then fail expect behaviour that kopf does not have.
-    pub fn under_test() -> Self {
+    pub(crate) fn under_test() -> Self {
         match std::env::var("KOPFD_CLUSTER_ENGINE").as_deref() {
             Ok("kopf") => Self::Kopf,
             _ => Self::Kopfd,
@@ -30,30 +30,30 @@ impl Engine {
 
 /// How an operator is started.
 #[derive(Debug, Clone)]
-pub struct Launch {
+pub(crate) struct Launch {
     /// The engine.
-    pub engine: Engine,
+    pub(crate) engine: Engine,
     /// The directory with `operator.yaml`, or the Python file.
-    pub source: PathBuf,
+    pub(crate) source: PathBuf,
     /// The access to the cluster.
-    pub kubeconfig: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
     /// Names or patterns of namespaces; empty means the whole cluster.
-    pub namespaces: Vec<String>,
+    pub(crate) namespaces: Vec<String>,
     /// Further options of the command.
-    pub options: Vec<&'static str>,
+    pub(crate) options: Vec<&'static str>,
     /// The log file.
-    pub log: PathBuf,
+    pub(crate) log: PathBuf,
 }
 
 /// A started operator. It is killed when this is dropped.
-pub struct Operator {
+pub(crate) struct Operator {
     process: Process,
     engine: Engine,
 }
 
 impl Operator {
     /// Starts an operator without waiting.
-    pub fn start(tools: &Tools, launch: &Launch) -> Self {
+    pub(crate) fn start(tools: &Tools, launch: &Launch) -> Self {
         let mut command = match launch.engine {
             Engine::Kopfd => kopfd(&tools.kopfd, &launch.source),
             Engine::Kopf => kopf(&tools.kopf, &launch.source),
@@ -81,27 +81,27 @@ impl Operator {
     }
 
     /// Kills the operator.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.process.kill();
     }
 
     /// Stops the operator, and waits for its end.
-    pub fn stop(&self) -> ExitStatus {
+    pub(crate) fn stop(&self) -> ExitStatus {
         self.process.stop(Duration::from_secs(30))
     }
 
     /// Returns the log of all operators that share it.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.process.log()
     }
 
     /// Fails the case if the operator has ended by itself.
-    pub fn must_run(&self) {
+    pub(crate) fn must_run(&self) {
         self.process.must_run();
     }
 
     /// Returns the engine.
-    pub fn engine(&self) -> Engine {
+    pub(crate) fn engine(&self) -> Engine {
         self.engine
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::wait::eventually;
 
 /// A started program. It is killed when this is dropped.
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Mutex<Child>,
     log: PathBuf,
     title: String,
@@ -17,7 +17,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts a program that appends both of its output streams to a file.
-    pub(super) fn start(title: &str, command: &mut Command, log: &Path) -> Self {
+    pub(crate) fn start(title: &str, command: &mut Command, log: &Path) -> Self {
         let output: File = OpenOptions::new().create(true).append(true).open(log).expect("the log can be written");
         let errors = output.try_clone().expect("the log can be written twice");
         let child = command
@@ -30,12 +30,12 @@ impl Process {
     }
 
     /// Returns the exit status, if the program has ended.
-    pub(super) fn ended(&self) -> Option<ExitStatus> {
+    pub(crate) fn ended(&self) -> Option<ExitStatus> {
         self.child().try_wait().expect("the state of a child can be asked for")
     }
 
     /// Kills the program.
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         let mut child = self.child();
         // A program that has ended cannot be killed, and need not be.
         let _ = child.kill();
@@ -43,32 +43,32 @@ impl Process {
     }
 
     /// Sends a signal by its name, such as `TERM`, `STOP` or `CONT`.
-    pub(super) fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let pid = self.child().id().to_string();
         let status = Command::new("kill").args([&format!("-{name}"), &pid]).status().expect("the command `kill` is there");
         assert!(status.success(), "signal {name} did not reach {}", self.title);
     }
 
     /// Stops the program, and waits for its end.
-    pub(super) fn stop(&self, within: Duration) -> ExitStatus {
+    pub(crate) fn stop(&self, within: Duration) -> ExitStatus {
         self.signal("TERM");
         eventually(&format!("{} ends after SIGTERM", self.title), within, || self.ended())
     }
 
     /// Returns the output of the program.
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
     /// Fails the case if the program has ended, and shows the end of its log.
-    pub(super) fn must_run(&self) {
+    pub(crate) fn must_run(&self) {
         if let Some(status) = self.ended() {
             panic!("{} has ended ({status}); its last words:\n{}", self.title, self.last_words());
         }
     }
 
     /// Returns the last lines of the log.
-    pub(super) fn last_words(&self) -> String {
+    pub(crate) fn last_words(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(30)..].join("\n")

@@ -12,34 +12,34 @@ use super::scene::Scene;
 
 /// One case.
 #[derive(Clone, Copy)]
-pub struct Case {
+pub(crate) struct Case {
     /// Its module.
-    pub module: &'static str,
+    pub(crate) module: &'static str,
     /// The tested property, as a sentence.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Runs the case, and panics if it fails.
-    pub play: fn(&Scene<'_>),
+    pub(crate) play: fn(&Scene<'_>),
 }
 
 /// The options of a run.
-pub struct Options {
+pub(crate) struct Options {
     /// Parts of names; a case runs if its name contains one of them, or if there are none.
     filters: Vec<String>,
     /// Whether only the names are printed.
-    pub list: bool,
+    pub(crate) list: bool,
     /// Number of parallel cases.
-    pub threads: usize,
+    pub(crate) threads: usize,
     /// The directory of all files.
-    pub directory: PathBuf,
+    pub(crate) directory: PathBuf,
     /// The programs.
-    pub tools: Tools,
+    pub(crate) tools: Tools,
 }
 
 impl Options {
     /// Reads the arguments after the program's name, and the environment set by `tests/cluster/run`.
     ///
     /// The files of a suite are in a directory with its name.
-    pub fn read(suite: &str, arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+    pub(crate) fn read(suite: &str, arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let (mut filters, mut list) = (Vec::new(), false);
         for argument in arguments {
             match argument.as_str() {
@@ -65,14 +65,14 @@ impl Options {
     }
 
     /// Tells whether a case is selected.
-    pub fn selects(&self, name: &str) -> bool {
+    pub(crate) fn selects(&self, name: &str) -> bool {
         self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
     }
 }
 
 impl Case {
     /// Returns the name for selection.
-    pub fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         format!("{}::{}", self.module.rsplit("::").next().unwrap_or_default(), self.name)
     }
 }
@@ -82,13 +82,13 @@ thread_local! {
 }
 
 /// Runs all cases in a cluster, each with its own scene, and returns whether all passed.
-pub fn run(cases: &[Case], cluster: &Cluster, options: &Options) -> bool {
+pub(crate) fn run(cases: &[Case], cluster: &Cluster, options: &Options) -> bool {
     let titles: Vec<String> = cases.iter().map(Case::title).collect();
     run_titled(&titles, options.threads, |number| play(&cases[number], number, cluster, &options.directory))
 }
 
 /// Runs the cases with these titles, prints a line for each and the failures at the end, and returns whether all passed.
-pub fn run_titled(titles: &[String], threads: usize, play: impl Fn(usize) -> Result<(), String> + Sync) -> bool {
+pub(crate) fn run_titled(titles: &[String], threads: usize, play: impl Fn(usize) -> Result<(), String> + Sync) -> bool {
     panic::set_hook(Box::new(|panic| LAST_PANIC.with(|last| *last.borrow_mut() = panic.to_string())));
     let started = Instant::now();
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -128,7 +128,7 @@ fn play(case: &Case, number: usize, cluster: &Cluster, directory: &Path) -> Resu
 }
 
 /// Runs a function, and returns the message of its panic.
-pub fn caught<T>(action: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn caught<T>(action: impl FnOnce() -> T) -> Result<T, String> {
     panic::catch_unwind(AssertUnwindSafe(action)).map_err(|_| LAST_PANIC.with(|last| last.borrow().clone()))
 }
 

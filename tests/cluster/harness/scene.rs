@@ -20,10 +20,10 @@ use super::wait::{PATIENCE, eventually};
 const REST: Duration = Duration::from_millis(400);
 
 /// The environment of one case.
-pub struct Scene<'c> {
+pub(crate) struct Scene<'c> {
     cluster: &'c Cluster,
     /// The namespace of the case; also the first part of its API group.
-    pub namespace: String,
+    pub(crate) namespace: String,
     notes: String,
     directory: PathBuf,
     kinds: RefCell<Vec<Kind>>,
@@ -44,39 +44,39 @@ struct Crashing {
 
 /// One recorded call of a handler.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub(crate) struct Call {
     /// The revision of the record, in the order of all writes in the cluster.
-    pub revision: u64,
+    pub(crate) revision: u64,
     /// The time by the operator's clock.
-    pub at: jiff::Timestamp,
+    pub(crate) at: jiff::Timestamp,
     /// The handler's id.
-    pub handler: String,
+    pub(crate) handler: String,
     /// The object's name.
-    pub object: String,
+    pub(crate) object: String,
     /// The object's namespace, or empty.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// The engine: `kopfd` or `kopf`.
-    pub engine: String,
+    pub(crate) engine: String,
     /// The number of earlier attempts; 0 for events.
-    pub retry: u64,
+    pub(crate) retry: u64,
     /// The cause; for events the type of the event.
-    pub reason: String,
+    pub(crate) reason: String,
     /// The old state, the new state, and the difference between them.
-    pub change: [Value; 3],
+    pub(crate) change: [Value; 3],
 }
 
 /// One version of an object from a watch.
 #[derive(Debug, Clone)]
-pub struct Version {
+pub(crate) struct Version {
     /// Its revision.
-    pub revision: u64,
+    pub(crate) revision: u64,
     /// The object; `None` if it was deleted.
-    pub object: Option<Value>,
+    pub(crate) object: Option<Value>,
 }
 
 impl<'c> Scene<'c> {
     /// Creates the environment: a namespace, a namespace for notes, and an empty directory.
-    pub fn new(cluster: &'c Cluster, name: &str, directory: &Path) -> Self {
+    pub(crate) fn new(cluster: &'c Cluster, name: &str, directory: &Path) -> Self {
         let scene = Self {
             cluster,
             namespace: name.to_owned(),
@@ -98,39 +98,39 @@ impl<'c> Scene<'c> {
     }
 
     /// Returns the shared cluster.
-    pub fn cluster(&self) -> &'c Cluster {
+    pub(crate) fn cluster(&self) -> &'c Cluster {
         self.cluster
     }
 
     /// Returns the administrator's client.
-    pub fn client(&self) -> &'c Client {
+    pub(crate) fn client(&self) -> &'c Client {
         self.cluster.client()
     }
 
     /// Returns the directory of the case.
-    pub fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// Creates a namespace.
-    pub fn make_namespace(&self, name: &str) {
+    pub(crate) fn make_namespace(&self, name: &str) {
         self.client().ensure("/api/v1/namespaces", &json!({"metadata": {"name": name}}));
     }
 
     /// Returns a namespaced kind with a status subresource in the group of the case, not installed yet.
-    pub fn own_kind(&self) -> Kind {
+    pub(crate) fn own_kind(&self) -> Kind {
         Kind::of_group(&format!("{}.kopfd.test", self.namespace))
     }
 
     /// Installs the usual kind.
-    pub fn thing(&self) -> Kind {
+    pub(crate) fn thing(&self) -> Kind {
         let kind = self.own_kind();
         self.install(&kind);
         kind
     }
 
     /// Installs a kind and waits until objects can be created.
-    pub fn install(&self, kind: &Kind) {
+    pub(crate) fn install(&self, kind: &Kind) {
         let (path, definition) = kind.definition();
         self.client().ensure(path, &definition);
         eventually(&format!("{} is served", kind.selector()), PATIENCE, || {
@@ -140,18 +140,18 @@ impl<'c> Scene<'c> {
     }
 
     /// Starts the engine under test with handlers for a kind, in the namespace of the case.
-    pub fn operator(&self, kind: &Kind, handlers: &[Handler]) -> Rc<Operator> {
+    pub(crate) fn operator(&self, kind: &Kind, handlers: &[Handler]) -> Rc<Operator> {
         self.operator_of(Engine::under_test(), kind, handlers)
     }
 
     /// Starts an engine with handlers for a kind, in the namespace of the case.
-    pub fn operator_of(&self, engine: Engine, kind: &Kind, handlers: &[Handler]) -> Rc<Operator> {
+    pub(crate) fn operator_of(&self, engine: Engine, kind: &Kind, handlers: &[Handler]) -> Rc<Operator> {
         let launch = self.launch(engine, std::slice::from_ref(kind), handlers);
         self.start(&launch)
     }
 
     /// Writes the files of an operator, and returns its start options in the namespace of the case.
-    pub fn launch(&self, engine: Engine, kinds: &[Kind], handlers: &[Handler]) -> Launch {
+    pub(crate) fn launch(&self, engine: Engine, kinds: &[Kind], handlers: &[Handler]) -> Launch {
         let url = self.cluster.api_server().url();
         let notes = Notes { namespace: &self.notes, url: &url, token: admin_token() };
         let number = self.launched.replace(self.launched.get() + 1);
@@ -171,7 +171,7 @@ impl<'c> Scene<'c> {
     }
 
     /// Returns the start options of kopfd with an existing manifest, in the namespace of the case.
-    pub fn launch_source(&self, manifest: &Path) -> Launch {
+    pub(crate) fn launch_source(&self, manifest: &Path) -> Launch {
         Launch {
             engine: Engine::Kopfd,
             source: manifest.to_owned(),
@@ -183,14 +183,14 @@ impl<'c> Scene<'c> {
     }
 
     /// Starts an operator. If it ends by itself, the next wait of the case fails at once.
-    pub fn start(&self, launch: &Launch) -> Rc<Operator> {
+    pub(crate) fn start(&self, launch: &Launch) -> Rc<Operator> {
         let operator = Rc::new(Operator::start(self.cluster.tools(), launch));
         self.operators.borrow_mut().push(Rc::clone(&operator));
         operator
     }
 
     /// Kills an operator. Gives the server a moment to finish its last requests.
-    pub fn kill(&self, operator: &Rc<Operator>) {
+    pub(crate) fn kill(&self, operator: &Rc<Operator>) {
         operator.kill();
         self.operators.borrow_mut().retain(|other| !Rc::ptr_eq(other, operator));
         std::thread::sleep(Duration::from_millis(200));
@@ -199,7 +199,7 @@ impl<'c> Scene<'c> {
     /// Starts an operator that is killed after the server has carried out its n-th write, and then restarted.
     ///
     /// The crash happens during any wait of the case.
-    pub fn start_and_crash_after(&self, launch: &Launch, writes: usize) {
+    pub(crate) fn start_and_crash_after(&self, launch: &Launch, writes: usize) {
         let gate = Gate::open(self.client(), writes);
         let launch = Launch { kubeconfig: gate.kubeconfig(&self.directory), ..launch.clone() };
         let operator = self.start(&launch);
@@ -207,7 +207,7 @@ impl<'c> Scene<'c> {
     }
 
     /// Ends that operator, and tells whether it was crashed.
-    pub fn end_crashing(&self) -> bool {
+    pub(crate) fn end_crashing(&self) -> bool {
         let crashing = self.crashing.take().expect("an operator was started to be crashed");
         self.kill(&crashing.operator);
         crashing.has_crashed
@@ -223,7 +223,7 @@ impl<'c> Scene<'c> {
     }
 
     /// Stops an operator gracefully.
-    pub fn stop(&self, operator: &Rc<Operator>) {
+    pub(crate) fn stop(&self, operator: &Rc<Operator>) {
         operator.must_run();
         let status = operator.stop();
         self.operators.borrow_mut().retain(|other| !Rc::ptr_eq(other, operator));
@@ -231,12 +231,12 @@ impl<'c> Scene<'c> {
     }
 
     /// Waits until a probe returns a value, and fails early if an operator has ended by itself.
-    pub fn eventually<T>(&self, what: &str, probe: impl FnMut() -> Option<T>) -> T {
+    pub(crate) fn eventually<T>(&self, what: &str, probe: impl FnMut() -> Option<T>) -> T {
         self.eventually_within(PATIENCE, what, probe)
     }
 
     /// Like `eventually`, with another limit.
-    pub fn eventually_within<T>(&self, within: Duration, what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    pub(crate) fn eventually_within<T>(&self, within: Duration, what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
         eventually(what, within, || {
             self.crash_if_due();
             self.operators.borrow().iter().for_each(|operator| operator.must_run());
@@ -245,33 +245,33 @@ impl<'c> Scene<'c> {
     }
 
     /// Creates an object with a spec.
-    pub fn create(&self, kind: &Kind, name: &str, spec: Value) -> Value {
+    pub(crate) fn create(&self, kind: &Kind, name: &str, spec: Value) -> Value {
         self.create_in(&self.namespace, kind, name, spec)
     }
 
     /// Creates an object in a namespace.
-    pub fn create_in(&self, namespace: &str, kind: &Kind, name: &str, spec: Value) -> Value {
+    pub(crate) fn create_in(&self, namespace: &str, kind: &Kind, name: &str, spec: Value) -> Value {
         let object = json!({"apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"name": name}, "spec": spec});
         self.client().create(&kind.collection(namespace), &object)
     }
 
     /// Returns an object, if it exists.
-    pub fn get(&self, kind: &Kind, name: &str) -> Option<Value> {
+    pub(crate) fn get(&self, kind: &Kind, name: &str) -> Option<Value> {
         self.client().get(&kind.path(&self.namespace, name))
     }
 
     /// Changes an object by a merge patch.
-    pub fn merge(&self, kind: &Kind, name: &str, patch: Value) -> Value {
+    pub(crate) fn merge(&self, kind: &Kind, name: &str, patch: Value) -> Value {
         self.client().merge(&kind.path(&self.namespace, name), &patch)
     }
 
     /// Requests the deletion of an object.
-    pub fn delete(&self, kind: &Kind, name: &str) {
+    pub(crate) fn delete(&self, kind: &Kind, name: &str) {
         self.client().delete(&kind.path(&self.namespace, name));
     }
 
     /// Waits until an object fulfils a condition, and returns it.
-    pub fn object(&self, kind: &Kind, name: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn object(&self, kind: &Kind, name: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
         self.eventually(&format!("{name} {what}"), || {
             let object = self.get(kind, name);
             self.last_seen.replace(object.clone());
@@ -280,13 +280,13 @@ impl<'c> Scene<'c> {
     }
 
     /// Waits until an object is handled: its last-handled state is stored, and it has no progress.
-    pub fn handled(&self, kind: &Kind, name: &str) -> Value {
+    pub(crate) fn handled(&self, kind: &Kind, name: &str) -> Value {
         self.object(kind, name, "is handled", is_handled);
         self.at_rest(kind, name)
     }
 
     /// Waits until an object is handled with its current spec.
-    pub fn handled_again(&self, kind: &Kind, name: &str) -> Value {
+    pub(crate) fn handled_again(&self, kind: &Kind, name: &str) -> Value {
         self.object(kind, name, "is handled with its newest spec", |object| {
             is_handled(object) && last_handled(object).is_some_and(|essence| essence["spec"] == object["spec"])
         });
@@ -308,12 +308,12 @@ impl<'c> Scene<'c> {
     }
 
     /// Waits until an object is gone.
-    pub fn gone(&self, kind: &Kind, name: &str) {
+    pub(crate) fn gone(&self, kind: &Kind, name: &str) {
         self.eventually(&format!("{name} is gone"), || self.get(kind, name).is_none().then_some(()));
     }
 
     /// Returns all calls so far, in their order.
-    pub fn calls(&self) -> Vec<Call> {
+    pub(crate) fn calls(&self) -> Vec<Call> {
         let mut calls: Vec<Call> =
             self.client().list(&format!("/api/v1/namespaces/{}/configmaps", self.notes)).iter().map(Call::of).collect();
         calls.sort_by_key(|call| call.revision);
@@ -321,12 +321,12 @@ impl<'c> Scene<'c> {
     }
 
     /// Returns the calls for one object as `handler#retry`, in their order.
-    pub fn calls_of(&self, object: &str) -> Vec<String> {
+    pub(crate) fn calls_of(&self, object: &str) -> Vec<String> {
         self.calls().iter().filter(|call| call.object == object).map(Call::short).collect()
     }
 
     /// Waits until the calls for an object are exactly these, and fails at once if there are others.
-    pub fn expect_calls(&self, object: &str, expected: &[&str]) {
+    pub(crate) fn expect_calls(&self, object: &str, expected: &[&str]) {
         self.eventually(&format!("the calls for {object} are {expected:?}"), || {
             let calls = self.calls_of(object);
             let begin_alike = calls.len() <= expected.len() && calls.iter().zip(expected).all(|(call, expected)| call == expected);
@@ -336,27 +336,27 @@ impl<'c> Scene<'c> {
     }
 
     /// Waits a while, and checks that the calls for an object are still exactly these.
-    pub fn expect_no_more_calls(&self, object: &str, expected: &[&str]) {
+    pub(crate) fn expect_no_more_calls(&self, object: &str, expected: &[&str]) {
         std::thread::sleep(Duration::from_secs(2));
         assert_eq!(self.calls_of(object), expected, "the calls for {object} after a while");
     }
 
     /// Creates an object and waits until it is handled: then the operator is running and watching.
-    pub fn wait_for_operator(&self, kind: &Kind) {
+    pub(crate) fn wait_for_operator(&self, kind: &Kind) {
         let name = format!("beacon-{}", self.launched.get());
         self.create(kind, &name, json!({}));
         self.eventually("the operator handles its first object", || (!self.calls_of(&name).is_empty()).then_some(()));
     }
 
     /// Collects the versions of all objects of a kind in the namespace of the case.
-    pub fn record(&self, kind: &Kind) -> Record {
+    pub(crate) fn record(&self, kind: &Kind) -> Record {
         let collection = kind.collection(&self.namespace);
         let list = self.client().request("GET", &collection, "application/json", None).expect("the kind can be listed");
         Record { watch: self.client().watch(&collection, &revision(&list).to_string()) }
     }
 
     /// Returns the last awaited object, and the last lines of every operator of the case.
-    pub fn last_words(&self) -> String {
+    pub(crate) fn last_words(&self) -> String {
         let object = self.last_seen.borrow().as_ref().map(|object| format!("--- the last object\n{object}"));
         let files = fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path());
         let logs = files.filter(|path| path.extension().is_some_and(|extension| extension == "log")).map(|path| {
@@ -368,7 +368,7 @@ impl<'c> Scene<'c> {
     }
 
     /// Returns a separate API server for the case on the shared etcd.
-    pub fn api_server(&self) -> ApiServer {
+    pub(crate) fn api_server(&self) -> ApiServer {
         self.cluster.another_api_server(&format!("api-server-of-{}", self.namespace))
     }
 
@@ -388,13 +388,13 @@ impl Drop for Scene<'_> {
 }
 
 /// The versions of objects, collected by a watch.
-pub struct Record {
+pub(crate) struct Record {
     watch: Watch,
 }
 
 impl Record {
     /// Returns the versions of one object so far, in their order.
-    pub fn versions(&self, name: &str) -> Vec<Version> {
+    pub(crate) fn versions(&self, name: &str) -> Vec<Version> {
         let is_named = |event: &&Value| event["object"]["metadata"]["name"] == name;
         self.watch.events().iter().filter(is_named).map(Version::of).collect()
     }
@@ -409,7 +409,7 @@ impl Version {
 
 impl Call {
     /// Returns the handler and the number of earlier attempts.
-    pub fn short(&self) -> String {
+    pub(crate) fn short(&self) -> String {
         format!("{}#{}", self.handler, self.retry)
     }
 
@@ -431,19 +431,19 @@ impl Call {
 }
 
 /// Returns the stored last-handled state of an object.
-pub fn last_handled(object: &Value) -> Option<Value> {
+pub(crate) fn last_handled(object: &Value) -> Option<Value> {
     let text = object["metadata"]["annotations"]["kopf.zalando.org/last-handled-configuration"].as_str()?;
     Some(serde_json::from_str(text).expect("the stored state is JSON"))
 }
 
 /// Returns the stored progress of a handler on an object.
-pub fn progress(object: &Value, handler: &str) -> Option<Value> {
+pub(crate) fn progress(object: &Value, handler: &str) -> Option<Value> {
     let text = object["metadata"]["annotations"][format!("kopf.zalando.org/{handler}")].as_str()?;
     Some(serde_json::from_str(text).expect("the stored progress is JSON"))
 }
 
 /// Tells whether the last-handled state is stored, without other annotations of the engine.
-pub fn is_handled(object: &Value) -> bool {
+pub(crate) fn is_handled(object: &Value) -> bool {
     let Some(annotations) = object["metadata"]["annotations"].as_object() else { return false };
     let mut ours = annotations.keys().filter_map(|key| key.strip_prefix("kopf.zalando.org/"));
     let stored = annotations.contains_key("kopf.zalando.org/last-handled-configuration");
@@ -451,7 +451,7 @@ pub fn is_handled(object: &Value) -> bool {
 }
 
 /// Tells whether an object has the engine's finalizer.
-pub fn has_finalizer(object: &Value) -> bool {
+pub(crate) fn has_finalizer(object: &Value) -> bool {
     let ours = "kopf.zalando.org/KopfFinalizerMarker";
     object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == ours))
 }

@@ -10,7 +10,7 @@ use super::kind::Kind;
 
 /// A handler with the same id in both engines.
 #[derive(Debug, Clone)]
-pub struct Handler {
+pub(crate) struct Handler {
     id: String,
     on: String,
     options: Vec<(String, Value)>,
@@ -18,29 +18,29 @@ pub struct Handler {
 
 impl Handler {
     /// Returns a handler of one cause: `create`, `update`, `delete`, `resume`, `field` or `event`.
-    pub fn on(on: &str, id: &str) -> Self {
+    pub(crate) fn on(on: &str, id: &str) -> Self {
         Self { id: id.to_owned(), on: on.to_owned(), options: Vec::new() }
     }
 
     /// Returns the handler with an option that has the same name and meaning in both engines, such as `retries`, `field` or `labels`.
-    pub fn with(mut self, option: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn with(mut self, option: &str, value: impl Into<Value>) -> Self {
         self.options.push((option.to_owned(), value.into()));
         self
     }
 }
 
 /// The destination of the calls' ConfigMaps.
-pub struct Notes<'a> {
+pub(crate) struct Notes<'a> {
     /// The namespace of the ConfigMaps.
-    pub namespace: &'a str,
+    pub(crate) namespace: &'a str,
     /// The address of the API server, for Python.
-    pub url: &'a str,
+    pub(crate) url: &'a str,
     /// The token, for Python.
-    pub token: &'a str,
+    pub(crate) token: &'a str,
 }
 
 /// Returns the manifest of handlers for some kinds.
-pub fn manifest(name: &str, kinds: &[Kind], handlers: &[Handler]) -> String {
+pub(crate) fn manifest(name: &str, kinds: &[Kind], handlers: &[Handler]) -> String {
     let bindings: Vec<String> = handlers.iter().map(|handler| format!("        - {}", handler.in_yaml())).collect();
     let bindings = bindings.join("\n");
     let block = |kind: &Kind| {
@@ -52,12 +52,12 @@ pub fn manifest(name: &str, kinds: &[Kind], handlers: &[Handler]) -> String {
 }
 
 /// Returns the script of the manifest.
-pub fn script(notes: &Notes<'_>) -> String {
+pub(crate) fn script(notes: &Notes<'_>) -> String {
     SCRIPT.replace("NOTES_NAMESPACE", notes.namespace)
 }
 
 /// Returns the Python twin of manifest and script.
-pub fn python(kinds: &[Kind], handlers: &[Handler], notes: &Notes<'_>) -> String {
+pub(crate) fn python(kinds: &[Kind], handlers: &[Handler], notes: &Notes<'_>) -> String {
     let functions = PYTHON.replace("NOTES_NAMESPACE", notes.namespace).replace("NOTES_URL", notes.url).replace("NOTES_TOKEN", notes.token);
     let all = kinds.iter().flat_map(|kind| handlers.iter().map(|handler| handler.in_python(kind)));
     all.fold(functions, |text, line| text + &line + "\n")

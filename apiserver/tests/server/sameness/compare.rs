@@ -10,24 +10,24 @@ use crate::differ::case::Case;
 
 /// The results so far.
 #[derive(Default)]
-pub(super) struct Verdicts {
+pub(crate) struct Verdicts {
     report: String,
     used: BTreeSet<(&'static str, &'static str)>,
     /// Cases without differences.
-    pub same: usize,
+    pub(crate) same: usize,
     /// Cases with only allowed differences.
-    pub excused: usize,
+    pub(crate) excused: usize,
 }
 
 impl Verdicts {
     /// Records another problem.
-    pub(super) fn complain(&mut self, text: &str) {
+    pub(crate) fn complain(&mut self, text: &str) {
         self.report.push_str(text);
         self.report.push('\n');
     }
 
     /// Returns all problems: differences that are not allowed, and allowed ones that do not occur.
-    pub(super) fn conclude(mut self) -> Result<(), String> {
+    pub(crate) fn conclude(mut self) -> Result<(), String> {
         for difference in DIFFERENCES {
             for (case, at) in difference.places.iter().filter(|place| !self.used.contains(place)) {
                 let _ = writeln!(self.report, "not needed: {case}: {at}: {}", difference.reason);
@@ -46,7 +46,7 @@ impl Verdicts {
 }
 
 /// Compares the answers to the steps of a case.
-pub(super) fn compare(verdicts: &mut Verdicts, case: &Case, real: &[Value], ours: &[Value]) {
+pub(crate) fn compare(verdicts: &mut Verdicts, case: &Case, real: &[Value], ours: &[Value]) {
     let (mut found, mut excused) = (String::new(), 0);
     for (number, step) in case.steps.iter().enumerate() {
         let nothing = Value::Null;

@@ -2,7 +2,7 @@
 
 /// The direction of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(crate) enum Direction {
     /// The embedded server refuses a request that the real one accepts. No difference of this kind is allowed.
     RefusesValid,
     /// The embedded server accepts a request that the real one refuses.
@@ -12,17 +12,17 @@ pub(super) enum Direction {
 }
 
 /// An allowed difference.
-pub(super) struct Difference {
+pub(crate) struct Difference {
     /// The direction. An entry does not allow differences in another one.
-    pub direction: Direction,
+    pub(crate) direction: Direction,
     /// The reason, also listed in `docs/apiserver-differences.md`.
-    pub reason: &'static str,
+    pub(crate) reason: &'static str,
     /// The cases, by topic and name, and the places in their answers: the number of the step and a path. `*` matches any text.
-    pub places: &'static [(&'static str, &'static str)],
+    pub(crate) places: &'static [(&'static str, &'static str)],
 }
 
 /// All allowed differences. An unused one fails the test.
-pub(super) const DIFFERENCES: &[Difference] = &[
+pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         direction: Direction::AcceptsRefused,
         reason: "Words of schemas in definitions are not read by their types: a minimum that is a text is none.",

@@ -3,7 +3,7 @@
 use crate::cases::{Case, cases};
 use crate::stage::Stage;
 
-pub const CASES: &[Case] = cases![Both: rights_are_asked_for_and_given];
+pub(crate) const CASES: &[Case] = cases![Both: rights_are_asked_for_and_given];
 
 const RULES: &str = "
 apiVersion: rbac.authorization.k8s.io/v1

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::cases::{Case, cases};
 use crate::stage::Stage;
 
-pub const CASES: &[Case] = cases![Both:
+pub(crate) const CASES: &[Case] = cases![Both:
     what_is_applied_again_is_merged,
     managers_of_fields_are_kept_apart,
     what_is_not_applied_any_more_is_pruned,

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::cases::{Case, cases};
 use crate::stage::Stage;
 
-pub const CASES: &[Case] = cases![Both:
+pub(crate) const CASES: &[Case] = cases![Both:
     objects_are_patched_in_every_way,
     objects_are_edited,
     objects_are_replaced,

@@ -5,7 +5,8 @@ use serde_json::json;
 use crate::cases::{Case, cases};
 use crate::stage::Stage;
 
-pub const CASES: &[Case] = cases![Both: objects_are_deleted, finalizers_hold_objects_back, dependents_follow_their_owners, namespaces_end];
+pub(crate) const CASES: &[Case] =
+    cases![Both: objects_are_deleted, finalizers_hold_objects_back, dependents_follow_their_owners, namespaces_end];
 
 fn maps(names: &[&str]) -> String {
     let map = |name: &&str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, labels: {{set: {name}}}}}\n");

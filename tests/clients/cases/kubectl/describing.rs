@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::cases::{Case, cases};
 use crate::stage::Stage;
 
-pub const CASES: &[Case] = cases![Both: objects_are_described_with_their_events, kinds_without_objects_are_described];
+pub(crate) const CASES: &[Case] = cases![Both: objects_are_described_with_their_events, kinds_without_objects_are_described];
 
 const OBJECTS: &str = r#"
 apiVersion: clients.kopfd.dev/v1

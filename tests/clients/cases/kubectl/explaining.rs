@@ -3,7 +3,8 @@
 use crate::cases::{Case, cases};
 use crate::stage::Stage;
 
-pub const CASES: &[Case] = cases![Both: custom_resources_are_explained, built_in_kinds_are_explained, resources_and_versions_are_listed];
+pub(crate) const CASES: &[Case] =
+    cases![Both: custom_resources_are_explained, built_in_kinds_are_explained, resources_and_versions_are_listed];
 
 fn custom_resources_are_explained(stage: &Stage<'_>) {
     stage.kubectl("explain gauge").prints("A gauge shows a number.").prints("spec\t<Object> -required-");

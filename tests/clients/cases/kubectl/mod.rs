@@ -14,7 +14,7 @@ mod waiting;
 use super::Case;
 
 /// Returns the cases.
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     [
         creating::CASES,
         applying::CASES,

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::cases::{Case, cases};
 use crate::stage::Stage;
 
-pub const CASES: &[Case] = cases![Both:
+pub(crate) const CASES: &[Case] = cases![Both:
     objects_are_shown_in_every_output,
     objects_are_selected_by_labels_and_fields,
     workloads_are_shown_in_their_tables,
@@ -14,7 +14,7 @@ pub const CASES: &[Case] = cases![Both:
 ];
 
 /// Three config maps, two gauges.
-pub const SHELF: &str = r#"
+pub(crate) const SHELF: &str = r#"
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: one, labels: {tier: front, colour: red}}

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::cases::{Case, cases};
 use crate::stage::Stage;
 
-pub const CASES: &[Case] = cases![Both: deployments_are_rolled_out, parts_of_templates_are_set];
+pub(crate) const CASES: &[Case] = cases![Both: deployments_are_rolled_out, parts_of_templates_are_set];
 
 const WEB: &str = r#"
 apiVersion: apps/v1

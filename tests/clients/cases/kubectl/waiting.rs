@@ -3,7 +3,7 @@
 use crate::cases::{Case, cases};
 use crate::stage::Stage;
 
-pub const CASES: &[Case] = cases![Both: conditions_fields_and_ends_are_waited_for];
+pub(crate) const CASES: &[Case] = cases![Both: conditions_fields_and_ends_are_waited_for];
 
 fn status(stage: &Stage<'_>, status: &str) {
     stage.kubectl(&format!("patch gauge dial --subresource=status --type=merge -p '{{\"status\":{status}}}'")).prints("patched");

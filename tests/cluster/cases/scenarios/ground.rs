@@ -25,10 +25,10 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const RESTING: [&str; 3] = ["last-handled-configuration", "kopf-managed", "touch-dummy"];
 
 /// One scenario on the real cluster.
-pub struct Ground<'s, 'c> {
+pub(crate) struct Ground<'s, 'c> {
     scene: &'s Scene<'c>,
     /// The scenario.
-    pub scenario: &'s Scenario,
+    pub(crate) scenario: &'s Scenario,
     /// The namespace used for `default`, and the prefix of others.
     base: String,
     launch: Launch,
@@ -56,7 +56,7 @@ struct Resource {
 
 impl<'s, 'c> Ground<'s, 'c> {
     /// Creates the environment of the n-th scenario of a case.
-    pub fn new(scene: &'s Scene<'c>, scenario: &'s Scenario, number: usize) -> Self {
+    pub(crate) fn new(scene: &'s Scene<'c>, scenario: &'s Scenario, number: usize) -> Self {
         assert!(scenario.namespaces.is_empty(), "{}: patterns of namespaces are not translated", scenario.name);
         let base = format!("{}-{number}", scene.namespace);
         scene.make_namespace(&base);
@@ -81,12 +81,12 @@ impl<'s, 'c> Ground<'s, 'c> {
     }
 
     /// Applies the initial objects.
-    pub fn give(&self) {
+    pub(crate) fn give(&self) {
         self.scenario.given.iter().for_each(|given| self.apply(&given.object));
     }
 
     /// Starts the operator, and waits until it watches.
-    pub fn start(&self) {
+    pub(crate) fn start(&self) {
         self.begun.set(self.log().len());
         let operator = self.scene.start(&self.launch);
         self.operator.replace(Some(Rc::clone(&operator)));
@@ -94,17 +94,17 @@ impl<'s, 'c> Ground<'s, 'c> {
     }
 
     /// Stops the operator as a user would.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.scene.stop(&self.operator.take().expect("the operator runs"));
     }
 
     /// Kills the operator.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.scene.kill(&self.operator.take().expect("the operator runs"));
     }
 
     /// Waits until the operator has handled the current state of applied objects, and logs nothing for a moment.
-    pub fn settle(&self, step: &Step) {
+    pub(crate) fn settle(&self, step: &Step) {
         let seen = Cell::new((self.log().len(), Instant::now()));
         self.scene.eventually_within(PATIENCE, &self.of(step), || {
             let length = self.log().len();
@@ -116,20 +116,21 @@ impl<'s, 'c> Ground<'s, 'c> {
     }
 
     /// Waits until an expectation is fulfilled.
-    pub fn expect(&self, step: &Step, expectation: &Expectation) {
+    pub(crate) fn expect(&self, step: &Step, expectation: &Expectation) {
         let what = RefCell::new(String::new());
         let started = Instant::now();
         self.scene.eventually_within(PATIENCE + QUIET, &self.of(step), || {
             let account = Account { ground: self, timeline: log::timeline(&self.log(), |real| self.told(real)) };
             let differences = verify(&account, step.spot, expectation).now_or_never().expect("nothing is waited for");
-            *what.borrow_mut() = differences.iter().map(|one| format!("line {}: {}\n", one.spot.line, one.text)).collect();
+            let lines: Vec<String> = differences.iter().map(|one| format!("line {}: {}", one.spot.line, one.text)).collect();
+            *what.borrow_mut() = lines.join("\n");
             assert!(differences.is_empty() || started.elapsed() < PATIENCE, "{}\n{}", self.of(step), what.borrow());
             differences.is_empty().then_some(())
         });
     }
 
     /// Applies an object as kubectl would.
-    pub fn apply(&self, object: &Value) {
+    pub(crate) fn apply(&self, object: &Value) {
         let mut object = object.clone();
         let name = object["metadata"]["name"].as_str().expect("objects of scenarios have names").to_owned();
         let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
@@ -157,7 +158,7 @@ impl<'s, 'c> Ground<'s, 'c> {
     }
 
     /// Patches an object.
-    pub fn patch(&self, change: &ManualPatch) {
+    pub(crate) fn patch(&self, change: &ManualPatch) {
         let below = change.subresource.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
         let path = format!("{}{below}?fieldManager=kubectl", self.find(&change.target).expect("it is clear what is patched").0);
         let sent = self.scene.client().request("PATCH", &path, change.media, Some(&change.patch));
@@ -165,7 +166,7 @@ impl<'s, 'c> Ground<'s, 'c> {
     }
 
     /// Deletes an object.
-    pub fn delete(&self, target: &Target, propagation: Option<&str>) {
+    pub(crate) fn delete(&self, target: &Target, propagation: Option<&str>) {
         let path = self.find(target).expect("it is clear what is deleted").0;
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.unwrap_or("Background")});
         let sent = self.scene.client().request("DELETE", &path, "application/json", Some(&options));

@@ -12,7 +12,7 @@ const AGAIN: [&str; 3] = ["failed temporarily: ", "failed with an exception and 
 /// Returns the timeline of a JSON log. A function maps the namespaces of the cluster to those of the scenario.
 ///
 /// The log names attempts without their numbers, which are counted from the ends of earlier attempts. The log covers all operator runs.
-pub fn timeline(log: &str, told: impl Fn(&str) -> String) -> Timeline {
+pub(crate) fn timeline(log: &str, told: impl Fn(&str) -> String) -> Timeline {
     let timeline = Timeline::new(Clock::system());
     let mut attempts: HashMap<(String, String), u64> = HashMap::new();
     // The last line may not be complete yet.
