@@ -1,7 +1,5 @@
 //! What two operators on one object would overwrite of each other.
 
-use std::fmt;
-
 use super::storage::{DiffbaseStorage, ProgressStorage, Storages};
 
 /// Something that two operators must not have in common on one kind.
@@ -13,16 +11,6 @@ pub enum Clash {
     Progress,
     /// A place of the last handled essence: changes would count as handled for both.
     Diffbase,
-}
-
-impl fmt::Display for Clash {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Finalizer => "the finalizer",
-            Self::Progress => "the progress storage",
-            Self::Diffbase => "the diffbase storage",
-        })
-    }
 }
 
 /// A place on an object.
