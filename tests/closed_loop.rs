@@ -3,6 +3,7 @@
 //! `KOPFD_STORIES` is the number of stories, 200 without it.
 
 mod calls;
+mod cycles;
 mod panics;
 mod unreadable;
 
