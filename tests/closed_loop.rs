@@ -4,6 +4,7 @@
 
 mod calls;
 mod cycles;
+mod kinds;
 mod panics;
 mod unreadable;
 
