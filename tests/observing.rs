@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::Method;
+use kopfd::apiserver::faults::{Action, AnswerBody, Match, Rule};
 use kopfd::apiserver::server::socket::Service;
 use kopfd::apiserver::{ApiServer, Settings, admin_client, bootstrap};
 use kopfd::cluster::in_process::InProcess;
@@ -17,6 +18,7 @@ use kopfd::reactor::observer::{Declared, Observer};
 use kopfd::reactor::precedence::Precedence;
 use kopfd::reactor::{ActivityMonitor, Background, Effects, Environment, Error, EventStream, Indexing, Pace, Patcher, Scope, Scripts};
 use kopfd::script::{Call, Evaluation, Returned, Subject};
+use kopfd::telemetry;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -123,8 +125,10 @@ impl Cluster {
             async move { api.run_controllers(stop).await }
         });
         bootstrap::apply(&api, objects).await.unwrap();
+        // What fails is not repeated here: the observer has its own way to go on.
+        let networking = Networking { error_backoffs: Vec::new(), ..Networking::default() };
         let login = Box::new(InProcess::new(Service::new(api.clone())));
-        let client = Client::with_login(login, Networking::default(), Watching::default(), clock.clone()).await.unwrap();
+        let client = Client::with_login(login, networking, Watching::default(), clock.clone()).await.unwrap();
         let world = Arc::new(World {
             client: client.clone(),
             clock,
@@ -194,6 +198,8 @@ impl Cluster {
     }
 }
 
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
 
 const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
@@ -231,7 +237,7 @@ fn kinds_are_served_from_their_definition_to_their_end_and_then_forgotten() {
     in_virtual_time(async {
         let cluster = Cluster::serving(Vec::new(), Settled::default()).await;
         assert_eq!(cluster.monitor.unserved().len(), 1, "the kind is missing");
-        cluster.send(Method::POST, DEFINITION.rsplit_once('/').unwrap().0, definition("Namespaced")).await;
+        cluster.send(Method::POST, DEFINITIONS, definition("Namespaced")).await;
         pause().await;
         assert!(cluster.monitor.unserved().is_empty());
         cluster.create(THINGS, "a").await;
@@ -359,4 +365,55 @@ fn operators_of_namespaces_serve_those_that_match_and_cluster_scoped_kinds_only_
     let none: Vec<String> = Vec::new();
     assert_eq!(served("Namespaced", "/apis/example.com/v1/namespaces/other/things"), (none.clone(), vec!["demo-1/late".to_owned()]));
     assert_eq!(served("Cluster", "/apis/example.com/v1/things"), (none, vec!["early".to_owned()]));
+}
+
+/// Passes warnings on from now on, as long as the guard lives.
+fn warnings() -> (Arc<Mutex<Vec<String>>>, impl Drop) {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let ear = Arc::clone(&heard);
+    let guard = telemetry::listen(tracing::Level::WARN, Clock::system(), move |line| ear.lock().push(line.message));
+    (heard, guard)
+}
+
+#[test]
+fn kinds_that_cannot_be_looked_at_are_looked_at_again_half_a_minute_later() {
+    let looked = |group: Option<&'static str>, warning: &'static str, of_each_look: usize| {
+        in_virtual_time(async move {
+            let cluster = Cluster::serving(Vec::new(), Settled::default()).await;
+            let (heard, _guard) = warnings();
+            let code =
+                Action::Status { code: 503, reason: String::new(), message: String::new(), retry_after: None, body: AnswerBody::default() };
+            let matching = Match { group: group.map(str::to_owned), ..Match::default() };
+            let fault = cluster.api.add_fault(Rule::new(matching, code));
+            cluster.send(Method::POST, DEFINITIONS, definition("Namespaced")).await;
+            pause().await;
+            assert!(!cluster.monitor.is_calm(), "a look is to come");
+            let failures = heard.lock().iter().filter(|line| line.contains(warning)).count();
+            // After a definition has changed there are three looks.
+            assert_eq!(failures, 3 * of_each_look, "{:?}", heard.lock());
+            cluster.api.remove_fault(fault);
+            cluster.create(THINGS, "a").await;
+            assert!(cluster.calls().is_empty(), "it is too early");
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            assert_eq!(cluster.calls(), ["default/a"]);
+            cluster.end().await;
+        });
+    };
+    looked(None, "Cannot look at the kinds of the cluster.", 1);
+    // The group has two versions.
+    looked(Some("example.com"), "An API group cannot be read and is skipped.", 2);
+}
+
+#[test]
+fn an_operator_of_namespaces_without_any_says_so() {
+    in_virtual_time(async {
+        let (heard, _guard) = warnings();
+        let serving = async |pattern| {
+            let settled = Settled { scope: Scope::Namespaces(vec![Pattern::of_globs(pattern)]), ..Settled::default() };
+            Cluster::serving(vec![definition("Namespaced")], settled).await.end().await;
+            std::mem::take(&mut *heard.lock())
+        };
+        assert_eq!(serving("demo-*").await, ["No namespace matches the patterns. Nothing is served until one appears."]);
+        assert!(serving("def*").await.is_empty());
+    });
 }
