@@ -31,7 +31,14 @@ fn kind(scene: &Scene) -> Kind<ScriptedWorld> {
 
 /// Passes the present state of the object to a watch.
 async fn see(scene: &Scene, sink: &mut KindSink<ScriptedWorld>, event_kind: EventKind) {
-    let text = scene.world.server.object().to_string();
+    see_as(scene, sink, event_kind, "u1").await;
+}
+
+/// Passes an object with another unique id to a watch.
+async fn see_as(scene: &Scene, sink: &mut KindSink<ScriptedWorld>, event_kind: EventKind, uid: &str) {
+    let mut object = scene.world.server.object();
+    object["metadata"]["uid"] = json!(uid);
+    let text = object.to_string();
     let head = PartialMetadata::of(&text).expect("the server has an object");
     sink.seen(Seen { event_kind, head: &head, text: &text, resource: &scene.served.resource }).await;
 }
@@ -129,4 +136,63 @@ fn a_watch_in_trouble_says_so_for_debugging() {
     let _guard = telemetry::listen(tracing::Level::DEBUG, Clock::system(), move |line| ear.lock().push(line.message));
     KindSink::new(Arc::new(kind(&scene))).troubled(&Error::of_answer(500, None, b""));
     assert!(heard.lock().iter().any(|line| line.contains("A watch is in trouble.")), "{:?}", heard.lock());
+}
+
+#[test]
+fn workers_that_sleep_until_a_retry_do_not_hold_up_the_end() {
+    let scene = scene(json!({"on": "create", "id": "a", "script": [{"temporary": "later", "delay": 300}]}));
+    let kind = Arc::new(kind(&scene));
+    in_virtual_time(async {
+        let mut sink = KindSink::new(Arc::clone(&kind));
+        see(&scene, &mut sink, EventKind::Added).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // The event of the own patch: it sleeps in that cycle.
+        see(&scene, &mut sink, EventKind::Modified).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let began = Instant::now();
+        kind.finish(Duration::from_mins(1)).await;
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    });
+}
+
+/// Lets many objects come at once, whose handlers take an hour. Returns after what time each handler was called, and how long the watch was
+/// held up.
+fn called_at(count: usize, worker_limit: Option<usize>) -> (Vec<Duration>, Duration) {
+    let scene = scene(json!({"on": "event", "id": "a", "script": [{"takes": 3600}]}));
+    let (world, served) = (Arc::clone(&scene.world), Arc::clone(&scene.served));
+    let kind = Arc::new(Kind::new(world, served, Arc::new(Pace::default()), worker_limit, Arc::from("test")));
+    in_virtual_time(async {
+        let mut sink = KindSink::new(Arc::clone(&kind));
+        let began = Instant::now();
+        for number in 0..count {
+            see_as(&scene, &mut sink, EventKind::Added, &format!("u{number}")).await;
+        }
+        let held_up = began.elapsed();
+        tokio::time::sleep(Duration::from_hours(24)).await;
+        assert!(kind.queues.is_empty());
+        (
+            scene
+                .world
+                .timeline
+                .with("call")
+                .iter()
+                .map(|call| Duration::from_millis((call.shown["t"].as_f64().unwrap() * 1000.0) as u64))
+                .collect(),
+            held_up,
+        )
+    })
+}
+
+#[test]
+fn no_more_workers_run_at_once_than_allowed() {
+    assert_eq!(called_at(3, None).0, [Duration::ZERO; 3]);
+    assert_eq!(called_at(3, Some(2)).0, [Duration::ZERO, Duration::ZERO, Duration::from_hours(1)]);
+}
+
+#[test]
+fn a_burst_waits_until_the_objects_before_it_are_taken_up() {
+    assert_eq!(called_at(256, None).1, Duration::ZERO);
+    let (times, held_up) = called_at(300, None);
+    assert_eq!(held_up, Duration::from_millis(200));
+    assert_eq!(times.iter().filter(|time| time.is_zero()).count(), 256);
 }
