@@ -1,4 +1,5 @@
 //! The observer on the embedded server, in virtual time: what is served while kinds and namespaces come, change and go.
+#![expect(clippy::unwrap_used, reason = "these are tests")]
 
 use std::sync::Arc;
 use std::time::Duration;

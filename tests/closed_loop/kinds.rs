@@ -176,7 +176,7 @@ fn called_at(count: usize, worker_limit: Option<usize>) -> (Vec<Duration>, Durat
                 .timeline
                 .with("call")
                 .iter()
-                .map(|call| Duration::from_millis((call.shown["t"].as_f64().unwrap() * 1000.0) as u64))
+                .map(|call| Duration::from_millis((call.shown["t"].as_f64().unwrap_or_default() * 1000.0) as u64))
                 .collect(),
             held_up,
         )
