@@ -11,10 +11,14 @@ use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::object::Selector;
 use kopfd::reactor::change_log::ChangeLog;
 use kopfd::reactor::script_api::ScriptApi;
+use kopfd::reactor::{Environment as _, LiveEffects};
 use kopfd::script::api::{Api as _, ApiRequest, Operation};
+use kopfd::script::{Declaration, Host, Options, Program, Threads};
 use kopfd::telemetry;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+
+use super::world::in_virtual_time;
 
 #[tokio::test(start_paused = true)]
 async fn a_client_in_the_same_process_needs_no_socket_and_no_real_time() {
@@ -81,4 +85,26 @@ async fn what_scripts_write_is_told_by_the_whole_object() {
     told(patch(None, json!({"metadata": {"finalizers": null}}))).await;
     assert_eq!(told(delete()).await, ["│ = Deployment default/web was not there"]);
     assert!(told(Operation::Get { name: name() }).await.is_empty());
+}
+
+#[test]
+fn chance_depends_on_the_seed_alone_if_there_is_one() {
+    in_virtual_time(async {
+        let clock = Clock::system();
+        let api = ApiServer::new(Settings { seed: Some(1), ..Settings::default() }, clock.clone());
+        let draws = async |seed| {
+            let login = Box::new(InProcess::new(Service::new(api.clone())));
+            let client = Client::with_login(login, Networking::default(), Watching::default(), clock.clone()).await.unwrap();
+            let host = Host::start(Options { threads: Threads::Current, ..Options::default() }).unwrap();
+            let scripts = host.install(Arc::new(Program::load(Declaration::default()).unwrap())).await.unwrap();
+            let effects = LiveEffects::new(host, scripts, client, clock.clone()).with_seed(seed);
+            (0..100).map(|_| effects.chance(3)).collect::<Vec<_>>()
+        };
+        let (first, other) = (draws(Some(7)).await, draws(Some(8)).await);
+        assert_eq!(first, draws(Some(7)).await);
+        assert_ne!(first, other);
+        for draws in [first, draws(None).await] {
+            assert!((0..3).all(|number| draws.contains(&number)) && draws.iter().all(|draw| *draw < 3), "{draws:?}");
+        }
+    });
 }

@@ -239,6 +239,8 @@ fn kinds_are_served_from_their_definition_to_their_end_and_then_forgotten() {
         let cluster = Cluster::serving(Vec::new(), Settled::default()).await;
         assert_eq!(cluster.monitor.unserved().len(), 1, "the kind is missing");
         cluster.send(Method::POST, DEFINITIONS, definition("Namespaced")).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(!cluster.monitor.is_calm(), "the last look comes after four seconds");
         pause().await;
         assert!(cluster.monitor.unserved().is_empty());
         cluster.create(THINGS, "a").await;
