@@ -72,6 +72,8 @@ async fn what_scripts_write_is_told_by_the_whole_object() {
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default", "finalizers": ["a.dev/b"]},
         "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template},
     });
+    let mut free = object.clone();
+    free["metadata"]["finalizers"] = json!([]);
     assert_eq!(told(Operation::Create { object }).await, ["│ + Deployment default/web created"]);
     let patch =
         |subresource: Option<&str>, patch: Value| Operation::Patch { name: name(), subresource: subresource.map(str::to_owned), patch };
@@ -84,6 +86,8 @@ async fn what_scripts_write_is_told_by_the_whole_object() {
     assert_eq!(told(delete()).await, ["│ - Deployment default/web is to be deleted"]);
     told(patch(None, json!({"metadata": {"finalizers": null}}))).await;
     assert_eq!(told(delete()).await, ["│ = Deployment default/web was not there"]);
+    told(Operation::Create { object: free }).await;
+    assert_eq!(told(delete()).await, ["│ - Deployment default/web deleted"]);
     assert!(told(Operation::Get { name: name() }).await.is_empty());
 }
 
