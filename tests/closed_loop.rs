@@ -3,6 +3,8 @@
 //! `KOPFD_STORIES` is the number of stories, 200 without it.
 
 mod calls;
+mod cycles;
+mod kinds;
 mod panics;
 mod unreadable;
 

@@ -4,6 +4,7 @@ mod closed_loop;
 mod in_process;
 mod layering;
 mod manifests;
+mod observing;
 mod script;
 #[allow(dead_code, reason = "the golden cases use other parts of the world")]
 mod world;

@@ -1,13 +1,24 @@
 //! The engine's own client over the server in the same process, in virtual time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kopfd::apiserver::server::socket::Service;
 use kopfd::apiserver::{ApiServer, Settings, bootstrap};
 use kopfd::cluster::in_process::InProcess;
-use kopfd::cluster::{Client, Networking, Request, Watching};
+use kopfd::cluster::{Client, Networking, ObjectClient, Request, ResourceResolver, Watching};
 use kopfd::kit::{Clock, Stop, Tasks};
-use serde_json::json;
+use kopfd::object::Selector;
+use kopfd::reactor::change_log::ChangeLog;
+use kopfd::reactor::script_api::ScriptApi;
+use kopfd::reactor::{Environment as _, LiveEffects};
+use kopfd::script::api::{Api as _, ApiRequest, Operation};
+use kopfd::script::{Declaration, Host, Options, Program, Threads};
+use kopfd::telemetry;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::world::in_virtual_time;
 
 #[tokio::test(start_paused = true)]
 async fn a_client_in_the_same_process_needs_no_socket_and_no_real_time() {
@@ -35,4 +46,69 @@ async fn a_client_in_the_same_process_needs_no_socket_and_no_real_time() {
     assert!(api.read(&configmaps, &key("owner")).is_none() && api.read(&configmaps, &key("child")).is_none());
     stop.request("the end");
     assert!(tasks.finish(Duration::from_secs(1)).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_scripts_write_is_told_by_the_whole_object() {
+    let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
+    let api = ApiServer::new(Settings { seed: Some(1), ..Settings::default() }, clock.clone());
+    let login = Box::new(InProcess::new(Service::new(api)));
+    let client = Client::with_login(login, Networking::default(), Watching::default(), clock.clone()).await.unwrap();
+    let kinds = Arc::new(ResourceResolver::new(client.clone()));
+    let log = Arc::new(ChangeLog::new("kopf.zalando.org"));
+    let scripts = ScriptApi::new(ObjectClient::new(client, "demo"), kinds).logged_by(Some(log));
+    let resource = scripts.resolve(Selector::parse("apps/v1/deployments").unwrap()).await.unwrap();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let ear = Arc::clone(&heard);
+    let _guard = telemetry::listen(tracing::Level::INFO, clock, move |line| ear.lock().push(line.message));
+    let told = async |operation| {
+        let request = ApiRequest { resource: Arc::clone(&resource), namespace: Some("default".to_owned()), operation };
+        scripts.send(request).await.unwrap();
+        std::mem::take(&mut *heard.lock())
+    };
+    let name = || "web".to_owned();
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default", "finalizers": ["a.dev/b"]},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+    });
+    let mut free = object.clone();
+    free["metadata"]["finalizers"] = json!([]);
+    assert_eq!(told(Operation::Create { object }).await, ["│ + Deployment default/web created"]);
+    let patch =
+        |subresource: Option<&str>, patch: Value| Operation::Patch { name: name(), subresource: subresource.map(str::to_owned), patch };
+    let changed = |line: &str| ["│ ~ Deployment default/web changed".to_owned(), format!("│   {line}")];
+    assert_eq!(told(patch(None, json!({"spec": {"replicas": 2}}))).await, changed("~ spec.replicas: 1 -> 2"));
+    // The answer to a patch of the scale is no deployment.
+    assert_eq!(told(patch(Some("scale"), json!({"spec": {"replicas": 3}}))).await, changed("~ spec.replicas: 2 -> 3"));
+    assert_eq!(told(patch(Some("status"), json!({"status": {"replicas": 3}}))).await, changed("+ status.replicas: 3"));
+    let delete = || Operation::Delete { name: name(), propagation: None, grace: None };
+    assert_eq!(told(delete()).await, ["│ - Deployment default/web is to be deleted"]);
+    told(patch(None, json!({"metadata": {"finalizers": null}}))).await;
+    assert_eq!(told(delete()).await, ["│ = Deployment default/web was not there"]);
+    told(Operation::Create { object: free }).await;
+    assert_eq!(told(delete()).await, ["│ - Deployment default/web deleted"]);
+    assert!(told(Operation::Get { name: name() }).await.is_empty());
+}
+
+#[test]
+fn chance_depends_on_the_seed_alone_if_there_is_one() {
+    in_virtual_time(async {
+        let clock = Clock::system();
+        let api = ApiServer::new(Settings { seed: Some(1), ..Settings::default() }, clock.clone());
+        let draws = async |seed| {
+            let login = Box::new(InProcess::new(Service::new(api.clone())));
+            let client = Client::with_login(login, Networking::default(), Watching::default(), clock.clone()).await.unwrap();
+            let host = Host::start(Options { threads: Threads::Current, ..Options::default() }).unwrap();
+            let scripts = host.install(Arc::new(Program::load(Declaration::default()).unwrap())).await.unwrap();
+            let effects = LiveEffects::new(host, scripts, client, clock.clone()).with_seed(seed);
+            (0..100).map(|_| effects.chance(3)).collect::<Vec<_>>()
+        };
+        let (first, other) = (draws(Some(7)).await, draws(Some(8)).await);
+        assert_eq!(first, draws(Some(7)).await);
+        assert_ne!(first, other);
+        for draws in [first, draws(None).await] {
+            assert!((0..3).all(|number| draws.contains(&number)) && draws.iter().all(|draw| *draw < 3), "{draws:?}");
+        }
+    });
 }

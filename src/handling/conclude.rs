@@ -199,4 +199,12 @@ mod tests {
         let decision = concluded(&creating(&["a"]), Stored(vec![("a", parent)]), &[("a", success(None))]);
         assert!(["a", "a/s", "a/s/t"].iter().all(|id| decision.purge.iter().any(|purged| purged == id)));
     }
+
+    #[test]
+    fn nulls_are_no_results_and_neither_is_what_failed_with_one() {
+        let failed = Outcome { result: Some(json!(1)), ..failure() };
+        let outcomes = [("a", success(Some(Value::Null))), ("b", failed), ("c", success(Some(json!(false))))];
+        let decision = concluded(&creating(&["a", "b", "c"]), Stored::default(), &outcomes);
+        assert_eq!(decision.results, [("c".to_owned(), json!(false))]);
+    }
 }

@@ -298,4 +298,11 @@ mod tests {
         assert_eq!(prematches(&update, view, &Answers::default()), Ok(true));
         assert_eq!(matches(&update, view, &Answers::default()), Ok(false));
     }
+
+    #[test]
+    fn a_field_that_is_absent_on_both_sides_has_not_changed() {
+        let filters = || Filters { value: Some(Matcher::Absent), ..Filters::default() };
+        assert!(!settled(&handler(On::Update, filters()), None, None));
+        assert!(settled(&handler(On::Create, filters()), None, None), "a creation needs no change");
+    }
 }

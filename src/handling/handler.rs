@@ -198,3 +198,28 @@ impl Handler {
         self.policy.errors.unwrap_or(default)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles_say_what_a_handler_is() {
+        let title = |on| Handler::simple("fn", on).title();
+        let titles = [
+            (On::Create, "Handler 'fn'"),
+            (On::Event, "Handler 'fn'"),
+            (On::Daemon, "Daemon 'fn'"),
+            (On::Timer, "Timer 'fn'"),
+            (On::Index, "Indexer 'fn'"),
+            (On::Review, "Webhook 'fn'"),
+            (On::Conversion, "Webhook 'fn'"),
+            (On::Reconcile, "Reconciliation 'fn'"),
+            (On::Activity, "Activity 'fn'"),
+            (On::Schedule, "Schedule 'fn'"),
+        ];
+        for (on, expected) in titles {
+            assert_eq!(title(on), expected);
+        }
+    }
+}

@@ -85,4 +85,15 @@ mod tests {
         assert_eq!(chosen(Lifecycle::Shuffled, &["a", "b", "c"]), ["b", "c", "a"]);
         assert!(chosen(Lifecycle::Randomized, &[]).is_empty());
     }
+
+    #[test]
+    fn a_shuffle_draws_each_place_among_those_before_it_and_itself() {
+        let mut drawn_of = Vec::new();
+        let mut last = |count: usize| {
+            drawn_of.push(count);
+            count - 1
+        };
+        assert_eq!(Lifecycle::Shuffled.choose(vec!["a", "b", "c"], |id| id, &State::default(), &mut last), ["a", "b", "c"]);
+        assert_eq!(drawn_of, [3, 2]);
+    }
 }

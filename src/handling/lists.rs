@@ -152,4 +152,14 @@ mod tests {
         assert_eq!(counts, [6, 1, 1, 2]);
         assert_eq!(lists.iter().count(), all.len());
     }
+
+    #[test]
+    fn a_handler_of_a_list_is_shared_and_a_copy_of_it_is_not() {
+        let handler = Arc::new(Handler::simple("fn", On::Create));
+        let lists = Handlers::of(&[Arc::clone(&handler)]);
+        assert!(lists.changing.shared(&handler).is_some_and(|shared| Arc::ptr_eq(&shared, &handler)));
+        assert!(lists.changing.shared(&Handler::simple("fn", On::Create)).is_none());
+        assert!(lists.watching.shared(&handler).is_none());
+        assert!(!lists.is_empty() && Handlers::of(&[]).is_empty());
+    }
 }

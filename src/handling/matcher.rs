@@ -98,3 +98,43 @@ fn any_node(subject: Subject<'_>, passes: impl Fn(&Value) -> bool) -> bool {
         None => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Whether a value passes without any expression being asked.
+    fn passes(matcher: &Matcher, value: Option<&Value>, is_query: bool) -> bool {
+        matcher.passes(Subject { value, is_query }, &mut |_, _| Err(())).unwrap()
+    }
+
+    #[test]
+    fn one_node_of_a_query_is_enough_but_an_array_of_the_object_is_one_value() {
+        let value = json!(["a", "b"]);
+        let matcher = Matcher::Equals(json!("b"));
+        assert!(passes(&matcher, Some(&value), true));
+        assert!(!passes(&matcher, Some(&value), false));
+        let whole = Matcher::Equals(json!(["a", "b"]));
+        assert!(passes(&whole, Some(&value), true) && passes(&whole, Some(&value), false));
+    }
+
+    #[test]
+    fn a_label_is_refused_for_sure_where_no_expression_decides() {
+        let (equals, asked) = (Matcher::Equals(json!("a")), Matcher::When(Predicate(0)));
+        assert!(equals.surely_refuses(Some("b")) && equals.surely_refuses(None) && !equals.surely_refuses(Some("a")));
+        assert!(Matcher::Present.surely_refuses(None) && Matcher::Absent.surely_refuses(Some("a")));
+        assert!(!asked.surely_refuses(Some("b")) && !asked.surely_refuses(None));
+        let both = Matcher::All(vec![asked, equals]);
+        assert!(both.surely_refuses(Some("b")), "the expression cannot make it pass");
+        assert!(!both.surely_refuses(Some("a")), "the expression is to be asked");
+    }
+
+    #[test]
+    fn absent_sides_are_skipped_if_any_part_excludes_values() {
+        let excludes = || Matcher::NotIn(vec![json!(1)]);
+        assert!(excludes().skips_absent_sides() && !Matcher::Absent.skips_absent_sides());
+        assert!(Matcher::All(vec![Matcher::Present, excludes()]).skips_absent_sides());
+        assert!(!Matcher::All(vec![Matcher::Present]).skips_absent_sides());
+    }
+}

@@ -128,6 +128,7 @@ mod tests {
         assert_eq!(span(Duration::from_secs(100)), "0:01:40");
         assert_eq!(span(Duration::from_millis(500)), "0:00:00.500000");
         assert_eq!(span(Duration::from_secs(90_061)), "1 day, 1:01:01");
+        assert_eq!(span(Duration::from_secs(100_000)), "1 day, 3:46:40");
         assert_eq!(span(Duration::from_millis(180_000_250)), "2 days, 2:00:00.250000");
         assert_eq!(span(Duration::from_nanos(1_999_999_999)), "0:00:02");
     }

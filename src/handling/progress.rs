@@ -202,11 +202,6 @@ impl State {
         self.entries.iter()
     }
 
-    /// Returns all entries for changing them.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.entries.iter_mut()
-    }
-
     /// Returns the records that differ from the stored ones.
     pub fn changed(&self) -> Vec<(String, Record)> {
         let is_changed = |entry: &&Entry| entry.stored.as_ref() != Some(&entry.record);

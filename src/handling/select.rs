@@ -105,7 +105,7 @@ pub fn deduplicated<'a>(handlers: impl IntoIterator<Item = &'a Handler>) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handling::{Answers, Reason};
+    use crate::handling::{Answers, Filters, Predicate, Reason};
     use crate::object::Body;
     use serde_json::json;
     use std::sync::Arc;
@@ -136,5 +136,27 @@ mod tests {
         assert_eq!(selected(&handlers, Reason::Update, true), ["r", "d"]);
         assert_eq!(selected(&handlers, Reason::Delete, true), ["d"]);
         assert!(selected(&handlers, Reason::Update, false).is_empty());
+    }
+
+    fn asking(id: &str, predicate: usize) -> Handler {
+        Handler { filters: Filters { when: Some(Predicate(predicate)), ..Filters::default() }, ..Handler::simple(id, On::Create) }
+    }
+
+    #[test]
+    fn the_expressions_of_all_handlers_are_asked_for_in_one_go() {
+        let body = Body::from(json!({}));
+        let view = View { body: &body, change: None };
+        let handlers = [asking("a", 1), asking("b", 2)];
+        let Err(Unsettled::Questions(questions)) = matching(handlers.iter(), view, &Answers::default()) else { panic!("nothing is asked") };
+        assert_eq!(questions.iter().map(|question| question.predicate).collect::<Vec<_>>(), [Predicate(1), Predicate(2)]);
+    }
+
+    #[test]
+    fn nothing_is_asked_if_another_handler_concerns_the_object_anyway() {
+        let body = Body::from(json!({}));
+        let view = View { body: &body, change: None };
+        let handlers = [asking("a", 1), Handler::simple("b", On::Create)];
+        assert_eq!(any_prematches(handlers.iter(), view, &Answers::default()), Ok(true));
+        assert!(any_prematches(handlers[..1].iter(), view, &Answers::default()).is_err());
     }
 }

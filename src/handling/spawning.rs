@@ -219,4 +219,23 @@ mod tests {
         assert_eq!(ladder(None, None, &[0, 9000]), ["-/60", "-/60"]);
         assert_eq!(ladder(Some(10), None, &[0, 10]), ["Signalled/10", "-/60"]);
     }
+
+    #[test]
+    fn each_stage_of_a_stop_is_told_once_and_the_waiting_at_each_check() {
+        let handler = Handler::simple("run", On::Daemon);
+        let told = |enter, delay: Option<u64>| {
+            let message = tell_step(&handler, Step { enter, delay: delay.map(Duration::from_secs) })?;
+            Some(format!("{} {message}", message.level.as_str()))
+        };
+        let lines = [
+            (Some(Stage::Signalled), Some(3), "DEBUG Daemon 'run' is signalled to exit gracefully."),
+            (Some(Stage::Cancelled), Some(3), "DEBUG Daemon 'run' is signalled to exit by force."),
+            (Some(Stage::Abandoned), None, "WARNING Daemon 'run' did not exit in time. Leaving it orphaned."),
+            (None, Some(3), "DEBUG Daemon 'run' is still exiting. The next check is in 3 seconds."),
+        ];
+        for (enter, delay, expected) in lines {
+            assert_eq!(told(enter, delay).as_deref(), Some(expected));
+        }
+        assert_eq!(told(None, None), None);
+    }
 }

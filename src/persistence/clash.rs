@@ -1,7 +1,5 @@
 //! State that two operators on one object would overwrite.
 
-use std::fmt;
-
 use super::storage::{DiffbaseStorage, ProgressStorage, Storages};
 
 /// State that two operators must not share on one kind.
@@ -13,16 +11,6 @@ pub enum Clash {
     Progress,
     /// A storage of the last handled essence: changes would count as handled for both.
     Diffbase,
-}
-
-impl fmt::Display for Clash {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Finalizer => "the finalizer",
-            Self::Progress => "the progress storage",
-            Self::Diffbase => "the diffbase storage",
-        })
-    }
 }
 
 /// A location on an object.

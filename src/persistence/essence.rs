@@ -202,3 +202,19 @@ pub fn store(storage: &DiffbaseStorage, body: &Body, essence: &Value, patch: &mu
         DiffbaseStorage::Multi(storages) => storages.iter().for_each(|storage| store(storage, body, essence, patch)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_essence_is_kept_by_patches_of_annotations_of_operators_and_by_those_that_remove_nothing() {
+        let body = Body::from(json!({"metadata": {"annotations": {"own": "1", "kopf.zalando.org/a": "{}"}}}));
+        let is_kept = |patched: Value| is_kept_by(&body, patched.as_object().unwrap());
+        assert!(is_kept(json!({"kopf.zalando.org/a": null, "kopf.zalando.org/b": "{}"})));
+        assert!(is_kept(json!({"own": "1", "absent": null})));
+        assert!(!is_kept(json!({"own": null})));
+        assert!(!is_kept(json!({"own": "2"})));
+    }
+}

@@ -57,3 +57,28 @@ pub(super) fn remove_empty_stanzas(essence: &mut Map<String, Value>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_a_handler_has_put_in_the_place_of_a_mapping_is_replaced() {
+        let field = ["status", "kopf", "progress"].map(str::to_owned);
+        let patched = |merge: Value| {
+            let Value::Object(merge) = merge else { panic!("patches are mappings") };
+            let mut patch = Patch { merge, ..Patch::default() };
+            ensure(&mut patch, &field, json!(1));
+            Value::Object(patch.merge)
+        };
+        let expected = json!({"status": {"kopf": {"progress": 1}}});
+        assert_eq!(patched(json!({})), expected);
+        assert_eq!(patched(json!({"status": null})), expected);
+        assert_eq!(patched(json!({"status": {"kopf": "text"}})), expected);
+        assert_eq!(
+            patched(json!({"status": {"own": 2, "kopf": [1]}, "spec": 3})),
+            json!({"status": {"own": 2, "kopf": {"progress": 1}}, "spec": 3})
+        );
+    }
+}

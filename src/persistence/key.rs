@@ -81,3 +81,17 @@ fn suffix(text: &str) -> String {
     let encoded = GeneralPurpose::new(&alphabet, general_purpose::PAD).encode(digest);
     format!("-{}", encoded.trim_end_matches(['=', '-', '.']))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_older_form_is_another_one_as_soon_as_prefix_and_id_are_longer_than_a_name() {
+        let body = Body::from(json!({}));
+        let count = |length: usize| keys("kopf.zalando.org", &"x".repeat(length), true, &body).len();
+        // The prefix has 16 characters, the slash is one, and a name has 63.
+        assert_eq!((count(46), count(47)), (1, 2));
+    }
+}

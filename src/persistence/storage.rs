@@ -157,3 +157,17 @@ impl Default for DiffbaseStatus {
         Self::named("kopf")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_annotations_have_the_prefix_of_progress_or_that_of_kopf() {
+        let prefix = |progress| Storages { progress, ..Storages::default() }.prefix().to_owned();
+        let annotations = || ProgressAnnotations { prefix: "example.com".to_owned(), ..ProgressAnnotations::default() };
+        assert_eq!(prefix(ProgressStorage::Annotations(annotations())), "example.com");
+        assert_eq!(prefix(ProgressStorage::Smart { annotations: annotations(), status: ProgressStatus::default() }), "example.com");
+        assert_eq!(prefix(ProgressStorage::Status(ProgressStatus::default())), "kopf.zalando.org");
+    }
+}

@@ -133,9 +133,17 @@ mod tests {
     }
 
     #[test]
+    fn control_characters_have_short_escapes_where_python_has_them() {
+        assert_eq!(super::json(&json!("\r\t\u{8}\u{c}\u{b}\u{0}")), r#""\r\t\b\f\u000b\u0000""#);
+    }
+
+    #[test]
     fn offsets_of_moments_are_kept() {
         let parsed = parse_moment("2020-12-31T23:59:59.123456+02:00").unwrap();
         assert_eq!(moment(parsed), "2020-12-31T23:59:59.123456+02:00");
+        for text in ["2020-12-31T23:59:59.000001-03:30", "2020-12-31T23:59:59.000000+05:45", "2020-12-31T23:59:59.000000-00:30"] {
+            assert_eq!(moment(parse_moment(text).unwrap()), text);
+        }
         assert_eq!(moment(parse_moment("2020-12-31T23:59:59Z").unwrap()), "2020-12-31T23:59:59.000000+00:00");
         assert!(parse_moment("2020-12-31T23:59:59").is_err());
         assert!(parse_moment("yesterday").is_err());

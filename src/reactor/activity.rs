@@ -226,7 +226,18 @@ pub fn shown(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handling::{On, Outcome, Verdict};
+    use crate::object::Patch;
+    use crate::script::Returned;
     use serde_json::json;
+
+    fn backup() -> Body {
+        Body::from(json!({"kind": "Backup", "metadata": {"uid": "1", "namespace": "default", "name": "x"}}))
+    }
+
+    fn handler() -> Handler {
+        Handler::simple("make", On::Create)
+    }
 
     #[test]
     fn an_object_is_broken_from_a_failed_cycle_to_the_next_good_one() {
@@ -254,5 +265,81 @@ mod tests {
         let began = tokio::time::Instant::now();
         tokio::join!(work, monitor.settled());
         assert!(began.elapsed() >= Duration::from_secs(65));
+    }
+
+    #[test]
+    fn operators_are_ready_once_they_watch_and_have_listed_everything() {
+        let monitor = ActivityMonitor::default();
+        assert!(!monitor.is_ready(1), "no operator watches yet");
+        monitor.watch_began();
+        monitor.observer_began();
+        assert!(!monitor.is_ready(1), "a list is missing");
+        monitor.listed();
+        assert!(monitor.is_ready(1) && !monitor.is_ready(2));
+        monitor.not_served("demo", ["no such kind".to_owned()]);
+        monitor.pending.called(&handler(), &backup());
+        monitor.begin_anew();
+        assert!(!monitor.is_ready(1) && monitor.unserved().is_empty() && monitor.pending.all().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readiness_is_waited_for() {
+        let monitor = ActivityMonitor::default();
+        let start = async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            monitor.observer_began();
+        };
+        let began = tokio::time::Instant::now();
+        let ready = async {
+            tokio::time::timeout(Duration::from_mins(1), monitor.ready(1)).await.unwrap();
+            began.elapsed()
+        };
+        let ((), waited) = tokio::join!(start, ready);
+        assert!(waited >= Duration::from_secs(5));
+    }
+
+    #[test]
+    fn looks_to_come_are_counted_over_all_operators() {
+        let monitor = ActivityMonitor::default();
+        assert_eq!((monitor.looks(0, 3), monitor.looks(0, 1)), (3, 1));
+        assert!(!monitor.is_calm());
+        assert_eq!((monitor.looks(3, 0), monitor.looks(1, 1)), (0, 1));
+        assert!(!monitor.is_calm(), "the other operator has one before it");
+        monitor.looks(1, 0);
+        assert!(monitor.is_calm());
+    }
+
+    #[test]
+    fn handlers_are_pending_from_their_call_to_their_end_or_to_that_of_the_object() {
+        let (monitor, body, handler) = (ActivityMonitor::default(), backup(), handler());
+        let count = || monitor.pending.all().len();
+        let (body, handler) = (&body, &handler);
+        let call = || monitor.accept(&EngineEvent::HandlerCalled { body, handler, reason: None, retry: 0 });
+        let judge = |outcome: &Outcome| monitor.accept(&EngineEvent::AttemptJudged { body, handler, retry: 0, outcome });
+        let returned = Returned::new(Verdict::Returned(None), Patch::default());
+        call();
+        assert_eq!(count(), 1);
+        monitor.accept(&EngineEvent::HandlerReturned { body, handler, reason: None, retry: 0, returned: &returned });
+        assert_eq!(count(), 0, "whether it is called again is not known yet");
+        judge(&Outcome { error: Some("not yet".to_owned()), ..Outcome::default() });
+        assert_eq!((count(), monitor.failures().len()), (1, 0));
+        monitor.accept(&EngineEvent::ObjectSeen { body, event_kind: EventKind::Modified, consistency_in: None });
+        assert_eq!(count(), 1);
+        monitor.accept(&EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, consistency_in: None });
+        assert_eq!(count(), 0);
+        call();
+        judge(&Outcome { is_final: true, ..Outcome::default() });
+        assert_eq!((count(), monitor.failures().len()), (0, 0));
+        judge(&Outcome { is_final: true, error: Some("never".to_owned()), ..Outcome::default() });
+        assert_eq!(monitor.failures(), [Failure { handler: "make".to_owned(), object: "Backup default/x".to_owned() }]);
+    }
+
+    #[test]
+    fn values_of_more_than_eighty_characters_are_cut() {
+        let text = |count| shown(&Value::String("é".repeat(count)));
+        // The quotes count, too.
+        assert_eq!(text(78).chars().count(), 80);
+        assert!(text(78).ends_with("é\""));
+        assert_eq!((text(79).chars().count(), text(79).chars().last()), (81, Some('…')));
     }
 }

@@ -386,4 +386,73 @@ mod tests {
         ];
         assert_eq!(lines, expected);
     }
+
+    #[test]
+    fn a_change_by_others_is_told_whatever_the_operator_has_written_elsewhere() {
+        let first = body("1", json!({"spec": {"size": 1}, "data": {"own": 1, "other": 2}}));
+        let mut patch = Patch::default();
+        patch.set(&["status", "ready"], json!(true)).unwrap();
+        patch.set(&["data", "own"], Value::Null).unwrap();
+        patch.transforms.push(Transform::AddFinalizer("a/f".to_owned()));
+        let events = |log: &ChangeLog| {
+            log.report_event(EventKind::Added, &first);
+            log.tell_patch(&first, &patch);
+            log.patched(&first, Some("3"));
+            // Others have written the same value elsewhere, and have removed the rest of a mapping.
+            log.report_event(EventKind::Modified, &body("2", json!({"spec": {"size": 1, "ready": true}})));
+            let own = |version: &str, finalizers: Value| {
+                let rest = json!({"metadata": {"finalizers": finalizers}, "spec": {"size": 1, "ready": true}, "status": {"ready": true}});
+                body(version, rest)
+            };
+            log.report_event(EventKind::Modified, &own("3", json!(["a/f"])));
+            // All that was written is seen: what comes later is of others.
+            log.report_event(EventKind::Modified, &own("4", json!(["a/f", "b/f"])));
+        };
+        let expected = [
+            "┌ The Thing was added, at version 1.",
+            "│ - data.own: 1",
+            "│ + status.ready: true",
+            "│ + metadata.finalizers: a/f",
+            "┌ The Thing has changed, at version 2.",
+            "│ - data.other: 2",
+            "│ + spec.ready: true",
+            "┌ The Thing has changed, at version 4.",
+            "│ ~ metadata.finalizers: [\"a/f\"] -> [\"a/f\",\"b/f\"]",
+        ];
+        assert_eq!(told(events), expected);
+    }
+
+    #[test]
+    fn patches_of_empty_mappings_and_of_whole_stanzas_are_told() {
+        let body = Body::from(json!({"metadata": {"annotations": {"a": "1"}}, "data": 1}));
+        let mut patch = Patch::default();
+        patch.set(&["metadata", "labels", "kopf.zalando.org/own"], json!("x")).unwrap();
+        patch.set(&["metadata", "annotations"], Value::Null).unwrap();
+        patch.set(&["spec", "selector"], json!({})).unwrap();
+        patch.set(&["data"], Value::Null).unwrap();
+        let mut lines = differences(&body, &patch, "kopf.zalando.org/");
+        lines.sort();
+        let expected =
+            ["+ metadata.labels.kopf.zalando.org/own: \"x\"", "+ spec.selector: {}", "- data: 1", "- metadata.annotations: {\"a\":\"1\"}"];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn the_log_follows_objects_and_what_is_sent_for_them() {
+        let first = body("1", json!({}));
+        let mut patch = Patch::default();
+        patch.set(&["status"], json!(1)).unwrap();
+        let lines = told(|log| {
+            assert!(log.wants_states());
+            let seen = |log: &ChangeLog, body: &Body| {
+                log.accept(&EngineEvent::ObjectSeen { body, event_kind: EventKind::Modified, consistency_in: None });
+            };
+            seen(log, &first);
+            log.accept(&EngineEvent::PatchPrepared { body: &first, patch: &patch });
+            log.accept(&EngineEvent::PatchSent { body: &first, version: Some("3") });
+            seen(log, &body("2", json!({})));
+            seen(log, &body("3", json!({"status": 1})));
+        });
+        assert_eq!(lines, ["┌ The Thing was added, at version 1.", "│ + status: 1"]);
+    }
 }

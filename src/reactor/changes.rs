@@ -100,4 +100,23 @@ mod tests {
         let lines = changes(Some(&before), Some(&after), &["kopf.zalando.org".to_owned()]);
         assert_eq!(lines, ["+ metadata.annotations.x: \"y\"", "~ status.old: 1 -> 2", "= annotations: kept g; purged f"]);
     }
+
+    #[test]
+    fn an_object_that_has_come_is_told_by_its_fields_and_one_that_has_gone_in_a_line() {
+        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"a": 1}, "status": {}});
+        assert_eq!(changes(None, Some(&object), &[]), ["+ spec: {\"a\":1}", "+ status: {}"]);
+        assert_eq!(changes(Some(&object), None, &[]), ["- the whole object"]);
+        assert!(changes(None, None, &[]).is_empty());
+    }
+
+    #[test]
+    fn the_first_annotations_and_the_last_ones_are_told_one_by_one() {
+        let annotated = |annotations: Value| json!({"metadata": {"annotations": annotations}});
+        let some = annotated(json!({"kopf.zalando.org/f": "{}", "other.org/x": "y"}));
+        let (none, own) = (json!({"metadata": {}}), ["kopf.zalando.org".to_owned()]);
+        let come = ["+ metadata.annotations.other.org/x: \"y\"", "= annotations: kept f"];
+        assert_eq!(changes(Some(&none), Some(&some), &own), come);
+        let gone = ["- metadata.annotations.other.org/x: \"y\"", "= annotations: purged f"];
+        assert_eq!(changes(Some(&some), Some(&none), &own), gone);
+    }
 }

@@ -209,6 +209,7 @@ mod tests {
         let patches = [
             json!({"spec": {"size": 2}}),
             json!({"metadata": {"labels": {"a": "b"}}}),
+            json!({"metadata": {"labels": {"a": "b"}, "annotations": {KEY: "{}"}}}),
             json!({"metadata": {"annotations": {KEY: "{}", "foreign": "1"}}}),
             json!({"metadata": {"annotations": null}}),
         ];

@@ -239,6 +239,8 @@ impl<T> BufferedEvents<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::Clock;
+    use crate::telemetry;
     use parking_lot::Mutex;
 
     #[derive(Default)]
@@ -296,5 +298,37 @@ mod tests {
         drop(events);
         EventStream::default().with(Arc::new(sink)).tell(&Message::info("x"));
         assert_eq!(lost.load(Ordering::Relaxed), 1);
+    }
+
+    struct StateSink;
+
+    impl EventSink for StateSink {
+        fn accept(&self, _event: &EngineEvent<'_>) {}
+
+        fn wants_states(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_stream_wants_what_any_of_its_sinks_wants() {
+        let wants = |sink: Arc<dyn EventSink>| {
+            let inner = EventStream::default().with(Arc::new(buffered(1, text).0)).with(sink);
+            let outer = EventStream::default().with(Arc::new(inner.clone()));
+            assert_eq!((outer.wants_debugging(), outer.wants_states()), (inner.wants_debugging(), inner.wants_states()));
+            (inner.wants_debugging(), inner.wants_states())
+        };
+        assert_eq!(wants(Arc::new(buffered(1, text).0)), (false, false));
+        assert_eq!(wants(Arc::new(Recorder::default())), (true, false));
+        assert_eq!(wants(Arc::new(StateSink)), (false, true));
+    }
+
+    #[test]
+    fn the_log_wants_messages_for_debugging_where_they_are_logged() {
+        let wants_at = |level| {
+            let _guard = telemetry::listen(level, Clock::system(), |_| {});
+            LogSink.wants_debugging()
+        };
+        assert!(wants_at(tracing::Level::DEBUG) && !wants_at(tracing::Level::INFO));
     }
 }

@@ -270,3 +270,47 @@ fn is_refused(handler: &Handler, head: &PartialMetadata<'_>) -> bool {
     filters.labels.iter().any(|(key, matcher)| matcher.surely_refuses(head.label(key).as_deref()))
         || filters.annotations.iter().any(|(key, matcher)| matcher.surely_refuses(head.annotation(key).as_deref()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handling::{Filters, Lifecycle, Matcher, On};
+    use serde_json::{Value, json};
+
+    const FINALIZER: &str = "kopf.zalando.org/KopfFinalizerMarker";
+
+    fn handler(labels: &[&str], annotations: &[&str]) -> Arc<Handler> {
+        let present = |keys: &[&str]| keys.iter().map(|key| ((*key).to_owned(), Matcher::Present)).collect();
+        let filters = Filters { labels: present(labels), annotations: present(annotations), ..Filters::default() };
+        Arc::new(Handler { filters, ..Handler::simple("fn", On::Create) })
+    }
+
+    /// Whether an object with this metadata is dropped without being read.
+    fn is_dropped(handlers: &[Arc<Handler>], metadata: Value) -> bool {
+        let served = Served::new(Arc::default(), handlers, Arc::default(), Lifecycle::default(), Duration::ZERO);
+        let text = json!({ "metadata": metadata }).to_string();
+        is_uninteresting(&served, &PartialMetadata::of(&text).unwrap())
+    }
+
+    #[test]
+    fn objects_that_every_handler_refuses_by_their_metadata_are_dropped() {
+        let of_label = [handler(&["a"], &[])];
+        assert!(is_dropped(&of_label, json!({})));
+        assert!(!is_dropped(&of_label, json!({"labels": {"a": "1"}})));
+        let of_annotation = [handler(&[], &["b"])];
+        assert!(is_dropped(&of_annotation, json!({"labels": {"b": "1"}})));
+        assert!(!is_dropped(&of_annotation, json!({"annotations": {"b": "1"}})));
+        let of_both = [handler(&["a"], &["b"])];
+        assert!(is_dropped(&of_both, json!({"labels": {"a": "1"}})) && is_dropped(&of_both, json!({"annotations": {"b": "1"}})));
+        let of_either = [handler(&["a"], &[]), handler(&[], &["b"])];
+        assert!(!is_dropped(&of_either, json!({"labels": {"a": "1"}})));
+        assert!(!is_dropped(&[handler(&["a"], &[]), handler(&[], &[])], json!({})));
+    }
+
+    #[test]
+    fn objects_that_are_held_back_or_of_kinds_without_handlers_are_not_dropped() {
+        assert!(!is_dropped(&[handler(&["a"], &[])], json!({"finalizers": [FINALIZER]})));
+        assert!(is_dropped(&[handler(&["a"], &[])], json!({"finalizers": ["other"]})));
+        assert!(!is_dropped(&[], json!({})));
+    }
+}

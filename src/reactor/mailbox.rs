@@ -200,4 +200,25 @@ mod tests {
         }
         assert_eq!(last.as_deref(), Some("newest"));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_is_not_ended_by_the_arrival_of_an_event_that_was_taken_before() {
+        let mailbox = Arc::new(Mailbox::default());
+        mailbox.put(event("first"));
+        assert!(mailbox.take(Duration::ZERO).await.is_some());
+        let sender = Arc::clone(&mailbox);
+        let send = async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            sender.put(event("second"));
+        };
+        let (taken, ()) = tokio::join!(mailbox.take(Duration::from_secs(5)), send);
+        assert_eq!(taken.as_ref().map(|event| &*event.raw), Some("second"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_beyond_the_timer_end_in_some_decades() {
+        let left = deadline(Duration::MAX) - tokio::time::Instant::now();
+        let years = left.as_secs() / 86_400 / 365;
+        assert_eq!(years, 30);
+    }
 }

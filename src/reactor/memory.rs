@@ -92,3 +92,43 @@ impl Memories {
         self.len() == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::Timestamp;
+    use std::time::Duration;
+
+    /// Whether what remains of a cycle is kept.
+    fn is_kept(retry_state: RetryState) -> bool {
+        let memories = Memories::default();
+        memories.notice("u", true);
+        memories.keep_retry_state("u", retry_state);
+        let entries = memories.entries.lock();
+        entries["u"].retry_state.is_some()
+    }
+
+    #[test]
+    fn what_remains_of_a_failed_cycle_is_kept_and_nothing_else_takes_memory() {
+        let mut throttle = Throttle::default();
+        throttle.fail(&[Duration::from_secs(1)], Timestamp::UNIX_EPOCH);
+        assert!(is_kept(RetryState { throttle, ..RetryState::default() }));
+        assert!(is_kept(RetryState { remaining: vec![Transform::AddFinalizer("f".to_owned())], ..RetryState::default() }));
+        assert!(is_kept(RetryState { is_unreadable: true, ..RetryState::default() }));
+        assert!(!is_kept(RetryState::default()));
+    }
+
+    #[test]
+    fn only_the_first_sight_decides_how_an_object_was_noticed() {
+        let memories = Memories::default();
+        memories.notice("u", true);
+        memories.notice("u", false);
+        memories.notice("v", false);
+        memories.notice("v", true);
+        assert!(memories.flags("u").noticed_by_listing && !memories.flags("v").noticed_by_listing);
+        assert_eq!(memories.len(), 2);
+        memories.forget("u");
+        memories.forget("v");
+        assert!(memories.is_empty() && memories.flags("u") == cause::Memory::default());
+    }
+}

@@ -540,7 +540,83 @@ impl Sink for ObservationSink {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::PartialMetadata;
     use crate::handling::On;
+    use crate::kit::Clock;
+    use crate::telemetry;
+    use parking_lot::Mutex;
+    use serde_json::{Value, json};
+
+    /// A sink, and what it passes on.
+    fn sink(subject: Subject) -> (ObservationSink, impl FnMut() -> Vec<String>) {
+        let (sender, mut receiver) = mpsc::channel(WAITING);
+        let taken = move || {
+            let observed = std::iter::from_fn(|| receiver.try_recv().ok());
+            observed
+                .map(|observed| match observed {
+                    Observed::Kinds(None) => "all kinds".to_owned(),
+                    Observed::Kinds(Some(group)) => format!("kinds of {group}"),
+                    Observed::Namespace(event_kind, body) => format!("{event_kind:?} {}", body.name()),
+                    Observed::NamespacesListed => "namespaces listed".to_owned(),
+                    Observed::NamespacesForbidden => "namespaces forbidden".to_owned(),
+                })
+                .collect()
+        };
+        (ObservationSink::new(subject, sender), taken)
+    }
+
+    async fn see(sink: &mut ObservationSink, event_kind: EventKind, object: Value) {
+        let (text, resource) = (object.to_string(), Resource::default());
+        let head = PartialMetadata::of(&text).unwrap();
+        sink.seen(Seen { event_kind, head: &head, text: &text, resource: &resource }).await;
+    }
+
+    #[tokio::test]
+    async fn kinds_are_looked_at_after_changes_of_definitions_and_after_lists_that_may_have_missed_some() {
+        let (mut sink, mut taken) = sink(Subject::Kinds);
+        let definition = || json!({"metadata": {"name": "things.example.com"}, "spec": {"group": "example.com"}});
+        see(&mut sink, EventKind::Listed, definition()).await;
+        sink.listed().await;
+        assert!(taken().is_empty(), "the kinds were looked at when the operator started");
+        for event_kind in [EventKind::Added, EventKind::Modified, EventKind::Deleted] {
+            see(&mut sink, event_kind, definition()).await;
+        }
+        assert_eq!(taken(), ["kinds of example.com"; 3]);
+        sink.listed().await;
+        sink.listed().await;
+        assert_eq!(taken(), ["all kinds"; 2]);
+    }
+
+    #[tokio::test]
+    async fn namespaces_are_passed_on_with_the_end_of_each_list() {
+        let (mut sink, mut taken) = sink(Subject::Namespaces);
+        see(&mut sink, EventKind::Listed, json!({"metadata": {"name": "a"}})).await;
+        sink.listed().await;
+        see(&mut sink, EventKind::Deleted, json!({"metadata": {"name": "a"}})).await;
+        assert_eq!(taken(), ["Listed a", "namespaces listed", "Deleted a"]);
+    }
+
+    #[test]
+    fn missing_permissions_are_told_once_and_only_those_for_namespaces_change_what_is_served() {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let ear = Arc::clone(&heard);
+        let _guard = telemetry::listen(tracing::Level::WARN, Clock::system(), move |line| ear.lock().push(line.message));
+        let told = |subject| {
+            let (mut sink, mut taken) = sink(subject);
+            sink.troubled(&cluster::Error::of_answer(500, None, b""));
+            assert!(taken().is_empty() && heard.lock().is_empty());
+            for _ in 0..2 {
+                sink.troubled(&cluster::Error::of_answer(403, None, b""));
+            }
+            (taken(), std::mem::take(&mut *heard.lock()))
+        };
+        let (passed_on, lines) = told(Subject::Kinds);
+        assert!(passed_on.is_empty());
+        assert_eq!(lines, ["Not enough permissions to watch for resource definitions. New kinds are not noticed."]);
+        let (passed_on, lines) = told(Subject::Namespaces);
+        assert_eq!(passed_on, ["namespaces forbidden"]);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+    }
 
     #[test]
     fn of_two_functions_with_one_id_the_first_one_is_run() {

@@ -110,6 +110,7 @@ fn kept_on(patched: &[Selector], watched: &BTreeSet<Arc<Resource>>) -> BTreeSet<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::persistence::{DiffbaseAnnotations, DiffbaseStorage, ProgressAnnotations, ProgressStorage};
 
     fn resource(plural: &str, kind: &str) -> Arc<Resource> {
         let text = |text: &str| text.to_owned();
@@ -174,5 +175,33 @@ mod tests {
         insights.revise(&purposes, Some("example.com"), &demos);
         assert!(precedence.apply(&purposes, &Storages::default(), &mut insights).is_empty());
         assert_eq!(insights.watched.len(), 1);
+    }
+
+    #[test]
+    fn a_kind_that_an_operator_yields_is_not_its_own_for_later_ones() {
+        let in_annotations = |prefix: &str| {
+            let progress = ProgressAnnotations { prefix: prefix.to_owned(), ..ProgressAnnotations::default() };
+            let diffbase = DiffbaseAnnotations { prefix: prefix.to_owned(), ..DiffbaseAnnotations::default() };
+            (ProgressStorage::Annotations(progress), DiffbaseStorage::Annotations(diffbase))
+        };
+        let (progress, diffbase) = in_annotations("first.dev");
+        let storages = Storages { finalizer: "shared".to_owned(), progress, diffbase };
+        let first = Other { storages: Arc::new(storages), ..other("first", "demos", "") };
+        // It clashes with the first by the finalizer, and with the last one by the rest.
+        let second = other("second", "demos", "shared");
+        let (watched, yielded) = apply(vec![first, second], "demos", &[resource("demos", "Demo")]);
+        assert_eq!((watched, yielded), (vec!["demos.v1.example.com".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn all_groups_are_asked_for_unless_every_operator_names_its_own() {
+        let groups = |selectors: &[&str], own: Option<BTreeSet<&'static str>>| {
+            let precedence = Precedence(selectors.iter().map(|selector| other("o", selector, "a/b")).collect());
+            precedence.groups(own).map(|groups| groups.into_iter().map(str::to_owned).collect::<BTreeSet<_>>())
+        };
+        let named = groups(&["demos.example.com"], Some(BTreeSet::from(["own.dev"]))).unwrap();
+        assert!(named.contains("own.dev") && named.contains("example.com") && !named.contains("other.dev"), "{named:?}");
+        assert_eq!(groups(&["demos.example.com", "demos"], Some(BTreeSet::new())), None);
+        assert_eq!(groups(&["demos.example.com"], None), None);
     }
 }

@@ -123,4 +123,22 @@ mod tests {
         queues.give_back("a", &first);
         assert!(queues.has("a"));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_is_let_go_only_if_no_event_has_come_for_its_object() {
+        let queues = Queues::new(None);
+        let put = |uid| queues.put(uid, Event { event_kind: EventKind::Modified, raw: Arc::from("{}") });
+        let Queued::First(_, mailbox) = put("a") else { panic!("the first event needs a worker") };
+        assert!(matches!(put("a"), Queued::Waiting) && !queues.retire("a"));
+        put("b");
+        assert_eq!((queues.len(), queues.is_empty()), (2, false));
+        for _ in 0..2 {
+            assert!(mailbox.take(std::time::Duration::ZERO).await.is_some());
+        }
+        assert!(queues.retire("a") && !queues.has("a") && queues.has("b"));
+        queues.close();
+        let Queued::Waiting = put("b") else { panic!("it has a worker") };
+        queues.mailboxes.lock().remove("b");
+        assert_eq!((queues.len(), queues.is_empty()), (0, true));
+    }
 }

@@ -60,4 +60,18 @@ mod tests {
         assert!(throttle.is_idle());
         assert_eq!(throttle.fail(&[], now), None);
     }
+
+    #[test]
+    fn it_is_idle_only_after_the_time_is_over_and_a_cycle_has_succeeded() {
+        let failed = || {
+            let mut throttle = Throttle::default();
+            throttle.fail(&[Duration::from_secs(1)], Timestamp::UNIX_EPOCH);
+            throttle
+        };
+        let (mut lifted, mut succeeded) = (failed(), failed());
+        lifted.lift();
+        succeeded.succeed();
+        assert!(!failed().is_idle() && !lifted.is_idle() && !succeeded.is_idle());
+        assert!(Throttle::default().is_idle());
+    }
 }

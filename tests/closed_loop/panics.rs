@@ -297,6 +297,32 @@ fn a_call_that_is_cancelled_though_the_operator_goes_on_is_made_again() {
 }
 
 #[test]
+fn a_call_that_is_cancelled_at_the_end_of_the_operator_is_no_defect() {
+    let object = json!({
+        "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
+        "metadata": {"name": "o", "namespace": "ns", "uid": "u1", "resourceVersion": "1"}, "spec": {"x": 0},
+    });
+    let input = json!({"handlers": [{"on": "create", "id": "created", "script": [{"takes": 2.5}]}]});
+    let scene = Scene::of(&input, object).expect("the handler makes sense");
+    PANICS.set(Panics::Cancelled);
+    let kind = Kind::new(Arc::new(Panicking::new(&scene.world)), Arc::clone(&scene.served), Arc::new(Pace::default()), None, "test".into());
+    let kind = Arc::new(kind);
+    in_virtual_time(async {
+        let text = scene.world.server.object().to_string();
+        let head = PartialMetadata::of(&text).expect("the server has an object");
+        let seen = Seen { event_kind: EventKind::Added, head: &head, text: &text, resource: &scene.served.resource };
+        KindSink::new(Arc::clone(&kind)).seen(seen).await;
+        // The call ends half a second after it is to be cancelled.
+        kind.finish(Duration::from_secs(2)).await;
+    });
+    assert!(kind.queues.is_empty());
+    let told = scene.world.timeline.logs();
+    assert!(told.iter().any(|line| line[1] == "Handler 'created' is cancelled. Will escalate."), "{told:#?}");
+    assert!(!told.iter().any(|line| line[0] == "ERROR"), "{told:#?}");
+    assert!(scene.world.timeline.with("response").is_empty(), "nothing is stored of it");
+}
+
+#[test]
 fn endless_delays_and_limits_are_no_overflow() {
     let endless = json!({"timeout": 1e300, "backoff": 1e300, "retries": u64::MAX});
     let input = json!({"handlers": [

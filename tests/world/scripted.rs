@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -61,6 +62,10 @@ pub(crate) struct ScriptedWorld {
     pub(crate) patches: Mutex<Vec<Patch>>,
     /// The delays of each cycle.
     pub(crate) delays: Arc<Mutex<Vec<Vec<Duration>>>>,
+    /// Whether the essence had changed, for each update of background tasks.
+    pub(crate) resets: Mutex<Vec<bool>>,
+    /// Whether no sink wants the states of objects.
+    pub(crate) ignores_states: Arc<AtomicBool>,
     events: EventStream,
     daemons: Daemons,
     /// Started with the first handler that has sub-handlers.
@@ -73,7 +78,9 @@ impl ScriptedWorld {
         let Declared { handlers, scripts, callbacks } = declared;
         let steps = Steps { scripts, timeline: Arc::clone(&timeline), server: Arc::clone(&server), calls: Mutex::default() };
         let delays: Arc<Mutex<Vec<Vec<Duration>>>> = Arc::default();
-        let sink = TimelineSink { timeline: Arc::clone(&timeline), delays: Arc::clone(&delays) };
+        let ignores_states: Arc<AtomicBool> = Arc::default();
+        let sink =
+            TimelineSink { timeline: Arc::clone(&timeline), delays: Arc::clone(&delays), ignores_states: Arc::clone(&ignores_states) };
         let events = EventStream::default().with(Arc::new(sink));
         Self {
             timeline,
@@ -83,6 +90,8 @@ impl ScriptedWorld {
             callbacks,
             patches: Mutex::default(),
             delays,
+            resets: Mutex::default(),
+            ignores_states,
             events,
             daemons: Daemons::default(),
             host: OnceCell::new(),
@@ -154,8 +163,9 @@ impl Background for ScriptedWorld {
         &'a self,
         object: &'a Object,
         event_kind: EventKind,
-        _is_reset: bool,
+        is_reset: bool,
     ) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
+        self.resets.lock().push(is_reset);
         Box::pin(async move { Ok(self.daemons.update_background(self, object, event_kind).await) })
     }
 }
@@ -190,6 +200,7 @@ impl Effects for ScriptedWorld {
 struct TimelineSink {
     timeline: Arc<Timeline>,
     delays: Arc<Mutex<Vec<Vec<Duration>>>>,
+    ignores_states: Arc<AtomicBool>,
 }
 
 impl EventSink for TimelineSink {
@@ -213,7 +224,7 @@ impl EventSink for TimelineSink {
     }
 
     fn wants_states(&self) -> bool {
-        true
+        !self.ignores_states.load(Ordering::Relaxed)
     }
 }
 

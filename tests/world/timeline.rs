@@ -33,13 +33,20 @@ pub(crate) struct Timeline {
     beginning: Timestamp,
     entries: Mutex<Vec<Entry>>,
     logs: Mutex<Vec<Value>>,
+    details: Mutex<Vec<String>>,
 }
 
 impl Timeline {
     /// Returns an empty timeline, with a clock that starts at this time.
     pub(crate) fn starting_at(moment: &str) -> Self {
         let beginning = moment.parse().expect("the vectors' moments are well-formed");
-        Self { clock: Clock::starting_at(beginning), beginning, entries: Mutex::default(), logs: Mutex::default() }
+        Self {
+            clock: Clock::starting_at(beginning),
+            beginning,
+            entries: Mutex::default(),
+            logs: Mutex::default(),
+            details: Mutex::default(),
+        }
     }
 
     /// Adds an entry at the current time, and returns its index.
@@ -59,10 +66,12 @@ impl Timeline {
         self.entries.lock()[place].shown["response"] = response;
     }
 
-    /// Adds a log line, except lines with whole bodies.
+    /// Adds a log line; lines with whole bodies are kept apart, since the vectors do not have them.
     pub(crate) fn tell(&self, message: &Message) {
         let line = message.text.lines().next().unwrap_or_default();
-        if !line.contains(" is in progress: ") && !line.contains(" diff: ") {
+        if line.contains(" is in progress: ") || line.contains(" diff: ") {
+            self.details.lock().push(line.to_owned());
+        } else {
             self.logs.lock().push(json!([message.level.as_str(), line]));
         }
     }
@@ -80,5 +89,10 @@ impl Timeline {
     /// Returns all lines so far.
     pub(crate) fn logs(&self) -> Vec<Value> {
         self.logs.lock().clone()
+    }
+
+    /// Returns all lines with whole bodies or differences in them.
+    pub(crate) fn details(&self) -> Vec<String> {
+        self.details.lock().clone()
     }
 }

@@ -1,5 +1,7 @@
 //! Injected defects of the engine are found, and an engine without defects passes.
 
+mod rules;
+
 use std::path::Path;
 use std::sync::Arc;
 

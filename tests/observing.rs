@@ -1,0 +1,422 @@
+//! The observer on the embedded server, in virtual time: what is served while kinds and namespaces come, change and go.
+#![expect(clippy::unwrap_used, reason = "these are tests")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::Method;
+use kopfd::apiserver::faults::{Action, AnswerBody, Match, Rule};
+use kopfd::apiserver::server::socket::Service;
+use kopfd::apiserver::{ApiServer, Settings, admin_client, bootstrap};
+use kopfd::cluster::in_process::InProcess;
+use kopfd::cluster::{Applied, Client, Networking, ResourceResolver, Watching, apply};
+use kopfd::handling::{Handler, Lifecycle, On, Policy, Verdict};
+use kopfd::kit::{Clock, Stop, Tasks};
+use kopfd::object::namespace::Pattern;
+use kopfd::object::{Body, Patch, Resource, Selector};
+use kopfd::reactor::observer::{Declared, Observer};
+use kopfd::reactor::precedence::Precedence;
+use kopfd::reactor::{ActivityMonitor, Background, Effects, Environment, Error, EventStream, Indexing, Pace, Patcher, Scope, Scripts};
+use kopfd::script::{Call, Evaluation, Returned, Subject};
+use kopfd::telemetry;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::world::in_virtual_time;
+
+/// Handlers that take some time and note what they are called for.
+struct World {
+    client: Client,
+    clock: Clock,
+    events: EventStream,
+    /// How long each call takes.
+    takes: Duration,
+    /// What the handlers write into the status.
+    status: Value,
+    /// The objects of the calls that have ended.
+    calls: Mutex<Vec<String>>,
+    /// The memories that were dropped.
+    forgotten: Mutex<Vec<String>>,
+    /// The subresources of the kind, each time that something was sent.
+    sent_with: Mutex<Vec<Vec<String>>>,
+}
+
+impl Scripts for World {
+    fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
+        Box::pin(async move {
+            let Subject::Event { object, .. } = &call.subject else { panic!("only events are handled") };
+            let key = kopfd::object::ObjectKey::of(&object.body).to_string();
+            tokio::time::sleep(self.takes).await;
+            self.calls.lock().push(key);
+            let mut patch = call.patch;
+            if !self.status.is_null() {
+                patch.merge.insert("status".to_owned(), self.status.clone());
+            }
+            Returned::new(Verdict::Returned(None), patch)
+        })
+    }
+
+    fn evaluate<'a>(&'a self, _subject: &'a Subject, _evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
+        Box::pin(std::future::ready(Ok(true)))
+    }
+
+    fn forget(&self, memo: &Arc<str>) {
+        self.forgotten.lock().push(memo.to_string());
+    }
+}
+
+impl Patcher for World {
+    fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>> {
+        self.sent_with.lock().push(resource.subresources.clone());
+        Box::pin(async move { Ok(apply::apply(&self.client, resource, body, patch).await?) })
+    }
+}
+
+impl Background for World {}
+
+impl Indexing for World {}
+
+impl Environment for World {
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+}
+
+impl Effects for World {
+    fn events(&self) -> &EventStream {
+        &self.events
+    }
+}
+
+/// An operator of things, and its cluster.
+struct Cluster {
+    api: ApiServer,
+    world: Arc<World>,
+    monitor: Arc<ActivityMonitor>,
+    tasks: Tasks<()>,
+    stop: Stop,
+}
+
+/// What the operator is like.
+#[derive(Clone)]
+struct Settled {
+    scope: Scope,
+    takes: Duration,
+    status: Value,
+    exit_timeout: Duration,
+}
+
+impl Default for Settled {
+    fn default() -> Self {
+        Self { scope: Scope::Cluster, takes: Duration::ZERO, status: Value::Null, exit_timeout: Duration::from_secs(10) }
+    }
+}
+
+impl Cluster {
+    /// Returns a cluster with these objects, and an observer of its things that has not begun.
+    async fn with(objects: Vec<Value>, settled: Settled) -> (Self, Observer<World>) {
+        let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
+        let api = ApiServer::new(Settings { seed: Some(1), ..Settings::default() }, clock.clone());
+        let stop = Stop::new();
+        let mut tasks = Tasks::default();
+        tasks.spawn("controllers", {
+            let (api, stop) = (api.clone(), stop.clone());
+            async move { api.run_controllers(stop).await }
+        });
+        bootstrap::apply(&api, objects).await.unwrap();
+        // What fails is not repeated here: the observer has its own way to go on.
+        let networking = Networking { error_backoffs: Vec::new(), ..Networking::default() };
+        let login = Box::new(InProcess::new(Service::new(api.clone())));
+        let client = Client::with_login(login, networking, Watching::default(), clock.clone()).await.unwrap();
+        let world = Arc::new(World {
+            client: client.clone(),
+            clock,
+            events: EventStream::default(),
+            takes: settled.takes,
+            status: settled.status,
+            calls: Mutex::default(),
+            forgotten: Mutex::default(),
+            sent_with: Mutex::default(),
+        });
+        let selectors = vec![Selector::parse("example.com/v1/things").unwrap()];
+        let monitor = Arc::new(ActivityMonitor::default());
+        let declared = Declared {
+            name: Arc::from("demo"),
+            handlers: vec![Arc::new(Handler { selectors, ..Handler::simple("seen", On::Event) })],
+            storages: Arc::default(),
+            lifecycle: Lifecycle::default(),
+            default_backoff: Duration::from_mins(1),
+            sub_defaults: Policy::default(),
+            pace: Arc::new(Pace::default()),
+            worker_limit: None,
+            exit_timeout: settled.exit_timeout,
+            is_scanning_disabled: false,
+            scope: settled.scope,
+            earlier: Precedence::default(),
+            monitor: Some(Arc::clone(&monitor)),
+        };
+        let kinds = Arc::new(ResourceResolver::new(client.clone()));
+        let observer = Observer::new(declared, Arc::clone(&world), client, kinds);
+        (Self { api, world, monitor, tasks, stop }, observer)
+    }
+
+    /// Returns a cluster whose things are served.
+    async fn serving(objects: Vec<Value>, settled: Settled) -> Self {
+        let (mut cluster, observer) = Self::with(objects, settled).await;
+        let stop = cluster.stop.clone();
+        cluster.tasks.spawn("observer", async move { observer.run(stop).await.unwrap() });
+        pause().await;
+        cluster
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Value) {
+        let content_type = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        admin_client::send(&self.api, method, path, Some(content_type), body.to_string()).await.unwrap();
+    }
+
+    async fn create(&self, path: &str, name: &str) {
+        let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}});
+        self.send(Method::POST, path, thing).await;
+        pause().await;
+    }
+
+    /// Patches the definition of things.
+    async fn redefine(&self, merge: Value) {
+        self.send(Method::PATCH, DEFINITION, merge).await;
+        pause().await;
+    }
+
+    /// Returns the objects that handlers were called for since it was asked last.
+    fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.world.calls.lock())
+    }
+
+    async fn end(mut self) {
+        self.stop.request("the end");
+        assert!(self.tasks.finish(Duration::from_mins(10)).await.is_empty());
+    }
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
+
+const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
+
+/// Longer than anything takes that is not asked to, and than all looks at the kinds after a change.
+async fn pause() {
+    tokio::time::sleep(Duration::from_secs(10)).await;
+}
+
+fn version(name: &str, is_stored: bool) -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    json!({"name": name, "served": true, "storage": is_stored, "schema": schema})
+}
+
+/// Returns the change of the definition by which the version of the operator is served, or not.
+fn versions(is_served: bool) -> Value {
+    let mut first = version("v1", false);
+    first["served"] = json!(is_served);
+    json!({"spec": {"versions": [first, version("v2", true)]}})
+}
+
+fn definition(scope: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com", "scope": scope, "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [version("v1", false), version("v2", true)],
+        },
+    })
+}
+
+#[test]
+fn kinds_are_served_from_their_definition_to_their_end_and_then_forgotten() {
+    in_virtual_time(async {
+        let cluster = Cluster::serving(Vec::new(), Settled::default()).await;
+        assert_eq!(cluster.monitor.unserved().len(), 1, "the kind is missing");
+        cluster.send(Method::POST, DEFINITIONS, definition("Namespaced")).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(!cluster.monitor.is_calm(), "the last look comes after four seconds");
+        pause().await;
+        assert!(cluster.monitor.unserved().is_empty());
+        cluster.create(THINGS, "a").await;
+        assert_eq!(cluster.calls(), ["default/a"]);
+        // The objects stay, and nothing tells of them any more.
+        cluster.redefine(versions(false)).await;
+        assert!(cluster.monitor.is_calm());
+        assert_eq!(cluster.world.forgotten.lock().len(), 1, "the memory of the object is dropped");
+        cluster.redefine(versions(true)).await;
+        assert_eq!(cluster.calls(), ["default/a"], "it is listed anew");
+        assert_eq!(cluster.world.forgotten.lock().len(), 1);
+        cluster.end().await;
+    });
+}
+
+#[test]
+fn a_kind_that_has_changed_is_served_as_it_is() {
+    in_virtual_time(async {
+        let settled = Settled { status: json!({"seen": true}), ..Settled::default() };
+        let cluster = Cluster::serving(vec![definition("Namespaced")], settled).await;
+        cluster.create(THINGS, "a").await;
+        let sent_with = || std::mem::take(&mut *cluster.world.sent_with.lock());
+        let none: Vec<String> = Vec::new();
+        let sent = sent_with();
+        assert!(!sent.is_empty() && sent.iter().all(|subresources| *subresources == none), "{sent:?}");
+        let with_status = |name, is_stored| {
+            let mut version = version(name, is_stored);
+            version["subresources"] = json!({"status": {}});
+            version
+        };
+        cluster.redefine(json!({"spec": {"versions": [with_status("v1", false), with_status("v2", true)]}})).await;
+        sent_with();
+        cluster.create(THINGS, "b").await;
+        let sent = sent_with();
+        assert!(!sent.is_empty() && sent.iter().all(|subresources| *subresources == ["status"]), "{sent:?}");
+        cluster.end().await;
+    });
+}
+
+#[test]
+fn handlers_of_a_kind_that_has_gone_get_as_long_as_at_the_exit() {
+    let calls = |takes| {
+        in_virtual_time(async {
+            let settled = Settled { takes: Duration::from_secs(takes), exit_timeout: Duration::from_secs(5), ..Settled::default() };
+            let cluster = Cluster::serving(vec![definition("Namespaced")], settled).await;
+            let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}});
+            cluster.send(Method::POST, THINGS, thing).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            cluster.redefine(versions(false)).await;
+            tokio::time::sleep(Duration::from_mins(5)).await;
+            let calls = cluster.calls();
+            cluster.end().await;
+            calls.len()
+        })
+    };
+    assert_eq!((calls(4), calls(60)), (1, 0));
+}
+
+#[test]
+fn running_handlers_are_waited_for_at_the_exit() {
+    in_virtual_time(async {
+        let settled = Settled { takes: Duration::from_secs(5), ..Settled::default() };
+        let (cluster, observer) = Cluster::with(vec![definition("Namespaced")], settled).await;
+        let stop = Stop::new();
+        let act = async {
+            pause().await;
+            let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}});
+            cluster.send(Method::POST, THINGS, thing).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            stop.request("the end");
+            Instant::now()
+        };
+        let (result, stopped_at) = tokio::join!(observer.run(stop.clone()), act);
+        result.unwrap();
+        assert_eq!(stopped_at.elapsed().as_secs(), 4);
+        assert_eq!(cluster.calls(), ["default/a"]);
+        cluster.end().await;
+    });
+}
+
+#[test]
+fn an_operator_that_is_dropped_ends_its_handlers() {
+    in_virtual_time(async {
+        let settled = Settled { takes: Duration::from_secs(5), ..Settled::default() };
+        let (cluster, observer) = Cluster::with(vec![definition("Namespaced")], settled).await;
+        let act = async {
+            pause().await;
+            let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}});
+            cluster.send(Method::POST, THINGS, thing).await;
+            // The kinds are to be looked at again.
+            cluster.send(Method::PATCH, DEFINITION, json!({"metadata": {"labels": {"a": "b"}}})).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(!cluster.monitor.is_calm());
+        };
+        tokio::select! {
+            _ = observer.run(cluster.stop.clone()) => unreachable!("nobody stops it"),
+            () = act => {}
+        }
+        pause().await;
+        assert!(cluster.calls().is_empty() && cluster.monitor.is_calm());
+        cluster.end().await;
+    });
+}
+
+#[test]
+fn operators_of_namespaces_serve_those_that_match_and_cluster_scoped_kinds_only_beside_them() {
+    let served = |scope: &'static str, path: &'static str| {
+        in_virtual_time(async move {
+            let settled = Settled { scope: Scope::Namespaces(vec![Pattern::of_globs("demo-*")]), ..Settled::default() };
+            let cluster = Cluster::serving(vec![definition(scope)], settled).await;
+            let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            cluster.send(Method::POST, "/api/v1/namespaces", namespace("other")).await;
+            cluster.create(path, "early").await;
+            let before = cluster.calls();
+            cluster.send(Method::POST, "/api/v1/namespaces", namespace("demo-1")).await;
+            pause().await;
+            if scope == "Namespaced" {
+                cluster.create("/apis/example.com/v1/namespaces/demo-1/things", "late").await;
+            }
+            let after = cluster.calls();
+            cluster.end().await;
+            (before, after)
+        })
+    };
+    let none: Vec<String> = Vec::new();
+    assert_eq!(served("Namespaced", "/apis/example.com/v1/namespaces/other/things"), (none.clone(), vec!["demo-1/late".to_owned()]));
+    assert_eq!(served("Cluster", "/apis/example.com/v1/things"), (none, vec!["early".to_owned()]));
+}
+
+/// Passes warnings on from now on, as long as the guard lives.
+fn warnings() -> (Arc<Mutex<Vec<String>>>, impl Drop) {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let ear = Arc::clone(&heard);
+    let guard = telemetry::listen(tracing::Level::WARN, Clock::system(), move |line| ear.lock().push(line.message));
+    (heard, guard)
+}
+
+#[test]
+fn kinds_that_cannot_be_looked_at_are_looked_at_again_half_a_minute_later() {
+    let looked = |group: Option<&'static str>, warning: &'static str, of_each_look: usize| {
+        in_virtual_time(async move {
+            let cluster = Cluster::serving(Vec::new(), Settled::default()).await;
+            let (heard, _guard) = warnings();
+            let code =
+                Action::Status { code: 503, reason: String::new(), message: String::new(), retry_after: None, body: AnswerBody::default() };
+            let matching = Match { group: group.map(str::to_owned), ..Match::default() };
+            let fault = cluster.api.add_fault(Rule::new(matching, code));
+            cluster.send(Method::POST, DEFINITIONS, definition("Namespaced")).await;
+            pause().await;
+            assert!(!cluster.monitor.is_calm(), "a look is to come");
+            let failures = heard.lock().iter().filter(|line| line.contains(warning)).count();
+            // After a definition has changed there are three looks.
+            assert_eq!(failures, 3 * of_each_look, "{:?}", heard.lock());
+            cluster.api.remove_fault(fault);
+            cluster.create(THINGS, "a").await;
+            assert!(cluster.calls().is_empty(), "it is too early");
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            assert_eq!(cluster.calls(), ["default/a"]);
+            cluster.end().await;
+        });
+    };
+    looked(None, "Cannot look at the kinds of the cluster.", 1);
+    // The group has two versions.
+    looked(Some("example.com"), "An API group cannot be read and is skipped.", 2);
+}
+
+#[test]
+fn an_operator_of_namespaces_without_any_says_so() {
+    in_virtual_time(async {
+        let (heard, _guard) = warnings();
+        let serving = async |pattern| {
+            let settled = Settled { scope: Scope::Namespaces(vec![Pattern::of_globs(pattern)]), ..Settled::default() };
+            Cluster::serving(vec![definition("Namespaced")], settled).await.end().await;
+            std::mem::take(&mut *heard.lock())
+        };
+        assert_eq!(serving("demo-*").await, ["No namespace matches the patterns. Nothing is served until one appears."]);
+        assert!(serving("def*").await.is_empty());
+    });
+}
