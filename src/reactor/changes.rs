@@ -119,4 +119,13 @@ mod tests {
         let gone = ["- metadata.annotations.other.org/x: \"y\"", "= annotations: purged f"];
         assert_eq!(changes(Some(&some), Some(&none), &own), gone);
     }
+
+    #[test]
+    fn one_difference_is_one_line_with_its_values_cut() {
+        let long = json!("x".repeat(100));
+        let cut = format!("\"{}…", "x".repeat(79));
+        assert_eq!(line("a.b", Op::Add, &Value::Null, &long), format!("+ a.b: {cut}"));
+        assert_eq!(line("a.b", Op::Remove, &long, &Value::Null), format!("- a.b: {cut}"));
+        assert_eq!(line("a.b", Op::Change, &json!(1), &json!(2)), "~ a.b: 1 -> 2");
+    }
 }

@@ -128,3 +128,37 @@ pub fn connection(settings: &settings::Settings) -> (cluster::Networking, cluste
     };
     (networking, watching)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_client_behaves_as_the_settings_say() {
+        let mut settings = settings::Settings::default();
+        let seconds = Duration::from_secs;
+        settings.networking = settings::Networking {
+            request_timeout: Some(seconds(1)),
+            connect_timeout: Some(seconds(2)),
+            error_backoffs: vec![seconds(3), seconds(4)],
+            enforce_retry_after: !settings.networking.enforce_retry_after,
+            trust_env: !settings.networking.trust_env,
+        };
+        settings.watching = settings::Watching {
+            server_timeout: Some(seconds(5)),
+            client_timeout: Some(seconds(6)),
+            connect_timeout: Some(seconds(7)),
+            reconnect_backoff: seconds(8),
+            inactivity_timeout: seconds(9),
+        };
+        let (networking, watching) = connection(&settings);
+        let of_requests = (networking.request_timeout, networking.connect_timeout, networking.error_backoffs);
+        assert_eq!(of_requests, (Some(seconds(1)), Some(seconds(2)), vec![seconds(3), seconds(4)]));
+        let flags = (networking.enforce_retry_after, networking.trust_env);
+        assert_eq!(flags, (settings.networking.enforce_retry_after, settings.networking.trust_env));
+        let of_streams = (watching.server_timeout, watching.client_timeout, watching.connect_timeout);
+        assert_eq!(of_streams, (Some(seconds(5)), Some(seconds(6)), Some(seconds(7))));
+        assert_eq!((watching.reconnect_backoff, watching.inactivity_timeout), (seconds(8), Some(seconds(9))));
+    }
+}
