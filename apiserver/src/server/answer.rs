@@ -15,7 +15,7 @@ use crate::http::deadline::{self, Deadline};
 use crate::http::reply::{self, Reply};
 use crate::http::request::{Accept, Path, Question};
 use crate::verbs::dispatch;
-use crate::verbs::request_context::Call;
+use crate::verbs::request_context::RequestContext;
 
 /// The header with the id of a request, in requests and answers.
 pub(super) const AUDIT_ID: &str = "audit-id";
@@ -86,8 +86,8 @@ impl ApiServer {
         };
         let answered = match path {
             Path::Objects(place) => {
-                let call = Call { method, place, query, headers, body, user, accept, now: self.api.now(), fault };
-                dispatch::answer(&self.api, call).await
+                let context = RequestContext { method, place, query, headers, body, user, accept, now: self.api.now(), fault };
+                dispatch::answer(&self.api, context).await
             }
             path if matches!(method, Method::GET | Method::HEAD) => Ok(discovery::answer(&self.api.registry(), &path, &query, &text)),
             Path::Other(other) if other != "/version" => Ok(Reply::no_page()),

@@ -13,14 +13,14 @@ use crate::rules::{self, ATTEMPTS, Decision, Deletion, Writer};
 use crate::storage::store::Stored;
 use crate::verbs::admission_chain::{By, Gate, Passage};
 use crate::verbs::body::read_body;
-use crate::verbs::request_context::Call;
+use crate::verbs::request_context::RequestContext;
 use crate::verbs::target::{check_name, existing};
 use crate::verbs::{conversion, deletion_options, reading};
 
 /// Answers a request to delete an object.
-pub(crate) async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    let (deletion, options) = deletion_options::read(served, call)?;
-    let old = existing(api, served, call)?;
+pub(crate) async fn delete(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, Failure> {
+    let (deletion, options) = deletion_options::read(served, context)?;
+    let old = existing(api, served, context)?;
     let mut warnings = Vec::new();
     if served.kind.group == "batch" && served.kind.kind == "Job" && deletion.propagation.is_none() {
         warnings.push(
@@ -29,7 +29,7 @@ pub(crate) async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Resu
                 .to_owned(),
         );
     }
-    let by = By { user: &call.user, options: &options, fault: call.fault.as_ref() };
+    let by = By { user: &context.user, options: &options, fault: context.fault.as_ref() };
     let (deleted, more) = delete_one(api, served, old, &deletion, by).await?;
     warnings.extend(more);
     let answer = match deleted {
@@ -37,9 +37,9 @@ pub(crate) async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Resu
             let (name, uid) = (seen["metadata"]["name"].as_str().unwrap_or_default(), crate::storage::resource::uid_of(&seen));
             Reply::success(&served.kind.group, &served.kind.plural, name, uid)
         }
-        Deleted::Gone(seen) => reading::shape(served, call, last_form(api, served, &seen))?,
+        Deleted::Gone(seen) => reading::shape(served, context, last_form(api, served, &seen))?,
         Deleted::Leaving(seen) => {
-            let answer = reading::shape(served, call, (*seen).clone())?;
+            let answer = reading::shape(served, context, (*seen).clone())?;
             if deletion.is_told_as_accepted { answer.with_code(202) } else { answer }
         }
     };
@@ -47,13 +47,13 @@ pub(crate) async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Resu
 }
 
 /// Deletes the pod of an eviction.
-pub(crate) async fn evict(api: &Api, served: &Arc<Served>, call: &Call) -> Result<(), Failure> {
-    let (deletion, options) = deletion_options::read(served, call)?;
+pub(crate) async fn evict(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<(), Failure> {
+    let (deletion, options) = deletion_options::read(served, context)?;
     let deletion = Deletion { is_admitted: true, ..deletion };
-    let by = By { user: &call.user, options: &options, fault: call.fault.as_ref() };
-    let eviction = read_body(served, call)?.value;
-    check_name(call, &eviction)?;
-    let old = existing(api, served, call)?;
+    let by = By { user: &context.user, options: &options, fault: context.fault.as_ref() };
+    let eviction = read_body(served, context)?.value;
+    check_name(context, &eviction)?;
+    let old = existing(api, served, context)?;
     let gate = Gate::new(api, served, "eviction", by);
     let (namespace, name) = crate::storage::resource::key_of(&old.value);
     let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&eviction), old: None };
@@ -153,11 +153,11 @@ fn answers_with_the_object(served: &Served) -> bool {
 }
 
 /// Answers a request to delete all selected objects, page by page if it has a limit.
-pub(crate) async fn delete_all(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    let (deletion, options) = deletion_options::read(served, call)?;
+pub(crate) async fn delete_all(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, Failure> {
+    let (deletion, options) = deletion_options::read(served, context)?;
     let deletion = Deletion { is_of_many: true, ..deletion };
-    let by = By { user: &call.user, options: &options, fault: call.fault.as_ref() };
-    let selection = match reading::select(api, served, call).await? {
+    let by = By { user: &context.user, options: &options, fault: context.fault.as_ref() };
+    let selection = match reading::select(api, served, context).await? {
         Ok(selection) => selection,
         Err(expired) => return Ok(expired),
     };
@@ -167,5 +167,5 @@ pub(crate) async fn delete_all(api: &Api, served: &Arc<Served>, call: &Call) -> 
             _ => {}
         }
     }
-    reading::shape(served, call, selection.into_list(served))
+    reading::shape(served, context, selection.into_list(served))
 }

@@ -9,7 +9,7 @@ use crate::http::request::{self, Options, Query};
 use crate::kinds::registry::Served;
 use crate::rules::{Deletion, Propagation};
 use crate::verbs::body::read_body;
-use crate::verbs::request_context::Call;
+use crate::verbs::request_context::RequestContext;
 
 /// The sent `DeleteOptions`.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -43,8 +43,8 @@ struct Preconditions {
 ///
 /// # Errors
 /// If they have values of wrong types, or contradict each other.
-pub(super) fn read(served: &Served, call: &Call) -> Result<(Deletion, Options), Failure> {
-    let sent = sent(served, call)?;
+pub(super) fn read(served: &Served, context: &RequestContext) -> Result<(Deletion, Options), Failure> {
+    let sent = sent(served, context)?;
     let propagation = sent.propagation()?;
     let is_dry_run = sent.dry_run.as_ref().is_some_and(|all| !all.is_empty());
     let conditions = sent.preconditions.clone().unwrap_or_default();
@@ -59,25 +59,25 @@ pub(super) fn read(served: &Served, call: &Call) -> Result<(Deletion, Options), 
     Ok((deletion, Options { is_dry_run, deletion: sent.told(), ..Options::default() }))
 }
 
-fn sent(served: &Served, call: &Call) -> Result<DeleteOptions, Failure> {
-    if call.body.is_empty() {
-        return DeleteOptions::of_query(&call.query);
+fn sent(served: &Served, context: &RequestContext) -> Result<DeleteOptions, Failure> {
+    if context.body.is_empty() {
+        return DeleteOptions::of_query(&context.query);
     }
-    let body = read_body_of_options(served, call)?;
+    let body = read_body_of_options(served, context)?;
     if body["kind"] != "Eviction" {
         return DeleteOptions::of_body(body);
     }
     // Evictions contain the options of the deletion. A dry run may also be requested by their query.
     let mut options = DeleteOptions::of_body(body["deleteOptions"].clone())?;
-    options.dry_run = options.dry_run.or(DeleteOptions::of_query(&call.query)?.dry_run);
+    options.dry_run = options.dry_run.or(DeleteOptions::of_query(&context.query)?.dry_run);
     Ok(options)
 }
 
-fn read_body_of_options(served: &Served, call: &Call) -> Result<Value, Failure> {
-    if request::media_type(&call.headers).as_deref() == Some("application/vnd.kubernetes.protobuf") {
-        return protobuf::decode(&call.body);
+fn read_body_of_options(served: &Served, context: &RequestContext) -> Result<Value, Failure> {
+    if request::media_type(&context.headers).as_deref() == Some("application/vnd.kubernetes.protobuf") {
+        return protobuf::decode(&context.body);
     }
-    Ok(read_body(served, call)?.value)
+    Ok(read_body(served, context)?.value)
 }
 
 impl DeleteOptions {

@@ -10,44 +10,44 @@ use crate::http::api_error::Failure;
 use crate::http::reply::Reply;
 use crate::http::request;
 use crate::kinds::registry::{Registry, Served};
-use crate::verbs::request_context::Call;
+use crate::verbs::request_context::RequestContext;
 use crate::verbs::scale::scale_of;
 use crate::verbs::target::{existing, not_served_here};
 use crate::verbs::{conversion, deleting, patching, reading, reviews, watch, writing};
 
 /// Answers a request for objects.
-pub(crate) async fn answer(api: &Api, call: Call) -> Result<Reply, Failure> {
-    let place = &call.place;
+pub(crate) async fn answer(api: &Api, context: RequestContext) -> Result<Reply, Failure> {
+    let place = &context.place;
     let registry = api.registry();
     let Some(served) = registry.find(&place.group, &place.version, &place.plural).cloned() else {
-        return not_served(&registry, &call);
+        return not_served(&registry, &context);
     };
-    match api.latency().progress(served.came_at, call.now) {
+    match api.latency().progress(served.came_at, context.now) {
         Progress::Ready => {}
-        Progress::Unserved => return not_served(&registry, &call),
+        Progress::Unserved => return not_served(&registry, &context),
         Progress::Unready => return Err(Failure::storage_not_ready()),
     }
-    let mut answer = match (dispatch(api, &served, &call).await, &served.deprecation) {
+    let mut answer = match (dispatch(api, &served, &context).await, &served.deprecation) {
         // Deprecated versions warn even on failure.
         (Err(failure), Some(_)) if failure.details.retry_after.is_none() => Reply::from(failure),
         (answer, _) => answer?,
     };
     answer.warnings.extend(served.deprecation.clone());
-    if call.method != Method::GET {
+    if context.method != Method::GET {
         api.persisted().await?;
     }
     Ok(answer)
 }
 
-fn not_served(registry: &Registry, call: &Call) -> Result<Reply, Failure> {
-    if registry.is_built_in(&call.place.group, &call.place.version) {
+fn not_served(registry: &Registry, context: &RequestContext) -> Result<Reply, Failure> {
+    if registry.is_built_in(&context.place.group, &context.place.version) {
         return Err(Failure::no_resource());
     }
     Ok(Reply::no_page())
 }
 
-async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    let place = &call.place;
+async fn dispatch(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, Failure> {
+    let place = &context.place;
     let is_custom = served.kind.is_custom();
     if served.kind.namespaced != place.namespace.is_some() && (place.name.is_some() || !served.kind.namespaced) {
         return if is_custom { Ok(Reply::no_page()) } else { not_served_here() };
@@ -55,17 +55,17 @@ async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
     if place.name.as_deref().is_some_and(|name| matches!(name, "." | "..") || name.contains(['/', '%'])) {
         return Err(Failure::bad_request(format!("invalid resource name {:?}", place.name.as_deref().unwrap_or_default())));
     }
-    if let Some(review) = reviews::answer(api, served, call)? {
+    if let Some(review) = reviews::answer(api, served, context)? {
         return Ok(review);
     }
     if let Some(subresource) = place.subresource.as_deref() {
-        return below(api, served, call, subresource).await;
+        return below(api, served, context, subresource).await;
     }
-    match (call.method.as_str(), place.name.is_some()) {
+    match (context.method.as_str(), place.name.is_some()) {
         (method, _) if place.is_watch && method != "GET" => Err(Failure::no_method()),
-        ("GET", _) if is_watch(call) => watch::answer(api, served, call).await,
-        ("GET", true) => reading::get(api, served, call).await,
-        ("GET", false) => reading::list(api, served, call).await,
+        ("GET", _) if is_watch(context) => watch::answer(api, served, context).await,
+        ("GET", true) => reading::get(api, served, context).await,
+        ("GET", false) => reading::list(api, served, context).await,
         ("POST", false) if served.kind.namespaced && place.namespace.is_none() => {
             if is_custom {
                 Ok(Reply::no_page())
@@ -73,26 +73,26 @@ async fn dispatch(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply,
                 Err(Failure::no_method())
             }
         }
-        ("POST", false) => writing::create(api, served, call).await,
-        ("POST", true) if is_custom => writing::create(api, served, call).await,
-        ("PUT", true) => writing::update(api, served, call, "").await,
-        ("PATCH", true) => patching::patch(api, served, call, "").await,
-        ("DELETE", true) => deleting::delete(api, served, call).await,
+        ("POST", false) => writing::create(api, served, context).await,
+        ("POST", true) if is_custom => writing::create(api, served, context).await,
+        ("PUT", true) => writing::update(api, served, context, "").await,
+        ("PATCH", true) => patching::patch(api, served, context, "").await,
+        ("DELETE", true) => deleting::delete(api, served, context).await,
         ("DELETE", false) if served.kind.verbs.iter().any(|verb| verb == "deletecollection") => {
             if served.kind.namespaced && place.namespace.is_none() {
                 return if is_custom { Ok(Reply::no_page()) } else { Err(Failure::no_method()) };
             }
-            deleting::delete_all(api, served, call).await
+            deleting::delete_all(api, served, context).await
         }
         ("PUT" | "PATCH", false) if is_custom => Err(Failure::bad_request("name must be provided")),
-        _ if is_custom => Err(not_supported(served, call)),
+        _ if is_custom => Err(not_supported(served, context)),
         _ => Err(Failure::no_method()),
     }
 }
 
 /// Returns the failure of a verb that custom objects do not support.
-fn not_supported(served: &Served, call: &Call) -> Failure {
-    let verb = request::verb(&call.method, &call.place, &call.query);
+fn not_supported(served: &Served, context: &RequestContext) -> Failure {
+    let verb = request::verb(&context.method, &context.place, &context.query);
     let mut failure =
         Failure::new(405, "MethodNotAllowed", format!("{verb} is not supported on resources of kind {:?}", served.full_name()));
     failure.details.group.clone_from(&served.kind.group);
@@ -101,11 +101,11 @@ fn not_supported(served: &Served, call: &Call) -> Failure {
 }
 
 /// A single custom object cannot be watched by its own path.
-fn is_watch(call: &Call) -> bool {
-    call.place.is_watch || (call.place.name.is_none() && call.query.is_on("watch"))
+fn is_watch(context: &RequestContext) -> bool {
+    context.place.is_watch || (context.place.name.is_none() && context.query.is_on("watch"))
 }
 
-async fn below(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
+async fn below(api: &Api, served: &Arc<Served>, context: &RequestContext, subresource: &str) -> Result<Reply, Failure> {
     let kind = &served.kind;
     let is_core = |plural: &str| kind.group.is_empty() && kind.plural == plural;
     let is_pods = is_core("pods");
@@ -119,31 +119,31 @@ async fn below(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) 
         _ => false,
     };
     if !is_there {
-        let name = call.place.name.as_deref().unwrap_or_default();
+        let name = context.place.name.as_deref().unwrap_or_default();
         return if kind.is_custom() { Err(Failure::not_found(&kind.group, &kind.plural, name)) } else { not_served_here() };
     }
-    match (subresource, call.method.as_str()) {
+    match (subresource, context.method.as_str()) {
         ("log", "GET") => {
-            let is_placed = existing(api, served, call)?.value["spec"]["nodeName"].is_string();
+            let is_placed = existing(api, served, context)?.value["spec"]["nodeName"].is_string();
             Ok(Reply::text(if is_placed { 200 } else { 204 }, ""))
         }
-        ("eviction", "POST") => deleting::evict(api, served, call).await.map(|()| Reply::created()),
-        ("binding", "POST") => writing::bind(api, served, call).await,
+        ("eviction", "POST") => deleting::evict(api, served, context).await.map(|()| Reply::created()),
+        ("binding", "POST") => writing::bind(api, served, context).await,
         ("exec" | "attach" | "portforward", "GET" | "POST") | ("proxy", _) => {
-            existing(api, served, call)?;
-            let name = call.place.name.as_deref().unwrap_or_default();
+            existing(api, served, context)?;
+            let name = context.place.name.as_deref().unwrap_or_default();
             Err(Failure::bad_request(format!("pod {name} is run by nobody: this server has no nodes, so that {subresource} leads nowhere")))
         }
         ("log" | "eviction" | "binding" | "exec" | "attach" | "portforward", _) => Err(Failure::no_method()),
         ("finalize", method) if method != "PUT" => Err(Failure::no_method()),
         ("scale", "GET") => {
-            let stored = existing(api, served, call)?;
-            reading::shape_scale(call, scale_of(served, &*conversion::see(api, served, &stored).await?)?)
+            let stored = existing(api, served, context)?;
+            reading::shape_scale(context, scale_of(served, &*conversion::see(api, served, &stored).await?)?)
         }
-        (_, "GET") => reading::get(api, served, call).await,
-        (_, "PUT") => writing::update(api, served, call, subresource).await,
-        (_, "PATCH") => patching::patch(api, served, call, subresource).await,
-        _ if kind.is_custom() => Err(not_supported(served, call)),
+        (_, "GET") => reading::get(api, served, context).await,
+        (_, "PUT") => writing::update(api, served, context, subresource).await,
+        (_, "PATCH") => patching::patch(api, served, context, subresource).await,
+        _ if kind.is_custom() => Err(not_supported(served, context)),
         _ => Err(Failure::no_method()),
     }
 }

@@ -18,7 +18,7 @@ use crate::schema::field_error::Place;
 use crate::schema::metadata;
 use crate::verbs::admission_chain::Gate;
 use crate::verbs::body::{has_go_types, read_yaml, unsupported_media};
-use crate::verbs::request_context::Call;
+use crate::verbs::request_context::RequestContext;
 use crate::verbs::scale::scale_answer;
 use crate::verbs::target::{self, place_body};
 use crate::verbs::{reading, writing};
@@ -42,20 +42,20 @@ enum Form {
 }
 
 /// Answers a request to patch an object.
-pub(crate) async fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
-    let options = Options::read(&call.query, "PatchOptions")?;
-    let patch = read(served, call)?;
+pub(crate) async fn patch(api: &Api, served: &Arc<Served>, context: &RequestContext, subresource: &str) -> Result<Reply, Failure> {
+    let options = Options::read(&context.query, "PatchOptions")?;
+    let patch = read(served, context)?;
     if let Form::Apply = patch.form {
-        return apply(api, served, call, subresource, &options, patch).await;
+        return apply(api, served, context, subresource, &options, patch).await;
     }
     if options.is_forced {
         return Err(options_mistake("FieldValueForbidden", "force", "Forbidden: may not be specified for non-apply patch"));
     }
-    let manager = call.manager(options.field_manager.as_deref());
+    let manager = context.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource, options: &options, manager: &manager, now: api.now(), is_patch: true };
     if subresource == "scale" {
         let scales = Served::of(versioning::scales());
-        return writing::write_scale(api, &writer, call, &patch.remarks, &|scale| {
+        return writing::write_scale(api, &writer, context, &patch.remarks, &|scale| {
             // Strategic merges are not supported for the scale of custom kinds.
             patched(if served.kind.is_custom() { served } else { &scales }, scale, &patch)
         })
@@ -64,11 +64,11 @@ pub(crate) async fn patch(api: &Api, served: &Arc<Served>, call: &Call, subresou
     let change = |old: &Value| {
         let mut new = patched(served, old, &patch)?;
         let warnings = writer.receive(&mut new, &patch.remarks).map_err(rules::no_object)?;
-        place_body(served, call, &mut new, true)?;
+        place_body(served, context, &mut new, true)?;
         Ok((writer.draft(old, new).map_err(rules::no_object)?, warnings))
     };
-    let (value, warnings) = writing::write(api, &writer, call, change).await?;
-    Ok(reading::shape(served, call, value)?.with_warnings(warnings))
+    let (value, warnings) = writing::write(api, &writer, context, change).await?;
+    Ok(reading::shape(served, context, value)?.with_warnings(warnings))
 }
 
 fn patched(served: &Served, old: &Value, patch: &Patch) -> Result<Value, Failure> {
@@ -81,7 +81,7 @@ fn patched(served: &Served, old: &Value, patch: &Patch) -> Result<Value, Failure
     }
 }
 
-fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
+fn read(served: &Served, context: &RequestContext) -> Result<Patch, Failure> {
     let undecodable = |error| Failure::bad_request(format!("error decoding patch: {error}"));
     let object = |value: Value| {
         if value.is_object() {
@@ -92,16 +92,16 @@ fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
         Err(Failure::bad_request(text))
     };
     // A merge patch keeps the form of numbers, a strategic one does not.
-    let is_as_written = has_go_types(served) || call.place.subresource.as_deref() == Some("scale");
+    let is_as_written = has_go_types(served) || context.place.subresource.as_deref() == Some("scale");
     let parse = |form: Form| {
         let is_as_written = is_as_written && matches!(form, Form::Merge);
-        let body = if is_as_written { json::parse_strictly(&call.body) } else { json::parse(&call.body) }.map_err(undecodable)?;
+        let body = if is_as_written { json::parse_strictly(&context.body) } else { json::parse(&context.body) }.map_err(undecodable)?;
         Ok(Patch { form, value: object(body.value)?, remarks: body.remarks })
     };
-    match request::media_type(&call.headers).unwrap_or_default().as_str() {
+    match request::media_type(&context.headers).unwrap_or_default().as_str() {
         "application/json-patch+json" => {
             // Numbers keep their form: tests compare the texts.
-            let Body { value: operations, remarks: doubled } = json::parse_strictly(&call.body).map_err(undecodable)?;
+            let Body { value: operations, remarks: doubled } = json::parse_strictly(&context.body).map_err(undecodable)?;
             let count = operations.as_array().map_or(0, Vec::len);
             if count > MAX_OPERATIONS {
                 let text = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {count}");
@@ -114,12 +114,12 @@ fn read(served: &Served, call: &Call) -> Result<Patch, Failure> {
         }
         "application/merge-patch+json" => parse(Form::Merge),
         // An empty patch changes nothing.
-        "application/strategic-merge-patch+json" if !served.kind.is_custom() && call.body.trim_ascii() == b"null" => {
+        "application/strategic-merge-patch+json" if !served.kind.is_custom() && context.body.trim_ascii() == b"null" => {
             Ok(Patch { form: Form::Strategic, value: json!({}), remarks: Vec::new() })
         }
         "application/strategic-merge-patch+json" if !served.kind.is_custom() => parse(Form::Strategic),
         "application/apply-patch+yaml" => {
-            let text = std::str::from_utf8(&call.body).map_err(|error| Failure::bad_request(error.to_string()))?;
+            let text = std::str::from_utf8(&context.body).map_err(|error| Failure::bad_request(error.to_string()))?;
             let body = read_yaml(text).map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))?;
             Ok(Patch { form: Form::Apply, value: object(body.value)?, remarks: body.remarks })
         }
@@ -140,7 +140,14 @@ fn options_mistake(reason: &str, field: &str, text: &str) -> Failure {
     Failure::invalid("meta.k8s.io", "PatchOptions", "", vec![Cause::new(reason, field, text)])
 }
 
-async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, options: &Options, patch: Patch) -> Result<Reply, Failure> {
+async fn apply(
+    api: &Api,
+    served: &Arc<Served>,
+    context: &RequestContext,
+    subresource: &str,
+    options: &Options,
+    patch: Patch,
+) -> Result<Reply, Failure> {
     let Patch { value: applied, remarks, .. } = patch;
     let Some(manager) = options.field_manager.as_deref() else {
         return Err(options_mistake("FieldValueRequired", "fieldManager", "Required value: is required for apply patch"));
@@ -158,26 +165,26 @@ async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, 
         return Err(Failure::new(500, "", "failed to create typed patch object: no corresponding type for autoscaling/v1, Kind=Scale"));
     }
     let writer = Writer { served, subresource, options, manager, now: api.now(), is_patch: true };
-    let namespace = call.place.namespace.as_deref().unwrap_or_default();
+    let namespace = context.place.namespace.as_deref().unwrap_or_default();
     let mut applied = if is_scale { unscaled(served, &applied, namespace)? } else { applied };
     if !served.kind.is_custom() {
         builtin::wrap_numbers(&served.kind, &mut applied);
     }
     check_typed(served, &applied, namespace)?;
-    let is_there = api.read(&served.resource, &target::key(call)).is_some();
+    let is_there = api.read(&served.resource, &target::key(context)).is_some();
     // The name may be omitted for an existing object.
     let is_nameless = applied["metadata"]["name"].is_null() && matches!(applied["metadata"], Value::Null | Value::Object(_));
     if is_there && is_nameless {
-        applied["metadata"]["name"] = Value::from(target::key(call).1);
+        applied["metadata"]["name"] = Value::from(target::key(context).1);
     }
-    place_body(served, call, &mut applied, true)?;
+    place_body(served, context, &mut applied, true)?;
     if !is_there {
         if applied["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
             let text = "uid mismatch: the provided object specified a uid, and no existing object was found";
-            return Err(Failure::conflict(&served.kind.group, &served.kind.plural, &target::key(call).1, text));
+            return Err(Failure::conflict(&served.kind.group, &served.kind.plural, &target::key(context).1, text));
         }
         if !subresource.is_empty() {
-            return Err(Failure::not_found(&served.kind.group, &served.kind.plural, &target::key(call).1));
+            return Err(Failure::not_found(&served.kind.group, &served.kind.plural, &target::key(context).1));
         }
         let mut value = with_author(&writer, |by| ownership::apply(None, &applied, by))?;
         // A created object has no revision to compare.
@@ -189,10 +196,10 @@ async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, 
         }
         let mut warnings = writer.receive_applied(&mut value, &remarks)?;
         ownership::give(&mut value, owners);
-        let gate = Gate::new(api, served, "", call.by(options));
+        let gate = Gate::new(api, served, "", context.by(options));
         let (value, more) = writing::create_received(api, &writer, &gate, value).await.map_err(|failure| failure.after(&warnings))?;
         warnings.extend(more);
-        return Ok(reading::shape(served, call, value)?.with_code(201).with_warnings(warnings));
+        return Ok(reading::shape(served, context, value)?.with_code(201).with_warnings(warnings));
     }
     let change = |old: &Value| -> Result<(Draft, Vec<String>), Failure> {
         let mut new = with_author(&writer, |by| ownership::apply(Some(old), &applied, by))?;
@@ -202,8 +209,8 @@ async fn apply(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str, 
         ownership::give(&mut new, owners);
         Ok((writer.draft_applied(old, new)?, warnings))
     };
-    let (value, warnings) = writing::write(api, &writer, call, change).await?;
-    let answer = if is_scale { scale_answer(served, &value) } else { reading::shape(served, call, value) };
+    let (value, warnings) = writing::write(api, &writer, context, change).await?;
+    let answer = if is_scale { scale_answer(served, &value) } else { reading::shape(served, context, value) };
     Ok(answer?.with_warnings(warnings))
 }
 

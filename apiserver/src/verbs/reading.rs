@@ -20,7 +20,7 @@ use crate::kinds::versioning;
 use crate::storage::resource::Key;
 use crate::storage::store::{Compacted, Stored};
 use crate::verbs::conversion;
-use crate::verbs::request_context::Call;
+use crate::verbs::request_context::RequestContext;
 use crate::verbs::target;
 
 /// How long a request waits for a future revision.
@@ -40,13 +40,13 @@ impl Interest {
     ///
     /// # Errors
     /// If they are invalid, or use unsupported fields; or if numeric parameters are not numbers.
-    pub(crate) fn read(served: &Served, call: &Call) -> Result<Self, Failure> {
+    pub(crate) fn read(served: &Served, context: &RequestContext) -> Result<Self, Failure> {
         for number in ["limit", "timeoutSeconds"] {
-            call.query.number(number)?;
+            context.query.number(number)?;
         }
-        let labels = call.query.text("labelSelector").map(LabelSelector::parse).transpose()?;
-        let fields = call.query.text("fieldSelector").map(|text| FieldSelector::parse(text, &served.kind)).transpose()?;
-        Ok(Self { namespace: call.place.namespace.clone(), name: call.place.name.clone(), labels, fields })
+        let labels = context.query.text("labelSelector").map(LabelSelector::parse).transpose()?;
+        let fields = context.query.text("fieldSelector").map(|text| FieldSelector::parse(text, &served.kind)).transpose()?;
+        Ok(Self { namespace: context.place.namespace.clone(), name: context.place.name.clone(), labels, fields })
     }
 
     /// Tells whether there are selectors.
@@ -71,28 +71,28 @@ impl Interest {
 }
 
 /// Answers a request for one object.
-pub(crate) async fn get(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
+pub(crate) async fn get(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, Failure> {
     // A real server reports this as an internal error.
-    let asked = revision(&call.query).map_err(|failure| Failure::new(500, "", failure.message))?;
+    let asked = revision(&context.query).map_err(|failure| Failure::new(500, "", failure.message))?;
     if let Some(revision) = asked {
         wait_for(api, revision).await?;
     }
-    let stored = match stale_revision(api, served, call) {
-        Some(revision) => existing_at(api, served, call, revision)?,
-        None => visible(api, served, call)?,
+    let stored = match stale_revision(api, served, context) {
+        Some(revision) => existing_at(api, served, context, revision)?,
+        None => visible(api, served, context)?,
     };
-    shape(served, call, (*conversion::see(api, served, &stored).await?).clone())
+    shape(served, context, (*conversion::see(api, served, &stored).await?).clone())
 }
 
 /// Returns the revision of a stale read: as old as the fault requests, or as the history reaches.
-pub(crate) fn stale_revision(api: &Api, served: &Served, call: &Call) -> Option<u64> {
-    let Some(Fault { action: Action::StaleRead { revisions, ms }, .. }) = &call.fault else { return None };
+pub(crate) fn stale_revision(api: &Api, served: &Served, context: &RequestContext) -> Option<u64> {
+    let Some(Fault { action: Action::StaleRead { revisions, ms }, .. }) = &context.fault else { return None };
     Some(api.with(|state| {
         let store = &state.store;
         let revision = match (revisions, ms) {
             (None, Some(ms)) => {
                 let age = SignedDuration::from_millis(i64::try_from(*ms).unwrap_or(i64::MAX));
-                call.now.checked_sub(age).map_or(0, |moment| store.revision_at(moment))
+                context.now.checked_sub(age).map_or(0, |moment| store.revision_at(moment))
             }
             (revisions, _) => store.visible_revision().saturating_sub(revisions.unwrap_or(1)),
         };
@@ -100,23 +100,23 @@ pub(crate) fn stale_revision(api: &Api, served: &Served, call: &Call) -> Option<
     }))
 }
 
-fn visible(api: &Api, served: &Served, call: &Call) -> Result<Arc<Stored>, Failure> {
-    let key = target::key(call);
+fn visible(api: &Api, served: &Served, context: &RequestContext) -> Result<Arc<Stored>, Failure> {
+    let key = target::key(context);
     let found = api.with(|state| state.store.visible(&served.resource, &key));
     found.ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))
 }
 
-fn existing_at(api: &Api, served: &Served, call: &Call, revision: u64) -> Result<Arc<Stored>, Failure> {
-    let key = target::key(call);
+fn existing_at(api: &Api, served: &Served, context: &RequestContext, revision: u64) -> Result<Arc<Stored>, Failure> {
+    let key = target::key(context);
     let objects = api.with(|state| state.store.list_at(&served.resource, Some(&key.0), revision)).unwrap_or_default();
     let found = objects.into_iter().find(|(other, _)| *other == key).map(|(_, stored)| stored);
     found.ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))
 }
 
 /// Answers a request for a list.
-pub(crate) async fn list(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    match select(api, served, call).await? {
-        Ok(selection) => shape(served, call, selection.into_list(served)),
+pub(crate) async fn list(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, Failure> {
+    match select(api, served, context).await? {
+        Ok(selection) => shape(served, context, selection.into_list(served)),
         Err(expired) => Ok(expired),
     }
 }
@@ -142,15 +142,15 @@ impl Selection {
 ///
 /// # Errors
 /// If the request has invalid parameters, or waits for a future revision in vain.
-pub(crate) async fn select(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Result<Selection, Reply>, Failure> {
-    let limit = call.query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
-    let page = Page::read(&call.query, limit)?;
-    let interest = Interest::read(served, call)?;
+pub(crate) async fn select(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Result<Selection, Reply>, Failure> {
+    let limit = context.query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
+    let page = Page::read(&context.query, limit)?;
+    let interest = Interest::read(served, context)?;
     if let Some(revision) = page.least {
         wait_for(api, revision).await?;
     }
-    let namespace = call.place.namespace.as_deref();
-    let stale = stale_revision(api, served, call);
+    let namespace = context.place.namespace.as_deref();
+    let stale = stale_revision(api, served, context);
     let found = api.with(|state| {
         let store = &state.store;
         match page.exactly.or(stale) {
@@ -321,17 +321,17 @@ pub(crate) fn list_of(served: &Served, items: Vec<Value>, mut metadata: Value) -
 }
 
 /// Returns an object or a list in the requested form.
-pub(crate) fn shape(served: &Served, call: &Call, value: Value) -> Result<Reply, Failure> {
+pub(crate) fn shape(served: &Served, context: &RequestContext, value: Value) -> Result<Reply, Failure> {
     let is_list = value["items"].is_array() && value["kind"] == served.kind.list_kind.as_str();
     let not_acceptable = |what: &str| {
         let text = format!("you requested {what}, but the requested object is {}", if is_list { "a list" } else { "not a list" });
         Err(Failure::new(406, "NotAcceptable", text))
     };
-    let mut shaped = match call.accept.form {
+    let mut shaped = match context.accept.form {
         Form::Plain => value,
         // Statuses have no rows.
         Form::Table if value["kind"] == "Status" => value,
-        Form::Table => without_end(rows(served, call, &value)?),
+        Form::Table => without_end(rows(served, context, &value)?),
         Form::Metadata if is_list => return not_acceptable("PartialObjectMetadata"),
         Form::Metadata => versioning::metadata_of(&value),
         Form::MetadataList if !is_list && !served.kind.is_custom() => return not_acceptable("PartialObjectMetadataList"),
@@ -343,7 +343,7 @@ pub(crate) fn shape(served: &Served, call: &Call, value: Value) -> Result<Reply,
             without_end(list)
         }
     };
-    if call.accept.is_beta && shaped["apiVersion"] == "meta.k8s.io/v1" {
+    if context.accept.is_beta && shaped["apiVersion"] == "meta.k8s.io/v1" {
         shaped["apiVersion"] = json!("meta.k8s.io/v1beta1");
     }
     Ok(Reply::object(shaped))
@@ -358,18 +358,18 @@ fn without_end(mut list: Value) -> Value {
 }
 
 /// Returns the table of an object or a list, with the requested part of the objects.
-pub(crate) fn rows(served: &Served, call: &Call, value: &Value) -> Result<Value, Failure> {
-    rows_with(served, call, value, true)
+pub(crate) fn rows(served: &Served, context: &RequestContext, value: &Value) -> Result<Value, Failure> {
+    rows_with(served, context, value, true)
 }
 
 /// Returns the `Scale` of an object in the requested form.
-pub(crate) fn shape_scale(call: &Call, scale: Value) -> Result<Reply, Failure> {
-    shape(&Served::of(versioning::scales()), call, scale)
+pub(crate) fn shape_scale(context: &RequestContext, scale: Value) -> Result<Reply, Failure> {
+    shape(&Served::of(versioning::scales()), context, scale)
 }
 
 /// Returns the table of an object or a list, with or without its columns.
-pub(crate) fn rows_with(served: &Served, call: &Call, value: &Value, has_columns: bool) -> Result<Value, Failure> {
-    let word = call.query.text("includeObject").unwrap_or_default();
+pub(crate) fn rows_with(served: &Served, context: &RequestContext, value: &Value, has_columns: bool) -> Result<Value, Failure> {
+    let word = context.query.text("includeObject").unwrap_or_default();
     let include = Include::parse(word).ok_or_else(|| Failure::bad_request(format!("unrecognized includeObject value: {word:?}")))?;
     let table = Table::of(&served.kind);
     if let Some(items) = value["items"].as_array().filter(|_| value["kind"] == served.kind.list_kind.as_str()) {
@@ -381,10 +381,10 @@ pub(crate) fn rows_with(served: &Served, call: &Call, value: &Value, has_columns
             item
         };
         let items: Vec<Value> = items.iter().map(named).collect();
-        return Ok(table.render(value["metadata"].clone(), &items, include, call.now, has_columns));
+        return Ok(table.render(value["metadata"].clone(), &items, include, context.now, has_columns));
     }
     let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
-    Ok(table.render(metadata, [value], include, call.now, has_columns))
+    Ok(table.render(metadata, [value], include, context.now, has_columns))
 }
 
 #[cfg(test)]

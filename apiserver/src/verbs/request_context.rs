@@ -10,7 +10,7 @@ use crate::http::request::{Accept, Options, Place, Query};
 use crate::verbs::admission_chain::By;
 
 /// One request, with its user.
-pub(crate) struct Call {
+pub(crate) struct RequestContext {
     /// The HTTP method.
     pub method: Method,
     /// The parsed path.
@@ -31,7 +31,7 @@ pub(crate) struct Call {
     pub fault: Option<Fault>,
 }
 
-impl Call {
+impl RequestContext {
     /// Returns the request without its body, for work after the start of the answer.
     pub(crate) fn copy(&self) -> Self {
         Self {

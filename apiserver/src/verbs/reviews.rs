@@ -11,7 +11,7 @@ use crate::kinds::kind::Kind;
 use crate::kinds::registry::Served;
 use crate::rules;
 use crate::verbs::body::read_body;
-use crate::verbs::request_context::Call;
+use crate::verbs::request_context::RequestContext;
 use crate::verbs::target;
 
 /// The default lifetime of an issued token, in seconds.
@@ -25,43 +25,43 @@ const MOST_LIFETIME: i64 = 1 << 32;
 ///
 /// # Errors
 /// If the review is invalid.
-pub(crate) fn answer(api: &Api, served: &Served, call: &Call) -> Result<Option<Reply>, Failure> {
+pub(crate) fn answer(api: &Api, served: &Served, context: &RequestContext) -> Result<Option<Reply>, Failure> {
     let kind = &served.kind;
-    let is_token = kind.group.is_empty() && kind.plural == "serviceaccounts" && call.place.subresource.as_deref() == Some("token");
+    let is_token = kind.group.is_empty() && kind.plural == "serviceaccounts" && context.place.subresource.as_deref() == Some("token");
     let is_review = matches!(kind.group.as_str(), "authorization.k8s.io" | "authentication.k8s.io");
     if !is_review && !is_token {
         return Ok(None);
     }
-    if call.method != http::Method::POST {
+    if context.method != http::Method::POST {
         return Err(Failure::no_method());
     }
-    let mut review = read_body(served, call)?.value;
+    let mut review = read_body(served, context)?.value;
     if !review.is_object() {
         return Err(Failure::bad_request("a review is an object"));
     }
     if is_token {
-        return issue(api, served, call, review).map(Some);
+        return issue(api, served, context, review).map(Some);
     }
     builtin::read(kind, &mut review)?;
     let spec = &review["spec"];
     let status = match kind.kind.as_str() {
         "SelfSubjectAccessReview" => {
             check(&review, &[])?;
-            access(api, &call.user, spec)
+            access(api, &context.user, spec)
         }
         "SubjectAccessReview" => {
             check(&review, &without_subject(spec))?;
             access(api, &subject(spec), spec)
         }
         "LocalSubjectAccessReview" => {
-            check_local(&review, call.place.namespace.as_deref().unwrap_or_default())?;
+            check_local(&review, context.place.namespace.as_deref().unwrap_or_default())?;
             access(api, &subject(spec), spec)
         }
         "SelfSubjectRulesReview" if spec["namespace"].as_str().is_none_or(str::is_empty) => {
             return Err(Failure::bad_request("no namespace on request"));
         }
         "SelfSubjectRulesReview" => every_rule(),
-        "SelfSubjectReview" => json!({"userInfo": call.user.to_json()}),
+        "SelfSubjectReview" => json!({"userInfo": context.user.to_json()}),
         "TokenReview" => match spec["token"].as_str().filter(|token| !token.is_empty()) {
             Some(given) => token(api, given, &spec["audiences"]),
             None => return Err(Failure::bad_request("token is required for TokenReview in authentication")),
@@ -196,9 +196,9 @@ fn token(api: &Api, token: &str, audiences: &Value) -> Value {
 }
 
 /// Issues a token that authenticates the service account.
-fn issue(api: &Api, served: &Served, call: &Call, mut request: Value) -> Result<Reply, Failure> {
-    let stored = target::existing(api, served, call)?;
-    let (namespace, name) = target::key(call);
+fn issue(api: &Api, served: &Served, context: &RequestContext, mut request: Value) -> Result<Reply, Failure> {
+    let stored = target::existing(api, served, context)?;
+    let (namespace, name) = target::key(context);
     let seconds = lifetime(&mut request, &namespace, &name)?;
     check_bound(api, &namespace, &request["spec"]["boundObjectRef"])?;
     if request["spec"]["audiences"].as_array().is_none_or(Vec::is_empty) {
@@ -211,7 +211,7 @@ fn issue(api: &Api, served: &Served, call: &Call, mut request: Value) -> Result<
         token
     });
     api.injection().faults().note_token(&token);
-    let expires_at = rules::time(call.now + jiff::SignedDuration::from_secs(seconds));
+    let expires_at = rules::time(context.now + jiff::SignedDuration::from_secs(seconds));
     request["kind"] = json!("TokenRequest");
     request["apiVersion"] = json!("authentication.k8s.io/v1");
     request["metadata"] = json!({"name": name, "namespace": namespace});

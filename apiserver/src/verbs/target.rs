@@ -10,16 +10,16 @@ use crate::http::reply::Reply;
 use crate::kinds::registry::Served;
 use crate::storage::resource::Key;
 use crate::storage::store::Stored;
-use crate::verbs::request_context::Call;
+use crate::verbs::request_context::RequestContext;
 
 /// Returns the key of a request's object.
-pub(crate) fn key(call: &Call) -> Key {
-    (call.place.namespace.clone().unwrap_or_default(), call.place.name.clone().unwrap_or_default())
+pub(crate) fn key(context: &RequestContext) -> Key {
+    (context.place.namespace.clone().unwrap_or_default(), context.place.name.clone().unwrap_or_default())
 }
 
 /// Returns the object of a request.
-pub(crate) fn existing(api: &Api, served: &Served, call: &Call) -> Result<Arc<Stored>, Failure> {
-    let key = key(call);
+pub(crate) fn existing(api: &Api, served: &Served, context: &RequestContext) -> Result<Arc<Stored>, Failure> {
+    let key = key(context);
     api.read(&served.resource, &key).ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))
 }
 
@@ -29,8 +29,8 @@ pub(crate) fn not_served_here() -> Result<Reply, Failure> {
 }
 
 /// Checks the namespace and name of a body against the path, and fills in missing ones.
-pub(crate) fn place_body(served: &Served, call: &Call, value: &mut Value, is_update: bool) -> Result<(), Failure> {
-    if let Some(name) = &call.place.name {
+pub(crate) fn place_body(served: &Served, context: &RequestContext, value: &mut Value, is_update: bool) -> Result<(), Failure> {
+    if let Some(name) = &context.place.name {
         match value["metadata"]["name"].as_str().unwrap_or_default() {
             "" if is_update => {
                 let text = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
@@ -44,7 +44,7 @@ pub(crate) fn place_body(served: &Served, call: &Call, value: &mut Value, is_upd
             _ => {}
         }
     }
-    let wanted = call.place.namespace.clone().unwrap_or_default();
+    let wanted = context.place.namespace.clone().unwrap_or_default();
     match value["metadata"]["namespace"].as_str().unwrap_or_default() {
         sent if sent == wanted => {}
         "" if served.kind.namespaced => value["metadata"]["namespace"] = json!(wanted),
@@ -59,14 +59,14 @@ pub(crate) fn place_body(served: &Served, call: &Call, value: &mut Value, is_upd
 ///
 /// # Errors
 /// If it names another one.
-pub(crate) fn check_name(call: &Call, posted: &Value) -> Result<(), Failure> {
-    let name = call.place.name.as_deref().unwrap_or_default();
+pub(crate) fn check_name(context: &RequestContext, posted: &Value) -> Result<(), Failure> {
+    let name = context.place.name.as_deref().unwrap_or_default();
     let namespace = posted["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty());
     if posted["metadata"]["name"] != name {
         let (kind, sent) = (posted["kind"].as_str().unwrap_or("object"), posted["metadata"]["name"].as_str().unwrap_or_default());
         return Err(Failure::bad_request(format!("name in URL ({name}) does not match name in {kind} ({sent})")));
     }
-    if namespace.is_some() && namespace != call.place.namespace.as_deref() {
+    if namespace.is_some() && namespace != context.place.namespace.as_deref() {
         return Err(Failure::other_namespace());
     }
     Ok(())

@@ -22,7 +22,7 @@ use crate::storage::resource::set_revision;
 use crate::storage::store::{Change, Compacted, Sight, Stored, line};
 use crate::verbs::conversion;
 use crate::verbs::reading::{self, Interest};
-use crate::verbs::request_context::Call;
+use crate::verbs::request_context::RequestContext;
 
 /// Limit of changes that are taken from the store at once, and sent in one chunk.
 const BATCH: usize = 500;
@@ -37,7 +37,7 @@ const LIFETIME: u64 = 1_800;
 struct Watch {
     api: Api,
     served: Arc<Served>,
-    call: Call,
+    context: RequestContext,
     interest: Interest,
     /// All events up to this revision were sent.
     cursor: u64,
@@ -55,20 +55,20 @@ struct Watch {
 }
 
 /// Answers a request to watch.
-pub(crate) async fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    check(call)?;
-    if call.accept.is_yaml {
+pub(crate) async fn answer(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, Failure> {
+    check(context)?;
+    if context.accept.is_yaml {
         return Err(Failure::new(406, "NotAcceptable", "only the following media types are accepted: application/json;stream=watch"));
     }
-    let interest = Interest::read(served, call)?;
-    let start = match call.query.text("resourceVersion") {
+    let interest = Interest::read(served, context)?;
+    let start = match context.query.text("resourceVersion") {
         None | Some("0") => None,
         Some(text) => Some(text.parse::<u64>().map_err(|_| {
             Failure::new(500, "", format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"))
         })?),
     };
-    let initial = call.query.text("sendInitialEvents").map(|_| call.query.is_on("sendInitialEvents"));
-    let lifetime = match call.query.number("timeoutSeconds")? {
+    let initial = context.query.text("sendInitialEvents").map(|_| context.query.is_on("sendInitialEvents"));
+    let lifetime = match context.query.number("timeoutSeconds")? {
         None | Some(0) => LIFETIME + api.with(|state| state.ids.below(LIFETIME)),
         // A time before the start is over at once.
         Some(seconds) => seconds.try_into().unwrap_or(0),
@@ -76,16 +76,17 @@ pub(crate) async fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Resu
     let lifetime = Duration::from_secs(lifetime);
     let kinds = api.kinds_changed();
     let is_listed = initial.unwrap_or(start.is_none());
-    let stale = reading::stale_revision(api, served, call).filter(|_| is_listed);
+    let stale = reading::stale_revision(api, served, context).filter(|_| is_listed);
     let (tick, now, objects) = api.with(|state| {
         let tick = state.store.subscribe(&served.resource);
         let store = &state.store;
         let revision = stale.unwrap_or_else(|| store.visible_revision());
-        let objects = if is_listed { store.list_at(&served.resource, call.place.namespace.as_deref(), revision) } else { Ok(Vec::new()) };
+        let objects =
+            if is_listed { store.list_at(&served.resource, context.place.namespace.as_deref(), revision) } else { Ok(Vec::new()) };
         (tick, revision, objects.unwrap_or_default())
     });
     let mut cursor = if is_listed { now } else { start.unwrap_or(now) };
-    if is_fault(call, &Action::WatchDuplicate {}) && !is_listed {
+    if is_fault(context, &Action::WatchDuplicate {}) && !is_listed {
         let is_seen = |change: &Change| change.sight(|value| interest.covers(value)).is_some();
         cursor = api.with(|state| state.store.before_last(&served.resource, cursor, is_seen));
     }
@@ -93,14 +94,14 @@ pub(crate) async fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Resu
     let mut watch = Watch {
         api: api.clone(),
         served: Arc::clone(served),
-        call: call.copy(),
+        context: context.copy(),
         interest,
         cursor,
         told: cursor,
         tick,
         kinds,
         first: None,
-        has_bookmarks: call.query.is_on("allowWatchBookmarks") && !is_fault(call, &Action::WatchNoBookmarks {}),
+        has_bookmarks: context.query.is_on("allowWatchBookmarks") && !is_fault(context, &Action::WatchNoBookmarks {}),
         has_columns: false,
         bookmark_at: begun_at + BOOKMARKS,
         last_bookmark_at: (lifetime > LAST_BOOKMARK).then(|| begun_at + lifetime - LAST_BOOKMARK),
@@ -122,19 +123,19 @@ pub(crate) async fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Resu
     Ok(Reply { code: 200, content: Content::Lines(lines.boxed()), warnings: Vec::new() })
 }
 
-fn is_fault(call: &Call, action: &Action) -> bool {
-    call.fault.as_ref().is_some_and(|fault| fault.action == *action)
+fn is_fault(context: &RequestContext, action: &Action) -> bool {
+    context.fault.as_ref().is_some_and(|fault| fault.action == *action)
 }
 
-fn check(call: &Call) -> Result<(), Failure> {
+fn check(context: &RequestContext) -> Result<(), Failure> {
     const FIELD: &str = "resourceVersionMatch";
-    let matching = call.query.text(FIELD);
+    let matching = context.query.text(FIELD);
     let is_newer = matching == Some("NotOlderThan");
-    let has_initial = call.query.text("sendInitialEvents").is_some();
+    let has_initial = context.query.text("sendInitialEvents").is_some();
     let rules = [
         (has_initial && !is_newer, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
         (!has_initial && matching.is_some(), "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"),
-        (call.query.text("continue").is_some(), "resourceVersionMatch is forbidden when continue is provided"),
+        (context.query.text("continue").is_some(), "resourceVersionMatch is forbidden when continue is provided"),
     ];
     let mut causes: Vec<Cause> =
         rules.into_iter().filter(|(is_broken, _)| *is_broken).map(|(_, why)| field_error::forbidden(FIELD, why)).collect();
@@ -211,7 +212,7 @@ impl Watch {
 
     /// Tells whether the kind is still served unchanged; otherwise its watches end.
     fn is_served(&self) -> bool {
-        let place = &self.call.place;
+        let place = &self.context.place;
         let registry = self.api.registry();
         registry.find(&place.group, &place.version, &place.plural).is_some_and(|served| Arc::ptr_eq(served, &self.served))
     }
@@ -236,7 +237,7 @@ impl Watch {
             self.cursor = change.revision;
             let served = Arc::clone(&self.served);
             let is_plain = change.revisions().all(|revision| versioning::is_plain(&served, revision));
-            let is_told_as_stored = is_plain && versioning::webhook(&served).is_none() && self.call.accept.form == Form::Plain;
+            let is_told_as_stored = is_plain && versioning::webhook(&served).is_none() && self.context.accept.form == Form::Plain;
             if is_told_as_stored && let Some(is_covered) = self.interest.covers_key(change.key()) {
                 if let Some(sight) = change.whole_sight().filter(|_| is_covered) {
                     self.told = change.revision;
@@ -266,7 +267,7 @@ impl Watch {
             };
             let Some(sight) = change.sight(seen) else { continue };
             self.told = change.revision;
-            if is_plain && self.call.accept.form == Form::Plain {
+            if is_plain && self.context.accept.form == Form::Plain {
                 change.write_line(sight, &mut text);
                 continue;
             }
@@ -303,12 +304,12 @@ impl Watch {
 
     /// Writes an event in the requested form.
     fn write(&mut self, word: &str, value: Value) -> Bytes {
-        match self.call.accept.form {
+        match self.context.accept.form {
             Form::Plain => line(word, &value),
             Form::Metadata | Form::MetadataList => line(word, &versioning::metadata_of(&value)),
             Form::Table => {
-                self.call.now = self.api.now();
-                let table = reading::rows_with(&self.served, &self.call, &value, !self.has_columns).unwrap_or_default();
+                self.context.now = self.api.now();
+                let table = reading::rows_with(&self.served, &self.context, &value, !self.has_columns).unwrap_or_default();
                 self.has_columns = true;
                 line(word, &table)
             }
@@ -322,7 +323,7 @@ impl Watch {
         if is_end_of_list {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        match self.call.accept.form {
+        match self.context.accept.form {
             Form::Table => {
                 let object = json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata});
                 let table = Table::of(kind).bookmark(&object, !self.has_columns);

@@ -15,7 +15,7 @@ use crate::rules::{self, ATTEMPTS, Decision, Draft, Writer};
 use crate::verbs::admission_chain::{Gate, Passage};
 use crate::verbs::body::read_body;
 use crate::verbs::pod_classes;
-use crate::verbs::request_context::Call;
+use crate::verbs::request_context::RequestContext;
 use crate::verbs::scale::scale_answer;
 use crate::verbs::target::{check_name, existing, key, not_served_here, place_body};
 use crate::verbs::{conversion, reading};
@@ -26,16 +26,16 @@ const NAMES: usize = 8;
 const MAX_OBJECT: usize = 3 << 19;
 
 /// Answers a request to create an object.
-pub(crate) async fn create(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    let options = Options::read(&call.query, "CreateOptions")?;
-    let mut body = read_body(served, call)?;
-    let manager = call.manager(options.field_manager.as_deref());
+pub(crate) async fn create(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, Failure> {
+    let options = Options::read(&context.query, "CreateOptions")?;
+    let mut body = read_body(served, context)?;
+    let manager = context.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource: "", options: &options, manager: &manager, now: api.now(), is_patch: false };
     let warnings = writer.receive(&mut body.value, &body.remarks)?;
-    place_body(served, call, &mut body.value, false)?;
-    let gate = Gate::new(api, served, "", call.by(&options));
+    place_body(served, context, &mut body.value, false)?;
+    let gate = Gate::new(api, served, "", context.by(&options));
     let (value, more) = create_received(api, &writer, &gate, body.value).await.map_err(|failure| failure.after(&warnings))?;
-    Ok(reading::shape(served, call, value)?.with_code(201).with_warnings([warnings, more].concat()))
+    Ok(reading::shape(served, context, value)?.with_code(201).with_warnings([warnings, more].concat()))
 }
 
 /// Creates a received object, and returns it in the version of the request.
@@ -134,27 +134,32 @@ async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_ge
 }
 
 /// Answers a request to replace an object, or its subresource.
-pub(crate) async fn update(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
-    let options = Options::read(&call.query, "UpdateOptions")?;
-    let manager = call.manager(options.field_manager.as_deref());
+pub(crate) async fn update(api: &Api, served: &Arc<Served>, context: &RequestContext, subresource: &str) -> Result<Reply, Failure> {
+    let options = Options::read(&context.query, "UpdateOptions")?;
+    let manager = context.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource, options: &options, manager: &manager, now: api.now(), is_patch: false };
-    let body = read_body(served, call)?;
+    let body = read_body(served, context)?;
     if subresource == "scale" {
-        return write_scale(api, &writer, call, &body.remarks, &|_| Ok(body.value.clone())).await;
+        return write_scale(api, &writer, context, &body.remarks, &|_| Ok(body.value.clone())).await;
     }
     let mut value = body.value;
     let warnings = writer.receive(&mut value, &body.remarks)?;
-    place_body(served, call, &mut value, true)?;
-    if api.read(&served.resource, &key(call)).is_none() && subresource.is_empty() && is_created_by_put(served) {
-        let gate = Gate::new(api, served, "", call.by(&options));
+    place_body(served, context, &mut value, true)?;
+    if api.read(&served.resource, &key(context)).is_none() && subresource.is_empty() && is_created_by_put(served) {
+        let gate = Gate::new(api, served, "", context.by(&options));
         if value["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
             let text = "Precondition failed: the object with this uid is not there";
-            return Err(Failure::conflict(&served.kind.group, &served.kind.plural, call.place.name.as_deref().unwrap_or_default(), text));
+            return Err(Failure::conflict(
+                &served.kind.group,
+                &served.kind.plural,
+                context.place.name.as_deref().unwrap_or_default(),
+                text,
+            ));
         }
         // A given revision is ignored if the object does not exist.
         value["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
         let (value, more) = create_received(api, &writer, &gate, value).await.map_err(|failure| failure.after(&warnings))?;
-        return Ok(reading::shape(served, call, value)?.with_code(201).with_warnings([warnings, more].concat()));
+        return Ok(reading::shape(served, context, value)?.with_code(201).with_warnings([warnings, more].concat()));
     }
     let change = |old: &Value| {
         let mut new = value.clone();
@@ -164,8 +169,8 @@ pub(crate) async fn update(api: &Api, served: &Arc<Served>, call: &Call, subreso
         }
         writer.draft(old, new).map(|draft| (draft, Vec::new()))
     };
-    let (value, more) = write(api, &writer, call, change).await.map_err(|failure| failure.after(&warnings))?;
-    Ok(reading::shape(served, call, value)?.with_warnings([warnings, more].concat()))
+    let (value, more) = write(api, &writer, context, change).await.map_err(|failure| failure.after(&warnings))?;
+    Ok(reading::shape(served, context, value)?.with_warnings([warnings, more].concat()))
 }
 
 /// Tells whether an update of a missing object creates it.
@@ -192,13 +197,13 @@ fn is_created_by_put(served: &Served) -> bool {
 pub(crate) async fn write(
     api: &Api,
     writer: &Writer<'_>,
-    call: &Call,
+    context: &RequestContext,
     change: impl Fn(&Value) -> Result<(Draft, Vec<String>), Failure>,
 ) -> Result<(Value, Vec<String>), Failure> {
     let served = writer.served;
-    let gate = Gate::new(api, served, writer.subresource, call.by(writer.options));
+    let gate = Gate::new(api, served, writer.subresource, context.by(writer.options));
     for _ in 0..ATTEMPTS {
-        let stored = existing(api, served, call)?;
+        let stored = existing(api, served, context)?;
         let old = conversion::see(api, served, &stored).await?;
         let (draft, mut warnings) = change(&old)?;
         let (decision, more) = admit_changed(writer, &gate, &old, draft).await.map_err(|failure| failure.after(&warnings))?;
@@ -222,7 +227,7 @@ pub(crate) async fn write(
         }
     }
     let text = "the object has been modified; please apply your changes to the latest version and try again";
-    Err(Failure::conflict(&served.kind.group, &served.kind.plural, call.place.name.as_deref().unwrap_or_default(), text))
+    Err(Failure::conflict(&served.kind.group, &served.kind.plural, context.place.name.as_deref().unwrap_or_default(), text))
 }
 
 /// Passes a changed object through the admission chain.
@@ -268,7 +273,7 @@ fn rescaled(writer: &Writer<'_>, mut draft: Draft, scale: &Value) -> Draft {
 pub(crate) async fn write_scale(
     api: &Api,
     writer: &Writer<'_>,
-    call: &Call,
+    context: &RequestContext,
     remarks: &[String],
     change: &(dyn Fn(&Value) -> Result<Value, Failure> + Sync),
 ) -> Result<Reply, Failure> {
@@ -283,11 +288,11 @@ pub(crate) async fn write_scale(
         let mut changed = change(&scale)?;
         let refused = |failure| if writer.is_patch { rules::no_object(failure) } else { failure };
         let warnings = reader.receive(&mut changed, remarks).map_err(refused)?;
-        place_body(served, call, &mut changed, true)?;
+        place_body(served, context, &mut changed, true)?;
         let replicas = changed["spec"]["replicas"].as_i64().unwrap_or_default();
         if replicas < 0 {
             let text = format!("Invalid value: {replicas}: should be a non-negative integer");
-            let name = call.place.name.as_deref().unwrap_or_default();
+            let name = context.place.name.as_deref().unwrap_or_default();
             // For a built-in kind the error is in the scale, for others in the object.
             let (group, kind, field) = if served.kind.is_custom() {
                 (served.kind.group.as_str(), served.kind.kind.as_str(), paths.spec_replicas.as_str())
@@ -301,25 +306,25 @@ pub(crate) async fn write_scale(
         let sent = &changed["metadata"]["uid"];
         if sent.is_string() && *sent != old["metadata"]["uid"] {
             let text = format!("Precondition failed: UID in precondition: {sent}, UID in object meta: {}", old["metadata"]["uid"]);
-            return Err(Failure::conflict(&served.kind.group, &served.kind.plural, &key(call).1, &text));
+            return Err(Failure::conflict(&served.kind.group, &served.kind.plural, &key(context).1, &text));
         }
         if let Some(sent) = changed["metadata"]["resourceVersion"].as_str().filter(|sent| !sent.is_empty()) {
             new["metadata"]["resourceVersion"] = json!(sent);
         }
         writer.draft(old, new).map(|draft| (draft, warnings))
     };
-    let (value, warnings) = write(api, writer, call, decide).await?;
+    let (value, warnings) = write(api, writer, context, decide).await?;
     Ok(scale_answer(served, &value)?.with_warnings(warnings))
 }
 
 /// Answers a request to bind a pod to a node.
-pub(crate) async fn bind(api: &Api, served: &Served, call: &Call) -> Result<Reply, Failure> {
+pub(crate) async fn bind(api: &Api, served: &Served, context: &RequestContext) -> Result<Reply, Failure> {
     let options = Options::default();
-    let binding = read_body(served, call)?.value;
-    check_name(call, &binding)?;
-    let stored = existing(api, served, call)?;
-    let gate = Gate::new(api, served, "binding", call.by(&options));
-    let (namespace, name) = key(call);
+    let binding = read_body(served, context)?.value;
+    check_name(context, &binding)?;
+    let stored = existing(api, served, context)?;
+    let gate = Gate::new(api, served, "binding", context.by(&options));
+    let (namespace, name) = key(context);
     let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&binding), old: None };
     let (changed, _) = gate.mutate(passage).await?;
     let binding = changed.unwrap_or_else(|| binding.clone());
