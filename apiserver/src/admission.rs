@@ -15,7 +15,7 @@ mod webhook;
 use futures::future::join_all;
 use serde_json::Value;
 
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 pub use attributes::{Attributes, Judge, Operation, Trouble};
 pub use call::{Caller, Calls, Faulty, Hook, Target};
 pub use review::{Answer, read, review};
@@ -38,7 +38,7 @@ pub async fn mutate<C: Calls>(
     configurations: &[&Value],
     attributes: &Attributes<'_>,
     mut unique: impl FnMut() -> String,
-) -> Result<Admitted, Failure> {
+) -> Result<Admitted, ApiError> {
     let webhooks = Webhook::all(configurations);
     let mut admitted = Admitted { object: attributes.object.cloned(), warnings: Vec::new() };
     let mut called_at = vec![None; webhooks.len()];
@@ -68,7 +68,7 @@ pub async fn validate<C: Calls>(
     configurations: &[&Value],
     attributes: &Attributes<'_>,
     mut unique: impl FnMut() -> String,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, ApiError> {
     let mut asked = Vec::new();
     for webhook in &Webhook::all(configurations) {
         if is_called(webhook, attributes)? {
@@ -88,7 +88,7 @@ pub async fn validate<C: Calls>(
 /// # Errors
 ///
 /// 400 for a dry run through a webhook with side effects; 403 for a condition that cannot be evaluated, unless failures are ignored.
-pub fn is_called(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<bool, Failure> {
+pub fn is_called(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<bool, ApiError> {
     if !matching::is_for(webhook, attributes) {
         return Ok(false);
     }
@@ -97,7 +97,7 @@ pub fn is_called(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<bool,
         return Ok(false);
     }
     if attributes.dry_run && webhook.has_side_effects {
-        return Err(Failure::bad_request(format!("admission webhook {:?} does not support dry run", webhook.name)));
+        return Err(ApiError::bad_request(format!("admission webhook {:?} does not support dry run", webhook.name)));
     }
     Ok(true)
 }
@@ -109,14 +109,14 @@ async fn ask<C: Calls>(
     attributes: &Attributes<'_>,
     uid: &str,
     may_patch: bool,
-) -> Result<Option<Answer>, Failure> {
+) -> Result<Option<Answer>, ApiError> {
     let question = review(webhook, attributes, uid);
     let answer = calls.call(webhook, question).await.map_err(Trouble::Failed);
     match answer.and_then(|answer| read(webhook, attributes, uid, &answer, may_patch)) {
         Ok(answer) => Ok(Some(answer)),
         Err(Trouble::Refused(failure)) => Err(failure),
         Err(Trouble::Failed(_)) if webhook.ignores_failures => Ok(None),
-        Err(Trouble::Failed(text)) => Err(Failure::internal(format!("failed calling webhook {:?}: {text}", webhook.name))),
+        Err(Trouble::Failed(text)) => Err(ApiError::internal(format!("failed calling webhook {:?}: {text}", webhook.name))),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::auth::access::{self, User};
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::kinds::kind::Kind;
 
 /// The operation of a request.
@@ -72,7 +72,7 @@ impl fmt::Debug for Judge {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Trouble {
     /// It denied the request, or its patch cannot be applied: the request fails.
-    Refused(Failure),
+    Refused(ApiError),
     /// It could not be called, or its answer is invalid: its failure policy decides.
     Failed(String),
 }

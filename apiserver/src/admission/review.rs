@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::attributes::{Attributes, Operation, Trouble};
 use super::matching::version;
 use super::webhook::Webhook;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::patch::json_patch;
 
 /// The answer of a webhook that allows a request.
@@ -109,21 +109,21 @@ fn patch_of(response: &Value, may_patch: bool) -> Result<Option<Vec<u8>>, String
     }
 }
 
-fn patched(webhook: &Webhook, attributes: &Attributes<'_>, patch: &[u8]) -> Result<Value, Failure> {
+fn patched(webhook: &Webhook, attributes: &Attributes<'_>, patch: &[u8]) -> Result<Value, ApiError> {
     let kind = attributes.kind;
-    let operations: Value = serde_json::from_slice(patch).map_err(|error| Failure::internal(error.to_string()))?;
+    let operations: Value = serde_json::from_slice(patch).map_err(|error| ApiError::internal(error.to_string()))?;
     let Some(object) = attributes.object.filter(|_| attributes.operation != Operation::Delete) else {
         let text = "attempted to modify the object, which is not supported for this operation";
-        return Err(Failure::internal(format!("admission webhook {:?} {text}", webhook.name)));
+        return Err(ApiError::internal(format!("admission webhook {:?} {text}", webhook.name)));
     };
     let version = version(webhook, attributes).unwrap_or(&kind.version);
     let seen = in_version(object, attributes, version);
-    let patched = json_patch::apply(&seen, &operations).map_err(|failure| Failure::internal(failure.message))?;
+    let patched = json_patch::apply(&seen, &operations).map_err(|failure| ApiError::internal(failure.message))?;
     Ok(if version == kind.version { patched } else { in_version(&patched, attributes, &kind.version) })
 }
 
 /// A denial has the webhook's code and reason, if the code is an error.
-fn denied(webhook: &Webhook, status: &Value) -> Failure {
+fn denied(webhook: &Webhook, status: &Value) -> ApiError {
     let text = |name: &str| status[name].as_str().unwrap_or_default();
     let why = [text("message"), text("reason")].into_iter().find(|text| !text.is_empty());
     let message = match why {
@@ -131,5 +131,5 @@ fn denied(webhook: &Webhook, status: &Value) -> Failure {
         None => format!("admission webhook {:?} denied the request without explanation", webhook.name),
     };
     let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).filter(|code| (400..600).contains(code));
-    Failure::new(code.unwrap_or(400), text("reason").to_owned(), message)
+    ApiError::new(code.unwrap_or(400), text("reason").to_owned(), message)
 }

@@ -91,13 +91,13 @@ fn rule(more: Value) -> Value {
     json!({"rules": [rule]})
 }
 
-fn validated(answer: Result<Value, String>, more: Value) -> Result<Vec<String>, Failure> {
+fn validated(answer: Result<Value, String>, more: Value) -> Result<Vec<String>, ApiError> {
     let configuration = configuration(vec![webhook("vx.ex.dev", more)]);
     let calls = scripted(|_, _| answer.clone());
     with(Operation::Create, |attributes| now(validate(&calls, &[&configuration], &attributes, || "u1".to_owned())))
 }
 
-fn mutated(operation: Operation, response: Value) -> Result<Admitted, Failure> {
+fn mutated(operation: Operation, response: Value) -> Result<Admitted, ApiError> {
     let configuration = configuration(vec![webhook("mx.ex.dev", json!({}))]);
     let calls = scripted(|_, _| Ok(response.clone()));
     with(operation, |attributes| now(mutate(&calls, &[&configuration], &attributes, || "u1".to_owned())))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, Method, header};
 use serde_json::{Value, json};
 
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::request::{Path, Query, Question, verb};
 use crate::kinds::selector::selected_name;
 use crate::storage::resource::Resource;
@@ -169,10 +169,10 @@ pub fn is_allowed(store: &Store, user: &User, wanted: &Attributes) -> bool {
 }
 
 /// Returns the failure of a forbidden request.
-pub fn refusal(user: &User, wanted: &Attributes) -> Failure {
+pub fn refusal(user: &User, wanted: &Attributes) -> ApiError {
     let Attributes { verb, group, resource, namespace, name, path } = wanted;
     if let Some(path) = path {
-        return Failure::plain(403, "Forbidden", format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name));
+        return ApiError::plain(403, "Forbidden", format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name));
     }
     let plural = resource.split('/').next().unwrap_or_default();
     let full = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
@@ -180,7 +180,7 @@ pub fn refusal(user: &User, wanted: &Attributes) -> Failure {
     let place = if namespace.is_empty() { "at the cluster scope".to_owned() } else { format!("in the namespace {namespace:?}") };
     let text =
         format!("{full}{named} is forbidden: User {:?} cannot {verb} resource {resource:?} in API group {group:?} {place}", user.name);
-    let mut failure = Failure::new(403, "Forbidden", text);
+    let mut failure = ApiError::new(403, "Forbidden", text);
     failure.details.name.clone_from(name);
     failure.details.group.clone_from(group);
     plural.clone_into(&mut failure.details.kind);

@@ -6,7 +6,7 @@ use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::request::{Path, Question, verb};
 
 /// The maximum.
@@ -21,7 +21,7 @@ impl Deadline {
     ///
     /// # Errors
     /// If its `timeout` is invalid.
-    pub fn of(question: &Question) -> Result<Self, Failure> {
+    pub fn of(question: &Question) -> Result<Self, ApiError> {
         if let Path::Objects(place) = &question.path
             && verb(&question.method, place, &question.query) == "watch"
         {
@@ -29,7 +29,7 @@ impl Deadline {
         }
         let Some(text) = question.query.text("timeout") else { return Ok(Self(Some(MOST))) };
         let asked = duration(text).ok_or_else(|| {
-            Failure::bad_request(format!("invalid timeout specified in the request URL - time: invalid duration {text:?}"))
+            ApiError::bad_request(format!("invalid timeout specified in the request URL - time: invalid duration {text:?}"))
         })?;
         // Zero and negative values mean the default.
         Ok(Self(Some(Duration::try_from_secs_f64(asked).ok().filter(|asked| !asked.is_zero()).unwrap_or(MOST).min(MOST))))

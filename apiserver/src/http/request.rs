@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, header};
 
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::{ApiError, Cause};
 
 /// Bodies larger than this are refused.
 pub const MAX_BODY: usize = 3 << 20;
@@ -177,9 +177,9 @@ impl Query {
     ///
     /// # Errors
     /// If the parameter is not a number.
-    pub fn number(&self, key: &str) -> Result<Option<i64>, Failure> {
+    pub fn number(&self, key: &str) -> Result<Option<i64>, ApiError> {
         let parse =
-            |text: &str| text.parse().map_err(|_| Failure::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")));
+            |text: &str| text.parse().map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")));
         self.given(key).map(parse).transpose()
     }
 }
@@ -216,7 +216,7 @@ impl Options {
     ///
     /// # Errors
     /// If values are invalid. The failure names the kind of options.
-    pub fn read(query: &Query, options: &str) -> Result<Self, Failure> {
+    pub fn read(query: &Query, options: &str) -> Result<Self, ApiError> {
         let mut causes = Vec::new();
         let field_manager = query.text("fieldManager").map(str::to_owned);
         if field_manager.as_ref().is_some_and(|manager| manager.len() > 128) {
@@ -249,7 +249,7 @@ impl Options {
         if causes.is_empty() {
             return Ok(Self { is_dry_run, field_manager, validation, is_forced: query.is_on("force"), deletion: serde_json::Map::new() });
         }
-        Err(Failure::invalid("meta.k8s.io", options, "", causes))
+        Err(ApiError::invalid("meta.k8s.io", options, "", causes))
     }
 }
 
@@ -282,7 +282,7 @@ impl Accept {
     ///
     /// # Errors
     /// If there is none.
-    pub fn negotiate(headers: &HeaderMap) -> Result<Self, Failure> {
+    pub fn negotiate(headers: &HeaderMap) -> Result<Self, ApiError> {
         let plain = Self { form: Form::Plain, is_yaml: false, is_beta: false };
         let mut offers = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
         if offers.peek().is_none() {
@@ -294,7 +294,7 @@ impl Accept {
         }
         offers.find_map(Self::offered).ok_or_else(|| {
             let served = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-            Failure::new(406, "NotAcceptable", format!("only the following media types are accepted: {served}"))
+            ApiError::new(406, "NotAcceptable", format!("only the following media types are accepted: {served}"))
         })
     }
 

@@ -11,7 +11,7 @@ mod set;
 
 use serde_json::{Map, Value};
 
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::{ApiError, Cause};
 use entries::{Entries, Entry};
 pub(crate) use lists::lists_of;
 pub(crate) use manager::{Manager, Operation};
@@ -25,9 +25,9 @@ use set::Set;
 ///
 /// 409 with a cause for each field that another manager owns with another value, unless forced; 400 for `managedFields` in the applied
 /// object; 500 for list items without their keys, and for the same item twice.
-pub(crate) fn apply(live: Option<&Value>, applied: &Value, by: &Manager<'_>) -> Result<Value, Failure> {
+pub(crate) fn apply(live: Option<&Value>, applied: &Value, by: &Manager<'_>) -> Result<Value, ApiError> {
     if applied.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
-        return Err(Failure::bad_request("metadata.managedFields must be nil"));
+        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
     merge::check_items(applied, by.lists)?;
     let applied = tracked_part(applied, by);
@@ -145,7 +145,7 @@ fn untrack(mut fields: Set, without_status: bool) -> Set {
     fields
 }
 
-fn conflict(conflicts: &[(String, Vec<String>)]) -> Failure {
+fn conflict(conflicts: &[(String, Vec<String>)]) -> ApiError {
     let all: Vec<Cause> = conflicts
         .iter()
         .flat_map(|(who, paths)| {
@@ -160,7 +160,7 @@ fn conflict(conflicts: &[(String, Vec<String>)]) -> Failure {
         })
         .collect();
     let number = if all.len() == 1 { "1 conflict".to_owned() } else { format!("{} conflicts", all.len()) };
-    let mut failure = Failure::new(409, "Conflict", format!("Apply failed with {number}: {}", texts.join("\n")));
+    let mut failure = ApiError::new(409, "Conflict", format!("Apply failed with {number}: {}", texts.join("\n")));
     failure.details.causes = all;
     failure
 }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Decision, Writer, forbidden, is_same, time};
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::kinds::definition;
 use crate::kinds::registry::Served;
 use crate::storage::work_item::{CLEANUP, FOREGROUND, ORPHAN};
@@ -72,7 +72,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If the object is not the expected one, or may not be deleted.
-    pub(crate) fn delete(&self, old: &Value, deletion: &Deletion) -> Result<Decision, Failure> {
+    pub(crate) fn delete(&self, old: &Value, deletion: &Deletion) -> Result<Decision, ApiError> {
         let kind = &self.served.kind;
         self.check_preconditions(old, deletion)?;
         let is_namespace = kind.kind == "Namespace" && kind.group.is_empty();
@@ -124,7 +124,7 @@ impl Writer<'_> {
         deletion.propagation.or_else(default)
     }
 
-    fn check_preconditions(&self, old: &Value, deletion: &Deletion) -> Result<(), Failure> {
+    fn check_preconditions(&self, old: &Value, deletion: &Deletion) -> Result<(), ApiError> {
         let kind = &self.served.kind;
         let name = old["metadata"]["name"].as_str().unwrap_or_default();
         let mismatch = |what: &str, wanted: &str, found: &Value, hint: &str| {
@@ -132,7 +132,7 @@ impl Writer<'_> {
             let text = format!(
                 "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been {hint}"
             );
-            Failure::conflict(&kind.group, &kind.kind, name, &text)
+            ApiError::conflict(&kind.group, &kind.kind, name, &text)
         };
         match &deletion.uid {
             Some(uid) if old["metadata"]["uid"] != uid.as_str() => {

@@ -10,7 +10,7 @@ use crate::auth::impersonation::{Refusal, impersonated};
 use crate::discovery;
 use crate::discovery::openapi;
 use crate::faults::Fault;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::deadline::{self, Deadline};
 use crate::http::reply::{self, Reply};
 use crate::http::request::{Accept, Path, Question};
@@ -27,14 +27,14 @@ impl ApiServer {
     ///
     /// # Errors
     /// If the token is unknown, no user is named for impersonation, or the right to it is missing.
-    pub fn authenticate(&self, question: &Question) -> Result<User, Failure> {
-        let unknown = |_| Failure::new(401, "Unauthorized", "Unauthorized");
+    pub fn authenticate(&self, question: &Question) -> Result<User, ApiError> {
+        let unknown = |_| ApiError::new(401, "Unauthorized", "Unauthorized");
         self.api.with(|state| {
             let user = self.api.settings().authentication.user(&question.headers, &state.issued).map_err(unknown)?;
             impersonated(&state.store, user, &question.headers).map_err(|refusal| match refusal {
-                Refusal::NoUser => Failure::bad_request("requested groups, a uid or more of a user, without a user to impersonate"),
+                Refusal::NoUser => ApiError::bad_request("requested groups, a uid or more of a user, without a user to impersonate"),
                 // The refusal is about the request.
-                Refusal::Right(user, missing) => Failure {
+                Refusal::Right(user, missing) => ApiError {
                     details: access::refusal(&user, &access::Attributes::of_request(question)).details,
                     ..access::refusal(&user, &missing)
                 },
@@ -75,7 +75,7 @@ impl ApiServer {
         }
         if body.len() > crate::http::request::MAX_BODY {
             let text = format!("Request entity too large: limit is {}", crate::http::request::MAX_BODY);
-            return reply::refuse(Failure::new(413, "RequestEntityTooLarge", text));
+            return reply::refuse(ApiError::new(413, "RequestEntityTooLarge", text));
         }
         if openapi::is_version_two(&text, &headers) {
             return reply::message(openapi::VERSION_TWO, openapi::VERSION_TWO_ANSWER);
@@ -91,7 +91,7 @@ impl ApiServer {
             }
             path if matches!(method, Method::GET | Method::HEAD) => Ok(discovery::answer(&self.api.registry(), &path, &query, &text)),
             Path::Other(other) if other != "/version" => Ok(Reply::no_page()),
-            _ => Err(Failure::no_method()),
+            _ => Err(ApiError::no_method()),
         };
         match answered {
             Ok(answer) => answer.into_response(accept),

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::faults::Drop;
 use crate::faults::injection::Broken;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::storage::store::line;
 
 /// Time for sent data to leave the machine before a break.
@@ -98,7 +98,7 @@ pub(super) fn late(body: Body, delay: Duration) -> Body {
 }
 
 /// Returns the body of a watch with one error event.
-pub(super) fn error_event(failure: &Failure) -> Body {
+pub(super) fn error_event(failure: &ApiError) -> Body {
     Body::from(line("ERROR", &failure.to_json()))
 }
 

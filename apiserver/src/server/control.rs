@@ -14,7 +14,7 @@ use super::restart::{Restart, refuse_if_durable};
 use crate::api::Api;
 use crate::auth::access::{MASTERS, User};
 use crate::faults::Rule;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::reply::{self, Reply};
 use crate::http::request::{Accept, Form, Question};
 use crate::rules::time;
@@ -70,11 +70,11 @@ pub(super) fn is_about(question: &Question) -> bool {
 }
 
 /// Answers a request for the control API.
-pub(super) async fn answer(server: &ApiServer, user: Result<User, Failure>, question: &Question) -> Response<Body> {
+pub(super) async fn answer(server: &ApiServer, user: Result<User, ApiError>, question: &Question) -> Response<Body> {
     let allowed = user.and_then(|user| {
         let is_administrator = user.groups.iter().any(|group| group == MASTERS);
         let text = format!("forbidden: User {:?} cannot control the server", user.name);
-        if is_administrator { Ok(()) } else { Err(Failure::new(403, "Forbidden", text)) }
+        if is_administrator { Ok(()) } else { Err(ApiError::new(403, "Forbidden", text)) }
     });
     let answered = match allowed {
         Ok(()) => control(server, question).await,
@@ -86,7 +86,7 @@ pub(super) async fn answer(server: &ApiServer, user: Result<User, Failure>, ques
     }
 }
 
-async fn control(server: &ApiServer, question: &Question) -> Result<Reply, Failure> {
+async fn control(server: &ApiServer, question: &Question) -> Result<Reply, ApiError> {
     let api = &server.api;
     let parts: Vec<&str> = question.text[ROOT.len()..].trim_end_matches('/').split('/').collect();
     let done = || Ok(Reply::object(json!({})));
@@ -154,8 +154,8 @@ async fn control(server: &ApiServer, question: &Question) -> Result<Reply, Failu
     }
 }
 
-fn no_fault(id: &str) -> Failure {
-    Failure::new(404, "NotFound", format!("there is no fault {id:?}"))
+fn no_fault(id: &str) -> ApiError {
+    ApiError::new(404, "NotFound", format!("there is no fault {id:?}"))
 }
 
 fn faults(api: &Api) -> Vec<Value> {
@@ -163,13 +163,13 @@ fn faults(api: &Api) -> Vec<Value> {
 }
 
 /// Reads the body; an empty one means the defaults.
-fn body<T: DeserializeOwned>(question: &Question) -> Result<T, Failure> {
+fn body<T: DeserializeOwned>(question: &Question) -> Result<T, ApiError> {
     let text: &[u8] = if question.body.is_empty() && question.method == Method::POST { b"{}" } else { &question.body };
-    serde_json::from_slice(text).map_err(|error| Failure::bad_request(error.to_string()))
+    serde_json::from_slice(text).map_err(|error| ApiError::bad_request(error.to_string()))
 }
 
 /// Waits until the controllers are idle.
-async fn settle(server: &ApiServer, patience: Patience) -> Result<Reply, Failure> {
+async fn settle(server: &ApiServer, patience: Patience) -> Result<Reply, ApiError> {
     let timeout = Duration::from_millis(patience.timeout_ms.unwrap_or(SETTLED));
     let settled = async {
         while !server.is_settled() {
@@ -179,12 +179,12 @@ async fn settle(server: &ApiServer, patience: Patience) -> Result<Reply, Failure
     };
     match tokio::time::timeout(timeout, settled).await {
         Ok(()) => Ok(Reply::object(json!({}))),
-        Err(_) => Err(Failure::new(504, "Timeout", "the controllers are still at work")),
+        Err(_) => Err(ApiError::new(504, "Timeout", "the controllers are still at work")),
     }
 }
 
 /// Adds objects unchanged, and replaces those with the same names.
-fn load(server: &ApiServer, load: Load) -> Result<(), Failure> {
+fn load(server: &ApiServer, load: Load) -> Result<(), ApiError> {
     let api = &server.api;
     refuse_if_durable(api)?;
     let place = |value: &Value| {

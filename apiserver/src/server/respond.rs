@@ -16,7 +16,7 @@ use crate::auth::access::{self, User};
 use crate::faults::injection::Broken;
 use crate::faults::requests::Asked;
 use crate::faults::{self, Action, AnswerBody, Expiry, Fault, Phase};
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::deadline::{self, Deadline};
 use crate::http::reply;
 use crate::http::request::{Path, Place, Question, verb};
@@ -54,7 +54,7 @@ impl ApiServer {
         deadline.wait(Box::pin(self.respond_to(user, question))).await.unwrap_or_else(|| Ok(deadline::passed()))
     }
 
-    async fn respond_to(&self, user: Result<User, Failure>, question: Question) -> Result<Response<Body>, Broken> {
+    async fn respond_to(&self, user: Result<User, ApiError>, question: Question) -> Result<Response<Body>, Broken> {
         if self.api.injection().is_idle() {
             return Ok(self.plain(user, question, None).await);
         }
@@ -77,7 +77,7 @@ impl ApiServer {
         }
     }
 
-    async fn plain(&self, user: Result<User, Failure>, question: Question, fault: Option<Fault>) -> Response<Body> {
+    async fn plain(&self, user: Result<User, ApiError>, question: Question, fault: Option<Fault>) -> Response<Body> {
         match user {
             Ok(user) => self.carry_out(user, question, fault).await,
             Err(failure) => reply::refuse(failure),
@@ -94,7 +94,7 @@ impl ApiServer {
     }
 
     /// Carries out a request with a fault.
-    async fn suffer(&self, user: Result<User, Failure>, question: Question, fault: Fault) -> Result<Response<Body>, Broken> {
+    async fn suffer(&self, user: Result<User, ApiError>, question: Question, fault: Fault) -> Result<Response<Body>, Broken> {
         let random = fault.random;
         let action = fault.action.clone();
         if let Some(answer) = self.instead(&action, &question) {
@@ -138,11 +138,11 @@ impl ApiServer {
         Some(match action {
             Action::Status { code, reason, message, retry_after, body } => injected(failure(*code, reason, message), *retry_after, *body),
             Action::Throttle { retry_after, .. } => {
-                let failure = Failure::new(429, "TooManyRequests", "Too many requests, please try again later.");
+                let failure = ApiError::new(429, "TooManyRequests", "Too many requests, please try again later.");
                 injected(failure, Some(retry_after.unwrap_or(1)), AnswerBody::Text)
             }
-            Action::Unauthorized { .. } => reply::refuse(Failure::new(401, "Unauthorized", "Unauthorized")),
-            Action::NotReady { .. } => reply::refuse(Failure::storage_not_ready()),
+            Action::Unauthorized { .. } => reply::refuse(ApiError::new(401, "Unauthorized", "Unauthorized")),
+            Action::NotReady { .. } => reply::refuse(ApiError::storage_not_ready()),
             Action::DiscoveryFail { group, code } => {
                 let text = format!("the server is currently unable to handle the request (get {group} {})", question.text);
                 reply::refuse(failure(*code, "", &text))
@@ -152,9 +152,9 @@ impl ApiServer {
         })
     }
 
-    fn expired(&self) -> Failure {
+    fn expired(&self) -> ApiError {
         let current = self.api.with(|state| state.store.revision());
-        Failure::new(410, "Expired", format!("too old resource version: 1 ({current})"))
+        ApiError::new(410, "Expired", format!("too old resource version: 1 ({current})"))
     }
 
     /// Writes the object before the request does.
@@ -264,7 +264,7 @@ fn delay(ms: u64, jitter: u64, random: u64) -> Duration {
 }
 
 /// Returns a failure with the default reason of its code, unless one is given.
-fn failure(code: u16, reason: &str, message: &str) -> Failure {
+fn failure(code: u16, reason: &str, message: &str) -> ApiError {
     let usual = match code {
         400 => "BadRequest",
         401 => "Unauthorized",
@@ -283,11 +283,11 @@ fn failure(code: u16, reason: &str, message: &str) -> Failure {
     };
     let reason = if reason.is_empty() { usual } else { reason };
     let message = if message.is_empty() { "a fault on demand" } else { message };
-    Failure::new(code, reason.to_owned(), message)
+    ApiError::new(code, reason.to_owned(), message)
 }
 
-fn injected(failure: Failure, retry_after: Option<u64>, body: AnswerBody) -> Response<Body> {
-    let failure = Failure { details: crate::http::api_error::Details { retry_after, ..failure.details.clone() }, ..failure };
+fn injected(failure: ApiError, retry_after: Option<u64>, body: AnswerBody) -> Response<Body> {
+    let failure = ApiError { details: crate::http::api_error::Details { retry_after, ..failure.details.clone() }, ..failure };
     let mut response = reply::refuse(failure.clone());
     let text = |media: &'static str, text: String| (HeaderValue::from_static(media), Body::from(text));
     let (media, body) = match body {

@@ -8,7 +8,7 @@ use crate::admission::{self, Admitted, Attributes, Faulty, Judge, Operation};
 use crate::api::Api;
 use crate::auth::access::{self, User};
 use crate::faults::Fault;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::request::Options;
 use crate::kinds::kind::Kind;
 use crate::kinds::registry::Served;
@@ -87,7 +87,7 @@ impl<'a> Gate<'a> {
     ///
     /// # Errors
     /// If it is missing.
-    pub(crate) fn check_creation(&self, namespace: &str, name: &str) -> Result<(), Failure> {
+    pub(crate) fn check_creation(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
         let kind = &self.served.kind;
         let is_namespace = kind.group.is_empty() && kind.plural == "namespaces";
         let wanted = access::Attributes {
@@ -117,7 +117,7 @@ impl<'a> Gate<'a> {
     ///
     /// # Errors
     /// If one of them denies the write, or cannot be called.
-    pub(crate) async fn mutate(&self, passage: Passage<'_>) -> Result<(Option<Value>, Vec<String>), Failure> {
+    pub(crate) async fn mutate(&self, passage: Passage<'_>) -> Result<(Option<Value>, Vec<String>), ApiError> {
         if self.mutating.is_empty() {
             return Ok((None, Vec::new()));
         }
@@ -133,7 +133,7 @@ impl<'a> Gate<'a> {
     ///
     /// # Errors
     /// If one of them denies the write, or cannot be called.
-    pub(crate) async fn validate(&self, passage: Passage<'_>) -> Result<Vec<String>, Failure> {
+    pub(crate) async fn validate(&self, passage: Passage<'_>) -> Result<Vec<String>, ApiError> {
         if self.validating.is_empty() {
             return Ok(Vec::new());
         }

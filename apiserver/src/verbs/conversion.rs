@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::admission::{Client, Target};
 use crate::api::Api;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::kinds::registry::Served;
 use crate::kinds::versioning::{self, webhook};
 use crate::storage::store::Stored;
@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// If a webhook cannot be called, or does not convert.
-pub(crate) async fn see(api: &Api, served: &Served, stored: &Arc<Stored>) -> Result<Arc<Value>, Failure> {
+pub(crate) async fn see(api: &Api, served: &Served, stored: &Arc<Stored>) -> Result<Arc<Value>, ApiError> {
     if !is_foreign(served, &stored.value) {
         return Ok(versioning::see(served, stored));
     }
@@ -54,7 +54,7 @@ pub(crate) fn see_again(served: &Served, stored: &Arc<Stored>, seen: &Value) -> 
 ///
 /// # Errors
 /// If a webhook cannot be called, or does not convert one of them.
-pub(crate) async fn see_all(api: &Api, served: &Served, objects: &[Arc<Stored>]) -> Result<Vec<Arc<Value>>, Failure> {
+pub(crate) async fn see_all(api: &Api, served: &Served, objects: &[Arc<Stored>]) -> Result<Vec<Arc<Value>>, ApiError> {
     let mut seen: Vec<Arc<Value>> = objects.iter().map(|stored| Arc::clone(&stored.value)).collect();
     let mut foreign: Vec<usize> = Vec::new();
     for (index, stored) in objects.iter().enumerate() {
@@ -82,7 +82,7 @@ pub(crate) async fn see_all(api: &Api, served: &Served, objects: &[Arc<Stored>])
 ///
 /// # Errors
 /// If a webhook cannot be called, or does not convert.
-pub(crate) async fn store(api: &Api, served: &Served, mut value: Value) -> Result<Value, Failure> {
+pub(crate) async fn store(api: &Api, served: &Served, mut value: Value) -> Result<Value, ApiError> {
     let kind = &served.kind;
     if kind.version == kind.storage_version || webhook(served).is_none() {
         versioning::store(served, &mut value);
@@ -121,9 +121,9 @@ fn finished(served: &Served, mut value: Value) -> Value {
 }
 
 /// Converts objects of one version.
-async fn convert(api: &Api, served: &Served, objects: Vec<&Value>, wanted: &str) -> Result<Vec<Value>, Failure> {
+async fn convert(api: &Api, served: &Served, objects: Vec<&Value>, wanted: &str) -> Result<Vec<Value>, ApiError> {
     let from = objects.first().map(|first| first["apiVersion"].as_str().unwrap_or_default().to_owned()).unwrap_or_default();
-    let fail = |text: String| Failure::new(500, "", format!("conversion webhook for {from}, Kind={} failed: {text}", served.kind.kind));
+    let fail = |text: String| ApiError::new(500, "", format!("conversion webhook for {from}, Kind={} failed: {text}", served.kind.kind));
     let Some(webhook) = webhook(served) else { return Ok(objects.into_iter().cloned().collect()) };
     let client = Client::read(&webhook["clientConfig"]);
     let authorities = webhook["clientConfig"]["caBundle"].as_str().and_then(|bundle| STANDARD.decode(bundle).ok()).unwrap_or_default();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::admission::Operation;
 use crate::api::Api;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::reply::Reply;
 use crate::kinds::registry::Served;
 use crate::rules::{self, ATTEMPTS, Decision, Deletion, Writer};
@@ -18,7 +18,7 @@ use crate::verbs::target::{check_name, existing};
 use crate::verbs::{conversion, deletion_options, reading};
 
 /// Answers a request to delete an object.
-pub(crate) async fn delete(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, Failure> {
+pub(crate) async fn delete(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, ApiError> {
     let (deletion, options) = deletion_options::read(served, context)?;
     let old = existing(api, served, context)?;
     let mut warnings = Vec::new();
@@ -47,7 +47,7 @@ pub(crate) async fn delete(api: &Api, served: &Arc<Served>, context: &RequestCon
 }
 
 /// Deletes the pod of an eviction.
-pub(crate) async fn evict(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<(), Failure> {
+pub(crate) async fn evict(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<(), ApiError> {
     let (deletion, options) = deletion_options::read(served, context)?;
     let deletion = Deletion { is_admitted: true, ..deletion };
     let by = By { user: &context.user, options: &options, fault: context.fault.as_ref() };
@@ -80,7 +80,7 @@ pub(crate) async fn delete_one(
     mut old: Arc<Stored>,
     deletion: &Deletion,
     by: By<'_>,
-) -> Result<(Deleted, Vec<String>), Failure> {
+) -> Result<(Deleted, Vec<String>), ApiError> {
     let gate = Gate::new(api, served, "", by);
     let writer = Writer { served, subresource: "", options: by.options, manager: "", now: api.now(), is_patch: false };
     let (namespace, name) = crate::storage::resource::key_of(&old.value);
@@ -118,9 +118,9 @@ pub(crate) async fn delete_one(
             Err(_) => {}
         }
         let key = (namespace.clone(), name.clone());
-        old = api.read(&served.resource, &key).ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))?;
+        old = api.read(&served.resource, &key).ok_or_else(|| ApiError::not_found(&served.kind.group, &served.kind.plural, &key.1))?;
     }
-    Err(Failure::conflict(&served.kind.group, &served.kind.plural, &name, "the object has been modified"))
+    Err(ApiError::conflict(&served.kind.group, &served.kind.plural, &name, "the object has been modified"))
 }
 
 /// Returns the result of a dry run.
@@ -153,7 +153,7 @@ fn answers_with_the_object(served: &Served) -> bool {
 }
 
 /// Answers a request to delete all selected objects, page by page if it has a limit.
-pub(crate) async fn delete_all(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, Failure> {
+pub(crate) async fn delete_all(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, ApiError> {
     let (deletion, options) = deletion_options::read(served, context)?;
     let deletion = Deletion { is_of_many: true, ..deletion };
     let by = By { user: &context.user, options: &options, fault: context.fault.as_ref() };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::{ApiError, Cause};
 use crate::http::protobuf;
 use crate::http::request::{self, Options, Query};
 use crate::kinds::registry::Served;
@@ -43,7 +43,7 @@ struct Preconditions {
 ///
 /// # Errors
 /// If they have values of wrong types, or contradict each other.
-pub(super) fn read(served: &Served, context: &RequestContext) -> Result<(Deletion, Options), Failure> {
+pub(super) fn read(served: &Served, context: &RequestContext) -> Result<(Deletion, Options), ApiError> {
     let sent = sent(served, context)?;
     let propagation = sent.propagation()?;
     let is_dry_run = sent.dry_run.as_ref().is_some_and(|all| !all.is_empty());
@@ -59,7 +59,7 @@ pub(super) fn read(served: &Served, context: &RequestContext) -> Result<(Deletio
     Ok((deletion, Options { is_dry_run, deletion: sent.told(), ..Options::default() }))
 }
 
-fn sent(served: &Served, context: &RequestContext) -> Result<DeleteOptions, Failure> {
+fn sent(served: &Served, context: &RequestContext) -> Result<DeleteOptions, ApiError> {
     if context.body.is_empty() {
         return DeleteOptions::of_query(&context.query);
     }
@@ -73,7 +73,7 @@ fn sent(served: &Served, context: &RequestContext) -> Result<DeleteOptions, Fail
     Ok(options)
 }
 
-fn read_body_of_options(served: &Served, context: &RequestContext) -> Result<Value, Failure> {
+fn read_body_of_options(served: &Served, context: &RequestContext) -> Result<Value, ApiError> {
     if request::media_type(&context.headers).as_deref() == Some("application/vnd.kubernetes.protobuf") {
         return protobuf::decode(&context.body);
     }
@@ -81,8 +81,8 @@ fn read_body_of_options(served: &Served, context: &RequestContext) -> Result<Val
 }
 
 impl DeleteOptions {
-    fn of_body(body: Value) -> Result<Self, Failure> {
-        let refuse = |why: &str| Failure::bad_request(format!("DeleteOptions cannot be handled: {why}"));
+    fn of_body(body: Value) -> Result<Self, ApiError> {
+        let refuse = |why: &str| ApiError::bad_request(format!("DeleteOptions cannot be handled: {why}"));
         if body.is_null() {
             return Ok(Self::default());
         }
@@ -92,7 +92,7 @@ impl DeleteOptions {
         serde_json::from_value(body).map_err(|error| refuse(&error.to_string()))
     }
 
-    fn of_query(query: &Query) -> Result<Self, Failure> {
+    fn of_query(query: &Query) -> Result<Self, ApiError> {
         let text = |name: &str| query.given(name).map(str::to_owned);
         Ok(Self {
             grace_period_seconds: query.number("gracePeriodSeconds")?,
@@ -103,7 +103,7 @@ impl DeleteOptions {
         })
     }
 
-    fn propagation(&self) -> Result<Option<Propagation>, Failure> {
+    fn propagation(&self) -> Result<Option<Propagation>, ApiError> {
         let mut causes = Vec::new();
         let policy = self.propagation_policy.as_deref().and_then(|word| {
             let known = Propagation::of_name(word);
@@ -122,7 +122,7 @@ impl DeleteOptions {
             causes.push(Cause::new("FieldValueNotSupported", "dryRun", text));
         }
         if !causes.is_empty() {
-            return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", causes));
+            return Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", causes));
         }
         let of_orphans = |orphans| if orphans { Propagation::Orphan } else { Propagation::Background };
         Ok(policy.or(self.orphan_dependents.map(of_orphans)))

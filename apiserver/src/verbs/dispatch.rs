@@ -6,7 +6,7 @@ use http::Method;
 
 use crate::api::Api;
 use crate::api::latency::Progress;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::reply::Reply;
 use crate::http::request;
 use crate::kinds::registry::{Registry, Served};
@@ -16,7 +16,7 @@ use crate::verbs::target::{existing, not_served_here};
 use crate::verbs::{conversion, deleting, patching, reading, reviews, watch, writing};
 
 /// Answers a request for objects.
-pub(crate) async fn answer(api: &Api, context: RequestContext) -> Result<Reply, Failure> {
+pub(crate) async fn answer(api: &Api, context: RequestContext) -> Result<Reply, ApiError> {
     let place = &context.place;
     let registry = api.registry();
     let Some(served) = registry.find(&place.group, &place.version, &place.plural).cloned() else {
@@ -25,7 +25,7 @@ pub(crate) async fn answer(api: &Api, context: RequestContext) -> Result<Reply, 
     match api.latency().progress(served.came_at, context.now) {
         Progress::Ready => {}
         Progress::Unserved => return not_served(&registry, &context),
-        Progress::Unready => return Err(Failure::storage_not_ready()),
+        Progress::Unready => return Err(ApiError::storage_not_ready()),
     }
     let mut answer = match (dispatch(api, &served, &context).await, &served.deprecation) {
         // Deprecated versions warn even on failure.
@@ -39,21 +39,21 @@ pub(crate) async fn answer(api: &Api, context: RequestContext) -> Result<Reply, 
     Ok(answer)
 }
 
-fn not_served(registry: &Registry, context: &RequestContext) -> Result<Reply, Failure> {
+fn not_served(registry: &Registry, context: &RequestContext) -> Result<Reply, ApiError> {
     if registry.is_built_in(&context.place.group, &context.place.version) {
-        return Err(Failure::no_resource());
+        return Err(ApiError::no_resource());
     }
     Ok(Reply::no_page())
 }
 
-async fn dispatch(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, Failure> {
+async fn dispatch(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, ApiError> {
     let place = &context.place;
     let is_custom = served.kind.is_custom();
     if served.kind.namespaced != place.namespace.is_some() && (place.name.is_some() || !served.kind.namespaced) {
         return if is_custom { Ok(Reply::no_page()) } else { not_served_here() };
     }
     if place.name.as_deref().is_some_and(|name| matches!(name, "." | "..") || name.contains(['/', '%'])) {
-        return Err(Failure::bad_request(format!("invalid resource name {:?}", place.name.as_deref().unwrap_or_default())));
+        return Err(ApiError::bad_request(format!("invalid resource name {:?}", place.name.as_deref().unwrap_or_default())));
     }
     if let Some(review) = reviews::answer(api, served, context)? {
         return Ok(review);
@@ -62,7 +62,7 @@ async fn dispatch(api: &Api, served: &Arc<Served>, context: &RequestContext) -> 
         return below(api, served, context, subresource).await;
     }
     match (context.method.as_str(), place.name.is_some()) {
-        (method, _) if place.is_watch && method != "GET" => Err(Failure::no_method()),
+        (method, _) if place.is_watch && method != "GET" => Err(ApiError::no_method()),
         ("GET", _) if is_watch(context) => watch::answer(api, served, context).await,
         ("GET", true) => reading::get(api, served, context).await,
         ("GET", false) => reading::list(api, served, context).await,
@@ -70,7 +70,7 @@ async fn dispatch(api: &Api, served: &Arc<Served>, context: &RequestContext) -> 
             if is_custom {
                 Ok(Reply::no_page())
             } else {
-                Err(Failure::no_method())
+                Err(ApiError::no_method())
             }
         }
         ("POST", false) => writing::create(api, served, context).await,
@@ -80,21 +80,21 @@ async fn dispatch(api: &Api, served: &Arc<Served>, context: &RequestContext) -> 
         ("DELETE", true) => deleting::delete(api, served, context).await,
         ("DELETE", false) if served.kind.verbs.iter().any(|verb| verb == "deletecollection") => {
             if served.kind.namespaced && place.namespace.is_none() {
-                return if is_custom { Ok(Reply::no_page()) } else { Err(Failure::no_method()) };
+                return if is_custom { Ok(Reply::no_page()) } else { Err(ApiError::no_method()) };
             }
             deleting::delete_all(api, served, context).await
         }
-        ("PUT" | "PATCH", false) if is_custom => Err(Failure::bad_request("name must be provided")),
+        ("PUT" | "PATCH", false) if is_custom => Err(ApiError::bad_request("name must be provided")),
         _ if is_custom => Err(not_supported(served, context)),
-        _ => Err(Failure::no_method()),
+        _ => Err(ApiError::no_method()),
     }
 }
 
 /// Returns the failure of a verb that custom objects do not support.
-fn not_supported(served: &Served, context: &RequestContext) -> Failure {
+fn not_supported(served: &Served, context: &RequestContext) -> ApiError {
     let verb = request::verb(&context.method, &context.place, &context.query);
     let mut failure =
-        Failure::new(405, "MethodNotAllowed", format!("{verb} is not supported on resources of kind {:?}", served.full_name()));
+        ApiError::new(405, "MethodNotAllowed", format!("{verb} is not supported on resources of kind {:?}", served.full_name()));
     failure.details.group.clone_from(&served.kind.group);
     failure.details.kind.clone_from(&served.kind.plural);
     failure
@@ -105,7 +105,7 @@ fn is_watch(context: &RequestContext) -> bool {
     context.place.is_watch || (context.place.name.is_none() && context.query.is_on("watch"))
 }
 
-async fn below(api: &Api, served: &Arc<Served>, context: &RequestContext, subresource: &str) -> Result<Reply, Failure> {
+async fn below(api: &Api, served: &Arc<Served>, context: &RequestContext, subresource: &str) -> Result<Reply, ApiError> {
     let kind = &served.kind;
     let is_core = |plural: &str| kind.group.is_empty() && kind.plural == plural;
     let is_pods = is_core("pods");
@@ -120,7 +120,7 @@ async fn below(api: &Api, served: &Arc<Served>, context: &RequestContext, subres
     };
     if !is_there {
         let name = context.place.name.as_deref().unwrap_or_default();
-        return if kind.is_custom() { Err(Failure::not_found(&kind.group, &kind.plural, name)) } else { not_served_here() };
+        return if kind.is_custom() { Err(ApiError::not_found(&kind.group, &kind.plural, name)) } else { not_served_here() };
     }
     match (subresource, context.method.as_str()) {
         ("log", "GET") => {
@@ -132,10 +132,12 @@ async fn below(api: &Api, served: &Arc<Served>, context: &RequestContext, subres
         ("exec" | "attach" | "portforward", "GET" | "POST") | ("proxy", _) => {
             existing(api, served, context)?;
             let name = context.place.name.as_deref().unwrap_or_default();
-            Err(Failure::bad_request(format!("pod {name} is run by nobody: this server has no nodes, so that {subresource} leads nowhere")))
+            Err(ApiError::bad_request(format!(
+                "pod {name} is run by nobody: this server has no nodes, so that {subresource} leads nowhere"
+            )))
         }
-        ("log" | "eviction" | "binding" | "exec" | "attach" | "portforward", _) => Err(Failure::no_method()),
-        ("finalize", method) if method != "PUT" => Err(Failure::no_method()),
+        ("log" | "eviction" | "binding" | "exec" | "attach" | "portforward", _) => Err(ApiError::no_method()),
+        ("finalize", method) if method != "PUT" => Err(ApiError::no_method()),
         ("scale", "GET") => {
             let stored = existing(api, served, context)?;
             reading::shape_scale(context, scale_of(served, &*conversion::see(api, served, &stored).await?)?)
@@ -144,6 +146,6 @@ async fn below(api: &Api, served: &Arc<Served>, context: &RequestContext, subres
         (_, "PUT") => writing::update(api, served, context, subresource).await,
         (_, "PATCH") => patching::patch(api, served, context, subresource).await,
         _ if kind.is_custom() => Err(not_supported(served, context)),
-        _ => Err(Failure::no_method()),
+        _ => Err(ApiError::no_method()),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::{ApiError, Cause};
 use crate::http::json::{self, Body};
 use crate::http::reply::Reply;
 use crate::http::request::{self, Options};
@@ -42,7 +42,7 @@ enum Form {
 }
 
 /// Answers a request to patch an object.
-pub(crate) async fn patch(api: &Api, served: &Arc<Served>, context: &RequestContext, subresource: &str) -> Result<Reply, Failure> {
+pub(crate) async fn patch(api: &Api, served: &Arc<Served>, context: &RequestContext, subresource: &str) -> Result<Reply, ApiError> {
     let options = Options::read(&context.query, "PatchOptions")?;
     let patch = read(served, context)?;
     if let Form::Apply = patch.form {
@@ -71,7 +71,7 @@ pub(crate) async fn patch(api: &Api, served: &Arc<Served>, context: &RequestCont
     Ok(reading::shape(served, context, value)?.with_warnings(warnings))
 }
 
-fn patched(served: &Served, old: &Value, patch: &Patch) -> Result<Value, Failure> {
+fn patched(served: &Served, old: &Value, patch: &Patch) -> Result<Value, ApiError> {
     match patch.form {
         Form::Json if has_go_types(served) => json_patch::apply(old, &patch.value),
         Form::Json => json_patch::apply(old, &patch.value).map(json::with_whole_numbers),
@@ -81,15 +81,15 @@ fn patched(served: &Served, old: &Value, patch: &Patch) -> Result<Value, Failure
     }
 }
 
-fn read(served: &Served, context: &RequestContext) -> Result<Patch, Failure> {
-    let undecodable = |error| Failure::bad_request(format!("error decoding patch: {error}"));
+fn read(served: &Served, context: &RequestContext) -> Result<Patch, ApiError> {
+    let undecodable = |error| ApiError::bad_request(format!("error decoding patch: {error}"));
     let object = |value: Value| {
         if value.is_object() {
             return Ok(value);
         }
         let name = json::type_name(&value);
         let text = format!("error decoding patch: json: cannot unmarshal {name} into Go value of type map[string]interface {{}}");
-        Err(Failure::bad_request(text))
+        Err(ApiError::bad_request(text))
     };
     // A merge patch keeps the form of numbers, a strategic one does not.
     let is_as_written = has_go_types(served) || context.place.subresource.as_deref() == Some("scale");
@@ -105,7 +105,7 @@ fn read(served: &Served, context: &RequestContext) -> Result<Patch, Failure> {
             let count = operations.as_array().map_or(0, Vec::len);
             if count > MAX_OPERATIONS {
                 let text = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {count}");
-                return Err(Failure::new(413, "RequestEntityTooLarge", text));
+                return Err(ApiError::new(413, "RequestEntityTooLarge", text));
             }
             let doubled = doubled.into_iter().map(|remark| format!("json patch {remark}"));
             let unknown = json_patch::unknown_members(&operations).map(|path| format!("json patch unknown field {path:?}"));
@@ -119,8 +119,8 @@ fn read(served: &Served, context: &RequestContext) -> Result<Patch, Failure> {
         }
         "application/strategic-merge-patch+json" if !served.kind.is_custom() => parse(Form::Strategic),
         "application/apply-patch+yaml" => {
-            let text = std::str::from_utf8(&context.body).map_err(|error| Failure::bad_request(error.to_string()))?;
-            let body = read_yaml(text).map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))?;
+            let text = std::str::from_utf8(&context.body).map_err(|error| ApiError::bad_request(error.to_string()))?;
+            let body = read_yaml(text).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
             Ok(Patch { form: Form::Apply, value: object(body.value)?, remarks: body.remarks })
         }
         _ if served.kind.is_custom() => {
@@ -136,8 +136,8 @@ fn read(served: &Served, context: &RequestContext) -> Result<Patch, Failure> {
 /// The annotation with kubectl's last applied object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-fn options_mistake(reason: &str, field: &str, text: &str) -> Failure {
-    Failure::invalid("meta.k8s.io", "PatchOptions", "", vec![Cause::new(reason, field, text)])
+fn options_mistake(reason: &str, field: &str, text: &str) -> ApiError {
+    ApiError::invalid("meta.k8s.io", "PatchOptions", "", vec![Cause::new(reason, field, text)])
 }
 
 async fn apply(
@@ -147,22 +147,22 @@ async fn apply(
     subresource: &str,
     options: &Options,
     patch: Patch,
-) -> Result<Reply, Failure> {
+) -> Result<Reply, ApiError> {
     let Patch { value: applied, remarks, .. } = patch;
     let Some(manager) = options.field_manager.as_deref() else {
         return Err(options_mistake("FieldValueRequired", "fieldManager", "Required value: is required for apply patch"));
     };
     if applied["kind"].as_str().is_none_or(str::is_empty) || applied["apiVersion"].as_str().is_none_or(str::is_empty) {
-        return Err(Failure::bad_request("invalid object type: /, Kind="));
+        return Err(ApiError::bad_request("invalid object type: /, Kind="));
     }
     let is_scale = subresource == "scale";
     let shown = if is_scale { &versioning::scales() } else { &served.kind };
     if applied["kind"] != shown.kind.as_str() || applied["apiVersion"] != shown.api_version().as_str() {
-        return Err(Failure::bad_request(format!("the object is no {} of {}", shown.kind, shown.api_version())));
+        return Err(ApiError::bad_request(format!("the object is no {} of {}", shown.kind, shown.api_version())));
     }
     if is_scale && served.kind.is_custom() {
         // The real server has no type for scales in the types of a definition.
-        return Err(Failure::new(500, "", "failed to create typed patch object: no corresponding type for autoscaling/v1, Kind=Scale"));
+        return Err(ApiError::new(500, "", "failed to create typed patch object: no corresponding type for autoscaling/v1, Kind=Scale"));
     }
     let writer = Writer { served, subresource, options, manager, now: api.now(), is_patch: true };
     let namespace = context.place.namespace.as_deref().unwrap_or_default();
@@ -181,10 +181,10 @@ async fn apply(
     if !is_there {
         if applied["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
             let text = "uid mismatch: the provided object specified a uid, and no existing object was found";
-            return Err(Failure::conflict(&served.kind.group, &served.kind.plural, &target::key(context).1, text));
+            return Err(ApiError::conflict(&served.kind.group, &served.kind.plural, &target::key(context).1, text));
         }
         if !subresource.is_empty() {
-            return Err(Failure::not_found(&served.kind.group, &served.kind.plural, &target::key(context).1));
+            return Err(ApiError::not_found(&served.kind.group, &served.kind.plural, &target::key(context).1));
         }
         let mut value = with_author(&writer, |by| ownership::apply(None, &applied, by))?;
         // A created object has no revision to compare.
@@ -201,7 +201,7 @@ async fn apply(
         warnings.extend(more);
         return Ok(reading::shape(served, context, value)?.with_code(201).with_warnings(warnings));
     }
-    let change = |old: &Value| -> Result<(Draft, Vec<String>), Failure> {
+    let change = |old: &Value| -> Result<(Draft, Vec<String>), ApiError> {
         let mut new = with_author(&writer, |by| ownership::apply(Some(old), &applied, by))?;
         note_last_applied(&writer, &mut new, &applied);
         let owners = ownership::take(&mut new);
@@ -215,7 +215,7 @@ async fn apply(
 }
 
 /// Returns the object to apply for a scale: the number of replicas at its path.
-fn unscaled(served: &Served, scale: &Value, namespace: &str) -> Result<Value, Failure> {
+fn unscaled(served: &Served, scale: &Value, namespace: &str) -> Result<Value, ApiError> {
     check_typed(&Served::of(versioning::scales()), scale, namespace)?;
     let mut object = json!({"apiVersion": served.kind.api_version(), "kind": served.kind.kind, "metadata": scale["metadata"]});
     if let (Some(paths), Some(replicas)) = (&served.kind.scale, scale.pointer("/spec/replicas")) {
@@ -242,15 +242,15 @@ fn note_last_applied(writer: &Writer<'_>, merged: &mut Value, applied: &Value) {
 }
 
 /// Checks that an applied object conforms to the schema exactly.
-fn check_typed(served: &Served, applied: &Value, namespace: &str) -> Result<(), Failure> {
+fn check_typed(served: &Served, applied: &Value, namespace: &str) -> Result<(), ApiError> {
     let kind = &served.kind;
     let name = applied["metadata"]["name"].as_str().unwrap_or_default();
     let refuse = |what: String| {
         let place = format!("({namespace}/{name}; {}, Kind={})", kind.api_version(), kind.kind);
-        Err(Failure::new(500, "", format!("failed to create typed patch object {place}: {what}")))
+        Err(ApiError::new(500, "", format!("failed to create typed patch object {place}: {what}")))
     };
     if applied["metadata"]["managedFields"].as_array().is_some_and(|all| !all.is_empty()) {
-        return Err(Failure::bad_request("metadata.managedFields must be nil"));
+        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
     if let Some(why) = metadata::type_mistake(&applied["metadata"]).filter(|_| applied["metadata"].is_object()) {
         return refuse(why);

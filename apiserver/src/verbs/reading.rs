@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::faults::{Action, Fault};
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::{ApiError, Cause};
 use crate::http::reply::Reply;
 use crate::http::request::{Form, Query};
 use crate::kinds::registry::Served;
@@ -40,7 +40,7 @@ impl Interest {
     ///
     /// # Errors
     /// If they are invalid, or use unsupported fields; or if numeric parameters are not numbers.
-    pub(crate) fn read(served: &Served, context: &RequestContext) -> Result<Self, Failure> {
+    pub(crate) fn read(served: &Served, context: &RequestContext) -> Result<Self, ApiError> {
         for number in ["limit", "timeoutSeconds"] {
             context.query.number(number)?;
         }
@@ -71,9 +71,9 @@ impl Interest {
 }
 
 /// Answers a request for one object.
-pub(crate) async fn get(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, Failure> {
+pub(crate) async fn get(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, ApiError> {
     // A real server reports this as an internal error.
-    let asked = revision(&context.query).map_err(|failure| Failure::new(500, "", failure.message))?;
+    let asked = revision(&context.query).map_err(|failure| ApiError::new(500, "", failure.message))?;
     if let Some(revision) = asked {
         wait_for(api, revision).await?;
     }
@@ -100,21 +100,21 @@ pub(crate) fn stale_revision(api: &Api, served: &Served, context: &RequestContex
     }))
 }
 
-fn visible(api: &Api, served: &Served, context: &RequestContext) -> Result<Arc<Stored>, Failure> {
+fn visible(api: &Api, served: &Served, context: &RequestContext) -> Result<Arc<Stored>, ApiError> {
     let key = target::key(context);
     let found = api.with(|state| state.store.visible(&served.resource, &key));
-    found.ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))
+    found.ok_or_else(|| ApiError::not_found(&served.kind.group, &served.kind.plural, &key.1))
 }
 
-fn existing_at(api: &Api, served: &Served, context: &RequestContext, revision: u64) -> Result<Arc<Stored>, Failure> {
+fn existing_at(api: &Api, served: &Served, context: &RequestContext, revision: u64) -> Result<Arc<Stored>, ApiError> {
     let key = target::key(context);
     let objects = api.with(|state| state.store.list_at(&served.resource, Some(&key.0), revision)).unwrap_or_default();
     let found = objects.into_iter().find(|(other, _)| *other == key).map(|(_, stored)| stored);
-    found.ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))
+    found.ok_or_else(|| ApiError::not_found(&served.kind.group, &served.kind.plural, &key.1))
 }
 
 /// Answers a request for a list.
-pub(crate) async fn list(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, Failure> {
+pub(crate) async fn list(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, ApiError> {
     match select(api, served, context).await? {
         Ok(selection) => shape(served, context, selection.into_list(served)),
         Err(expired) => Ok(expired),
@@ -142,7 +142,7 @@ impl Selection {
 ///
 /// # Errors
 /// If the request has invalid parameters, or waits for a future revision in vain.
-pub(crate) async fn select(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Result<Selection, Reply>, Failure> {
+pub(crate) async fn select(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Result<Selection, Reply>, ApiError> {
     let limit = context.query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let page = Page::read(&context.query, limit)?;
     let interest = Interest::read(served, context)?;
@@ -216,7 +216,7 @@ struct Page {
 }
 
 impl Page {
-    fn read(query: &Query, limit: Option<usize>) -> Result<Self, Failure> {
+    fn read(query: &Query, limit: Option<usize>) -> Result<Self, ApiError> {
         let matching = query.text("resourceVersionMatch");
         let mut causes = Vec::new();
         let mut forbid = |field: &str, text: &str| causes.push(Cause::new("FieldValueForbidden", field, format!("Forbidden: {text}")));
@@ -238,11 +238,11 @@ impl Page {
             causes.push(Cause::new("FieldValueNotSupported", "resourceVersionMatch", text));
         }
         if !causes.is_empty() {
-            return Err(Failure::invalid("meta.k8s.io", "ListOptions", "", causes));
+            return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", causes));
         }
         if let Some(token) = query.text("continue") {
             if version.is_some_and(|version| version != "0") {
-                return Err(Failure::bad_request("specifying resource version is not allowed when using continue"));
+                return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
             }
             return Self::go_on(token);
         }
@@ -251,8 +251,8 @@ impl Page {
         Ok(Self { least: Some(revision), exactly: is_exact.then_some(revision), start: None, is_whole: revision == 0 })
     }
 
-    fn go_on(token: &str) -> Result<Self, Failure> {
-        let refuse = |why: &str| Failure::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+    fn go_on(token: &str) -> Result<Self, ApiError> {
+        let refuse = |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         let text = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| refuse(&error.to_string()))?;
         let token: Value = serde_json::from_slice(&text).map_err(|error| refuse(&error.to_string()))?;
         let start = token["start"].as_str().ok_or_else(|| refuse("it has no start"))?.to_owned();
@@ -264,26 +264,26 @@ impl Page {
     /// Returns the answer for an expired revision; a continued list may continue with the newest state.
     fn expired(self) -> Reply {
         let Some(start) = self.start else {
-            return Reply::from(Failure::new(410, "Expired", "The resourceVersion for the provided list is too old."));
+            return Reply::from(ApiError::new(410, "Expired", "The resourceVersion for the provided list is too old."));
         };
         let text = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the \
                     continue parameter, or use the continue token in this response to retrieve the remainder of the results.";
-        let mut status = Failure::new(410, "Expired", text).to_json();
+        let mut status = ApiError::new(410, "Expired", text).to_json();
         status["metadata"]["continue"] = json!(token(-1, &start));
         Reply::object(status).with_code(410)
     }
 }
 
-fn revision(query: &Query) -> Result<Option<u64>, Failure> {
+fn revision(query: &Query) -> Result<Option<u64>, ApiError> {
     let parse = |text: &str| {
-        let mistake = || Failure::bad_request(format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: invalid syntax"));
+        let mistake = || ApiError::bad_request(format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: invalid syntax"));
         text.parse().map_err(|_| mistake())
     };
     query.text("resourceVersion").map(parse).transpose()
 }
 
 /// Waits for a future revision, up to the limit.
-async fn wait_for(api: &Api, revision: u64) -> Result<(), Failure> {
+async fn wait_for(api: &Api, revision: u64) -> Result<(), ApiError> {
     let present = || api.with(|state| state.store.visible_revision());
     if revision <= present() {
         return Ok(());
@@ -294,7 +294,7 @@ async fn wait_for(api: &Api, revision: u64) -> Result<(), Failure> {
         return Ok(());
     }
     let text = format!("Timeout: Too large resource version: {revision}, current: {current}");
-    let mut failure = Failure::new(504, "Timeout", text).retry_after(1);
+    let mut failure = ApiError::new(504, "Timeout", text).retry_after(1);
     failure.details.causes.push(Cause::new("ResourceVersionTooLarge", "", "Too large resource version"));
     Err(failure)
 }
@@ -321,11 +321,11 @@ pub(crate) fn list_of(served: &Served, items: Vec<Value>, mut metadata: Value) -
 }
 
 /// Returns an object or a list in the requested form.
-pub(crate) fn shape(served: &Served, context: &RequestContext, value: Value) -> Result<Reply, Failure> {
+pub(crate) fn shape(served: &Served, context: &RequestContext, value: Value) -> Result<Reply, ApiError> {
     let is_list = value["items"].is_array() && value["kind"] == served.kind.list_kind.as_str();
     let not_acceptable = |what: &str| {
         let text = format!("you requested {what}, but the requested object is {}", if is_list { "a list" } else { "not a list" });
-        Err(Failure::new(406, "NotAcceptable", text))
+        Err(ApiError::new(406, "NotAcceptable", text))
     };
     let mut shaped = match context.accept.form {
         Form::Plain => value,
@@ -335,7 +335,7 @@ pub(crate) fn shape(served: &Served, context: &RequestContext, value: Value) -> 
         Form::Metadata if is_list => return not_acceptable("PartialObjectMetadata"),
         Form::Metadata => versioning::metadata_of(&value),
         Form::MetadataList if !is_list && !served.kind.is_custom() => return not_acceptable("PartialObjectMetadataList"),
-        Form::MetadataList if !is_list => return Err(Failure::new(500, "", "the object is no list, whose metadata could be told")),
+        Form::MetadataList if !is_list => return Err(ApiError::new(500, "", "the object is no list, whose metadata could be told")),
         Form::MetadataList => {
             let items: Vec<Value> = value["items"].as_array().into_iter().flatten().map(versioning::metadata_of).collect();
             let list =
@@ -358,19 +358,19 @@ fn without_end(mut list: Value) -> Value {
 }
 
 /// Returns the table of an object or a list, with the requested part of the objects.
-pub(crate) fn rows(served: &Served, context: &RequestContext, value: &Value) -> Result<Value, Failure> {
+pub(crate) fn rows(served: &Served, context: &RequestContext, value: &Value) -> Result<Value, ApiError> {
     rows_with(served, context, value, true)
 }
 
 /// Returns the `Scale` of an object in the requested form.
-pub(crate) fn shape_scale(context: &RequestContext, scale: Value) -> Result<Reply, Failure> {
+pub(crate) fn shape_scale(context: &RequestContext, scale: Value) -> Result<Reply, ApiError> {
     shape(&Served::of(versioning::scales()), context, scale)
 }
 
 /// Returns the table of an object or a list, with or without its columns.
-pub(crate) fn rows_with(served: &Served, context: &RequestContext, value: &Value, has_columns: bool) -> Result<Value, Failure> {
+pub(crate) fn rows_with(served: &Served, context: &RequestContext, value: &Value, has_columns: bool) -> Result<Value, ApiError> {
     let word = context.query.text("includeObject").unwrap_or_default();
-    let include = Include::parse(word).ok_or_else(|| Failure::bad_request(format!("unrecognized includeObject value: {word:?}")))?;
+    let include = Include::parse(word).ok_or_else(|| ApiError::bad_request(format!("unrecognized includeObject value: {word:?}")))?;
     let table = Table::of(&served.kind);
     if let Some(items) = value["items"].as_array().filter(|_| value["kind"] == served.kind.list_kind.as_str()) {
         // An object in a row has its type, unlike one in a list.

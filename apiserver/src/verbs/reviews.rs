@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::auth::access::{Attributes, User, is_allowed};
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::{ApiError, Cause};
 use crate::http::reply::Reply;
 use crate::kinds::builtin::{self, Field};
 use crate::kinds::kind::Kind;
@@ -25,7 +25,7 @@ const MOST_LIFETIME: i64 = 1 << 32;
 ///
 /// # Errors
 /// If the review is invalid.
-pub(crate) fn answer(api: &Api, served: &Served, context: &RequestContext) -> Result<Option<Reply>, Failure> {
+pub(crate) fn answer(api: &Api, served: &Served, context: &RequestContext) -> Result<Option<Reply>, ApiError> {
     let kind = &served.kind;
     let is_token = kind.group.is_empty() && kind.plural == "serviceaccounts" && context.place.subresource.as_deref() == Some("token");
     let is_review = matches!(kind.group.as_str(), "authorization.k8s.io" | "authentication.k8s.io");
@@ -33,11 +33,11 @@ pub(crate) fn answer(api: &Api, served: &Served, context: &RequestContext) -> Re
         return Ok(None);
     }
     if context.method != http::Method::POST {
-        return Err(Failure::no_method());
+        return Err(ApiError::no_method());
     }
     let mut review = read_body(served, context)?.value;
     if !review.is_object() {
-        return Err(Failure::bad_request("a review is an object"));
+        return Err(ApiError::bad_request("a review is an object"));
     }
     if is_token {
         return issue(api, served, context, review).map(Some);
@@ -58,13 +58,13 @@ pub(crate) fn answer(api: &Api, served: &Served, context: &RequestContext) -> Re
             access(api, &subject(spec), spec)
         }
         "SelfSubjectRulesReview" if spec["namespace"].as_str().is_none_or(str::is_empty) => {
-            return Err(Failure::bad_request("no namespace on request"));
+            return Err(ApiError::bad_request("no namespace on request"));
         }
         "SelfSubjectRulesReview" => every_rule(),
         "SelfSubjectReview" => json!({"userInfo": context.user.to_json()}),
         "TokenReview" => match spec["token"].as_str().filter(|token| !token.is_empty()) {
             Some(given) => token(api, given, &spec["audiences"]),
-            None => return Err(Failure::bad_request("token is required for TokenReview in authentication")),
+            None => return Err(ApiError::bad_request("token is required for TokenReview in authentication")),
         },
         _ => return Ok(None),
     };
@@ -84,7 +84,7 @@ fn subject(spec: &Value) -> User {
 }
 
 /// Validates an access review, in addition to the errors found already.
-fn check(review: &Value, found: &[Cause]) -> Result<(), Failure> {
+fn check(review: &Value, found: &[Cause]) -> Result<(), ApiError> {
     let spec = &review["spec"];
     let mut causes = found.to_vec();
     match (spec["resourceAttributes"].is_object(), spec["nonResourceAttributes"].is_object()) {
@@ -126,7 +126,7 @@ fn check_selector(selector: &Field<'_, '_>, causes: &mut Vec<Cause>) {
 }
 
 /// Checks an access review for one namespace.
-fn check_local(review: &Value, namespace: &str) -> Result<(), Failure> {
+fn check_local(review: &Value, namespace: &str) -> Result<(), ApiError> {
     let spec = &review["spec"];
     let mut review = review.clone();
     review["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"));
@@ -149,9 +149,9 @@ fn invalid(field: &str, why: &str) -> Cause {
     Cause::new("FieldValueInvalid", field, format!("Invalid value: {why}"))
 }
 
-fn refuse(causes: Vec<Cause>) -> Result<(), Failure> {
+fn refuse(causes: Vec<Cause>) -> Result<(), ApiError> {
     // The failure has no kind.
-    if causes.is_empty() { Ok(()) } else { Err(Failure::invalid("authorization.k8s.io", "", "", causes)) }
+    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("authorization.k8s.io", "", "", causes)) }
 }
 
 fn access(api: &Api, user: &User, spec: &Value) -> Value {
@@ -196,7 +196,7 @@ fn token(api: &Api, token: &str, audiences: &Value) -> Value {
 }
 
 /// Issues a token that authenticates the service account.
-fn issue(api: &Api, served: &Served, context: &RequestContext, mut request: Value) -> Result<Reply, Failure> {
+fn issue(api: &Api, served: &Served, context: &RequestContext, mut request: Value) -> Result<Reply, ApiError> {
     let stored = target::existing(api, served, context)?;
     let (namespace, name) = target::key(context);
     let seconds = lifetime(&mut request, &namespace, &name)?;
@@ -220,7 +220,7 @@ fn issue(api: &Api, served: &Served, context: &RequestContext, mut request: Valu
 }
 
 /// Checks that the bound object of a token exists.
-fn check_bound(api: &Api, namespace: &str, bound: &Value) -> Result<(), Failure> {
+fn check_bound(api: &Api, namespace: &str, bound: &Value) -> Result<(), ApiError> {
     if bound.is_null() {
         return Ok(());
     }
@@ -229,36 +229,36 @@ fn check_bound(api: &Api, namespace: &str, bound: &Value) -> Result<(), Failure>
         (Some("v1"), "Pod") => ("pods", namespace),
         (Some("v1"), "Secret") => ("secrets", namespace),
         (Some("v1"), "Node") => ("nodes", ""),
-        _ => return Err(Failure::bad_request(format!("cannot bind token for serviceaccount to an object of kind {kind:?}"))),
+        _ => return Err(ApiError::bad_request(format!("cannot bind token for serviceaccount to an object of kind {kind:?}"))),
     };
     let resource = crate::storage::resource::Resource { group: String::new(), plural: plural.to_owned() };
     let Some(found) = api.read(&resource, &(namespace.to_owned(), name.to_owned())) else {
-        return Err(Failure::not_found("", plural, name));
+        return Err(ApiError::not_found("", plural, name));
     };
     let uid = bound["uid"].as_str().unwrap_or_default();
     if uid.is_empty() || found.value["metadata"]["uid"] == uid {
         return Ok(());
     }
-    Err(Failure::conflict("", plural, name, "the UID in the bound object reference does not match the UID in record"))
+    Err(ApiError::conflict("", plural, name, "the UID in the bound object reference does not match the UID in record"))
 }
 
 /// Reads a token request of a service account. Returns the lifetime in seconds, which the answer contains, too.
-fn lifetime(request: &mut Value, namespace: &str, name: &str) -> Result<i64, Failure> {
+fn lifetime(request: &mut Value, namespace: &str, name: &str) -> Result<i64, ApiError> {
     let kind = Kind { group: "authentication.k8s.io".into(), version: "v1".into(), kind: "TokenRequest".into(), ..Kind::default() };
     builtin::read(&kind, request)?;
     let sent = |field: &str| request["metadata"][field].as_str().unwrap_or_default();
     if !matches!(sent("namespace"), "") && sent("namespace") != namespace {
-        return Err(Failure::other_namespace());
+        return Err(ApiError::other_namespace());
     }
     if !matches!(sent("name"), "") && sent("name") != name {
         let cause = invalid("metadata.name", "must match the service account name if specified");
-        return Err(Failure::invalid(&kind.group, &kind.kind, name, vec![cause]));
+        return Err(ApiError::invalid(&kind.group, &kind.kind, name, vec![cause]));
     }
     let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(LIFETIME);
     if !(LEAST_LIFETIME..=MOST_LIFETIME).contains(&seconds) {
         let cause =
             invalid("spec.expirationSeconds", &format!("{seconds}: may not be less than 10 minutes, nor larger than 1 << 32 seconds"));
-        return Err(Failure::invalid(&kind.group, &kind.kind, "", vec![cause]));
+        return Err(ApiError::invalid(&kind.group, &kind.kind, "", vec![cause]));
     }
     request["spec"]["expirationSeconds"] = json!(seconds);
     Ok(seconds)

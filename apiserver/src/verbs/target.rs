@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::reply::Reply;
 use crate::kinds::registry::Served;
 use crate::storage::resource::Key;
@@ -18,28 +18,28 @@ pub(crate) fn key(context: &RequestContext) -> Key {
 }
 
 /// Returns the object of a request.
-pub(crate) fn existing(api: &Api, served: &Served, context: &RequestContext) -> Result<Arc<Stored>, Failure> {
+pub(crate) fn existing(api: &Api, served: &Served, context: &RequestContext) -> Result<Arc<Stored>, ApiError> {
     let key = key(context);
-    api.read(&served.resource, &key).ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))
+    api.read(&served.resource, &key).ok_or_else(|| ApiError::not_found(&served.kind.group, &served.kind.plural, &key.1))
 }
 
 /// Refuses a request for a feature that a built-in kind lacks.
-pub(crate) fn not_served_here() -> Result<Reply, Failure> {
-    Err(Failure::no_resource())
+pub(crate) fn not_served_here() -> Result<Reply, ApiError> {
+    Err(ApiError::no_resource())
 }
 
 /// Checks the namespace and name of a body against the path, and fills in missing ones.
-pub(crate) fn place_body(served: &Served, context: &RequestContext, value: &mut Value, is_update: bool) -> Result<(), Failure> {
+pub(crate) fn place_body(served: &Served, context: &RequestContext, value: &mut Value, is_update: bool) -> Result<(), ApiError> {
     if let Some(name) = &context.place.name {
         match value["metadata"]["name"].as_str().unwrap_or_default() {
             "" if is_update => {
                 let text = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
-                return Err(Failure::bad_request(text));
+                return Err(ApiError::bad_request(text));
             }
             "" => value["metadata"]["name"] = json!(name),
             sent if sent != name => {
                 let text = format!("the name of the object ({sent}) does not match the name on the URL ({name})");
-                return Err(Failure::bad_request(text));
+                return Err(ApiError::bad_request(text));
             }
             _ => {}
         }
@@ -50,7 +50,7 @@ pub(crate) fn place_body(served: &Served, context: &RequestContext, value: &mut 
         "" if served.kind.namespaced => value["metadata"]["namespace"] = json!(wanted),
         // Cluster-scoped objects lose it.
         _ if !served.kind.namespaced => drop(value["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"))),
-        _ => return Err(Failure::other_namespace()),
+        _ => return Err(ApiError::other_namespace()),
     }
     Ok(())
 }
@@ -59,15 +59,15 @@ pub(crate) fn place_body(served: &Served, context: &RequestContext, value: &mut 
 ///
 /// # Errors
 /// If it names another one.
-pub(crate) fn check_name(context: &RequestContext, posted: &Value) -> Result<(), Failure> {
+pub(crate) fn check_name(context: &RequestContext, posted: &Value) -> Result<(), ApiError> {
     let name = context.place.name.as_deref().unwrap_or_default();
     let namespace = posted["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty());
     if posted["metadata"]["name"] != name {
         let (kind, sent) = (posted["kind"].as_str().unwrap_or("object"), posted["metadata"]["name"].as_str().unwrap_or_default());
-        return Err(Failure::bad_request(format!("name in URL ({name}) does not match name in {kind} ({sent})")));
+        return Err(ApiError::bad_request(format!("name in URL ({name}) does not match name in {kind} ({sent})")));
     }
     if namespace.is_some() && namespace != context.place.namespace.as_deref() {
-        return Err(Failure::other_namespace());
+        return Err(ApiError::other_namespace());
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::api::Api;
 use crate::faults::Action;
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::{ApiError, Cause};
 use crate::http::reply::{Content, Reply};
 use crate::http::request::Form;
 use crate::kinds::registry::Served;
@@ -55,16 +55,16 @@ struct Watch {
 }
 
 /// Answers a request to watch.
-pub(crate) async fn answer(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, Failure> {
+pub(crate) async fn answer(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, ApiError> {
     check(context)?;
     if context.accept.is_yaml {
-        return Err(Failure::new(406, "NotAcceptable", "only the following media types are accepted: application/json;stream=watch"));
+        return Err(ApiError::new(406, "NotAcceptable", "only the following media types are accepted: application/json;stream=watch"));
     }
     let interest = Interest::read(served, context)?;
     let start = match context.query.text("resourceVersion") {
         None | Some("0") => None,
         Some(text) => Some(text.parse::<u64>().map_err(|_| {
-            Failure::new(500, "", format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"))
+            ApiError::new(500, "", format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"))
         })?),
     };
     let initial = context.query.text("sendInitialEvents").map(|_| context.query.is_on("sendInitialEvents"));
@@ -127,7 +127,7 @@ fn is_fault(context: &RequestContext, action: &Action) -> bool {
     context.fault.as_ref().is_some_and(|fault| fault.action == *action)
 }
 
-fn check(context: &RequestContext) -> Result<(), Failure> {
+fn check(context: &RequestContext) -> Result<(), ApiError> {
     const FIELD: &str = "resourceVersionMatch";
     let matching = context.query.text(FIELD);
     let is_newer = matching == Some("NotOlderThan");
@@ -142,7 +142,7 @@ fn check(context: &RequestContext) -> Result<(), Failure> {
     if let Some(other) = matching.filter(|_| !is_newer) {
         causes.push(field_error::not_supported(FIELD, &json!(other), ["NotOlderThan"]));
     }
-    if causes.is_empty() { Ok(()) } else { Err(Failure::invalid("meta.k8s.io", "ListOptions", "", causes)) }
+    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", causes)) }
 }
 
 /// The reason why a watch continues.
@@ -279,7 +279,7 @@ impl Watch {
     }
 
     /// Returns the event of an object stored in another version.
-    async fn tell_converted(&mut self, change: &Change) -> Result<Bytes, Failure> {
+    async fn tell_converted(&mut self, change: &Change) -> Result<Bytes, ApiError> {
         let mut seen = Vec::new();
         for stored in [change.before(), change.after()] {
             seen.push(match stored {
@@ -339,6 +339,6 @@ impl Watch {
         self.is_over = true;
         let current = self.api.with(|state| state.store.visible_revision());
         let text = format!("too old resource version: {} ({current})", self.cursor);
-        line("ERROR", &Failure::new(410, "Expired", text).to_json())
+        line("ERROR", &ApiError::new(410, "Expired", text).to_json())
     }
 }

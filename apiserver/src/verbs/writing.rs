@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::admission::Operation;
 use crate::api::Api;
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::{ApiError, Cause};
 use crate::http::reply::Reply;
 use crate::http::request::Options;
 use crate::kinds::registry::Served;
@@ -26,7 +26,7 @@ const NAMES: usize = 8;
 const MAX_OBJECT: usize = 3 << 19;
 
 /// Answers a request to create an object.
-pub(crate) async fn create(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, Failure> {
+pub(crate) async fn create(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, ApiError> {
     let options = Options::read(&context.query, "CreateOptions")?;
     let mut body = read_body(served, context)?;
     let manager = context.manager(options.field_manager.as_deref());
@@ -47,7 +47,7 @@ pub(crate) async fn create_received(
     writer: &Writer<'_>,
     gate: &Gate<'_>,
     value: Value,
-) -> Result<(Value, Vec<String>), Failure> {
+) -> Result<(Value, Vec<String>), ApiError> {
     let served = writer.served;
     let kind = &served.kind;
     let namespace = value["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
@@ -78,7 +78,7 @@ pub(crate) async fn create_received(
             }
         }
         if attempts == 0 {
-            let mut failure = Failure::new(409, "AlreadyExists", format!("{} {name:?} already exists", served.full_name()));
+            let mut failure = ApiError::new(409, "AlreadyExists", format!("{} {name:?} already exists", served.full_name()));
             failure.details.name = name;
             failure.details.group.clone_from(&kind.group);
             failure.details.kind.clone_from(&kind.plural);
@@ -89,7 +89,7 @@ pub(crate) async fn create_received(
 
 /// Passes a new object through the admission chain. It has its name and its unique id, which mutating webhooks do not get if they are
 /// generated.
-async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_generated: bool) -> Result<(Value, Vec<String>), Failure> {
+async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_generated: bool) -> Result<(Value, Vec<String>), ApiError> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (namespace, uid) = (text(&named["metadata"]["namespace"]), text(&named["metadata"]["uid"]));
     let mut writer = writer.clone();
@@ -134,7 +134,7 @@ async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_ge
 }
 
 /// Answers a request to replace an object, or its subresource.
-pub(crate) async fn update(api: &Api, served: &Arc<Served>, context: &RequestContext, subresource: &str) -> Result<Reply, Failure> {
+pub(crate) async fn update(api: &Api, served: &Arc<Served>, context: &RequestContext, subresource: &str) -> Result<Reply, ApiError> {
     let options = Options::read(&context.query, "UpdateOptions")?;
     let manager = context.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource, options: &options, manager: &manager, now: api.now(), is_patch: false };
@@ -149,7 +149,7 @@ pub(crate) async fn update(api: &Api, served: &Arc<Served>, context: &RequestCon
         let gate = Gate::new(api, served, "", context.by(&options));
         if value["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
             let text = "Precondition failed: the object with this uid is not there";
-            return Err(Failure::conflict(
+            return Err(ApiError::conflict(
                 &served.kind.group,
                 &served.kind.plural,
                 context.place.name.as_deref().unwrap_or_default(),
@@ -198,8 +198,8 @@ pub(crate) async fn write(
     api: &Api,
     writer: &Writer<'_>,
     context: &RequestContext,
-    change: impl Fn(&Value) -> Result<(Draft, Vec<String>), Failure>,
-) -> Result<(Value, Vec<String>), Failure> {
+    change: impl Fn(&Value) -> Result<(Draft, Vec<String>), ApiError>,
+) -> Result<(Value, Vec<String>), ApiError> {
     let served = writer.served;
     let gate = Gate::new(api, served, writer.subresource, context.by(writer.options));
     for _ in 0..ATTEMPTS {
@@ -227,11 +227,11 @@ pub(crate) async fn write(
         }
     }
     let text = "the object has been modified; please apply your changes to the latest version and try again";
-    Err(Failure::conflict(&served.kind.group, &served.kind.plural, context.place.name.as_deref().unwrap_or_default(), text))
+    Err(ApiError::conflict(&served.kind.group, &served.kind.plural, context.place.name.as_deref().unwrap_or_default(), text))
 }
 
 /// Passes a changed object through the admission chain.
-async fn admit_changed(writer: &Writer<'_>, gate: &Gate<'_>, old: &Value, draft: Draft) -> Result<(Decision, Vec<String>), Failure> {
+async fn admit_changed(writer: &Writer<'_>, gate: &Gate<'_>, old: &Value, draft: Draft) -> Result<(Decision, Vec<String>), ApiError> {
     if !gate.is_guarded() {
         return writer.settle(old, draft);
     }
@@ -275,8 +275,8 @@ pub(crate) async fn write_scale(
     writer: &Writer<'_>,
     context: &RequestContext,
     remarks: &[String],
-    change: &(dyn Fn(&Value) -> Result<Value, Failure> + Sync),
-) -> Result<Reply, Failure> {
+    change: &(dyn Fn(&Value) -> Result<Value, ApiError> + Sync),
+) -> Result<Reply, ApiError> {
     let served = writer.served;
     let Some(paths) = served.kind.scale.clone() else { return not_served_here() };
     let scales = Served::of(versioning::scales());
@@ -299,14 +299,14 @@ pub(crate) async fn write_scale(
             } else {
                 ("autoscaling", "Scale", "spec.replicas")
             };
-            return Err(Failure::invalid(group, kind, name, vec![Cause::new("FieldValueInvalid", field, text)]));
+            return Err(ApiError::invalid(group, kind, name, vec![Cause::new("FieldValueInvalid", field, text)]));
         }
         let mut new = old.clone();
         versioning::set_at(&mut new, &paths.spec_replicas, json!(replicas));
         let sent = &changed["metadata"]["uid"];
         if sent.is_string() && *sent != old["metadata"]["uid"] {
             let text = format!("Precondition failed: UID in precondition: {sent}, UID in object meta: {}", old["metadata"]["uid"]);
-            return Err(Failure::conflict(&served.kind.group, &served.kind.plural, &key(context).1, &text));
+            return Err(ApiError::conflict(&served.kind.group, &served.kind.plural, &key(context).1, &text));
         }
         if let Some(sent) = changed["metadata"]["resourceVersion"].as_str().filter(|sent| !sent.is_empty()) {
             new["metadata"]["resourceVersion"] = json!(sent);
@@ -318,7 +318,7 @@ pub(crate) async fn write_scale(
 }
 
 /// Answers a request to bind a pod to a node.
-pub(crate) async fn bind(api: &Api, served: &Served, context: &RequestContext) -> Result<Reply, Failure> {
+pub(crate) async fn bind(api: &Api, served: &Served, context: &RequestContext) -> Result<Reply, ApiError> {
     let options = Options::default();
     let binding = read_body(served, context)?.value;
     check_name(context, &binding)?;
@@ -330,9 +330,9 @@ pub(crate) async fn bind(api: &Api, served: &Served, context: &RequestContext) -
     let binding = changed.unwrap_or_else(|| binding.clone());
     gate.validate(Passage { object: Some(&binding), ..passage }).await?;
     let Some(node) = binding["target"]["name"].as_str().filter(|node| !node.is_empty()) else {
-        return Err(Failure::new(500, "", "target.name: Required value"));
+        return Err(ApiError::new(500, "", "target.name: Required value"));
     };
-    let conflict = |why: &str| Failure::conflict("", "pods/binding", &name, why);
+    let conflict = |why: &str| ApiError::conflict("", "pods/binding", &name, why);
     if let Some(present) = stored.value["spec"]["nodeName"].as_str().filter(|present| !present.is_empty()) {
         return Err(conflict(&format!("pod {name} is already assigned to node {present:?}")));
     }
@@ -347,15 +347,15 @@ pub(crate) async fn bind(api: &Api, served: &Served, context: &RequestContext) -
     Ok(Reply::created())
 }
 
-fn check_size(value: &Value) -> Result<(), Failure> {
+fn check_size(value: &Value) -> Result<(), ApiError> {
     if serde_json::to_vec(value).is_ok_and(|text| text.len() > MAX_OBJECT) {
-        return Err(Failure::new(500, "", "etcdserver: request is too large"));
+        return Err(ApiError::new(500, "", "etcdserver: request is too large"));
     }
     Ok(())
 }
 
 /// Checks that the namespace of a new object exists and is not being deleted, and so does its definition.
-fn check_place(api: &Api, served: &Served, namespace: &str, name: &str) -> Result<(), Failure> {
+fn check_place(api: &Api, served: &Served, namespace: &str, name: &str) -> Result<(), ApiError> {
     if served.is_leaving {
         return Err(rules::forbidden(served, name, "create not allowed while custom resource definition is terminating"));
     }
@@ -364,7 +364,7 @@ fn check_place(api: &Api, served: &Served, namespace: &str, name: &str) -> Resul
     }
     let namespaces = crate::storage::resource::Resource { group: String::new(), plural: "namespaces".to_owned() };
     let Some(found) = api.read(&namespaces, &(String::new(), namespace.to_owned())) else {
-        return Err(Failure::not_found("", "namespaces", namespace));
+        return Err(ApiError::not_found("", "namespaces", namespace));
     };
     if !found.value["metadata"]["deletionTimestamp"].is_string() {
         return Ok(());

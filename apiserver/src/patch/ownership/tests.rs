@@ -27,7 +27,7 @@ fn with<T>(name: &str, operation: Operation, second: i64, act: impl FnOnce(&mut 
     act(&mut Manager { name, operation, subresource: None, api_version: "ex.dev/v1", time, force: false, lists: &lists })
 }
 
-fn applied(live: Option<&Value>, name: &str, spec: Value) -> Result<Value, Failure> {
+fn applied(live: Option<&Value>, name: &str, spec: Value) -> Result<Value, ApiError> {
     with(name, Operation::Apply, 1, |by| apply(live, &object(spec), by))
 }
 
