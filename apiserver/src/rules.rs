@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use crate::http::api_error::{ApiError, Cause};
+use crate::http::api_error::{ApiError, FieldError};
 use crate::http::request::Options;
 use crate::kinds::registry::Served;
 use crate::kinds::{builtin, definition};
@@ -238,7 +238,7 @@ impl Writer<'_> {
         Err(ApiError::invalid(&kind.group, &kind.kind, name, found))
     }
 
-    fn check_finalizers(old: &Value, new: &Value) -> Vec<Cause> {
+    fn check_finalizers(old: &Value, new: &Value) -> Vec<FieldError> {
         let list = |value: &Value| value["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         let known = list(old);
         let added: Vec<Value> = list(new).into_iter().filter(|one| !known.contains(one)).collect();
@@ -247,7 +247,7 @@ impl Writer<'_> {
         }
         let text = "no new finalizers can be added if the object is being deleted, found new finalizers []string";
         let added: Vec<String> = added.iter().map(Value::to_string).collect();
-        let cause = Cause::new("FieldValueForbidden", "metadata.finalizers", format!("Forbidden: {text}{{{}}}", added.join(", ")));
+        let cause = FieldError::new("FieldValueForbidden", "metadata.finalizers", format!("Forbidden: {text}{{{}}}", added.join(", ")));
         // The real server checks changes of the metadata twice, and reports their errors twice.
         vec![cause.clone(), cause]
     }
@@ -291,7 +291,7 @@ pub(crate) fn no_object(failure: ApiError) -> ApiError {
         return failure;
     }
     let mut refused = ApiError::new(422, "Invalid", format!(" \"\" is invalid: patch: Invalid value: {}", failure.message));
-    refused.details.causes.push(Cause::new("FieldValueInvalid", "patch", format!("Invalid value: {}", failure.message)));
+    refused.details.causes.push(FieldError::new("FieldValueInvalid", "patch", format!("Invalid value: {}", failure.message)));
     refused
 }
 

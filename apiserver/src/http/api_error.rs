@@ -31,7 +31,7 @@ pub struct Details {
     /// The object's unique id.
     pub uid: String,
     /// The field errors.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<FieldError>,
     /// The seconds after which the client may try again.
     pub retry_after: Option<u64>,
     /// Whether empty details are included.
@@ -40,7 +40,7 @@ pub struct Details {
 
 /// One field error.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cause {
+pub struct FieldError {
     /// The reason in Kubernetes' words, such as `FieldValueInvalid`; empty for none.
     pub reason: String,
     /// The text for people.
@@ -49,8 +49,8 @@ pub struct Cause {
     pub field: String,
 }
 
-impl Cause {
-    /// Returns a cause.
+impl FieldError {
+    /// Returns a field error.
     pub fn new(reason: impl Into<String>, field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { reason: reason.into(), message: message.into(), field: field.into() }
     }
@@ -94,7 +94,7 @@ impl ApiError {
     }
 
     /// Returns the error for an invalid object. The kind is that of the object, not the resource.
-    pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
+    pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<FieldError>) -> Self {
         let texts: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
         let text = if let [one] = texts.as_slice() { one.clone() } else { format!("[{}]", texts.join(", ")) };
         let full = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
@@ -121,7 +121,7 @@ impl ApiError {
     pub fn internal(text: impl Into<String>) -> Self {
         let text = text.into();
         let mut failure = Self::new(500, "InternalError", format!("Internal error occurred: {text}"));
-        failure.details.causes = vec![Cause::new("", "", text)];
+        failure.details.causes = vec![FieldError::new("", "", text)];
         failure
     }
 
@@ -171,7 +171,7 @@ impl Details {
             }
         }
         if !self.causes.is_empty() {
-            let causes: Vec<Value> = self.causes.iter().map(Cause::to_json).collect();
+            let causes: Vec<Value> = self.causes.iter().map(FieldError::to_json).collect();
             details.insert("causes".into(), Value::Array(causes));
         }
         if let Some(seconds) = self.retry_after {
@@ -181,7 +181,7 @@ impl Details {
     }
 }
 
-impl Cause {
+impl FieldError {
     fn to_json(&self) -> Value {
         let mut cause = Map::new();
         for (key, text) in [("reason", &self.reason), ("message", &self.message), ("field", &self.field)] {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, header};
 
-use crate::http::api_error::{ApiError, Cause};
+use crate::http::api_error::{ApiError, FieldError};
 
 /// Bodies larger than this are refused.
 pub const MAX_BODY: usize = 3 << 20;
@@ -220,14 +220,14 @@ impl Options {
         let mut causes = Vec::new();
         let field_manager = query.text("fieldManager").map(str::to_owned);
         if field_manager.as_ref().is_some_and(|manager| manager.len() > 128) {
-            causes.push(Cause::new("FieldValueTooLong", "fieldManager", "Too long: may not be more than 128 bytes"));
+            causes.push(FieldError::new("FieldValueTooLong", "fieldManager", "Too long: may not be more than 128 bytes"));
         }
         if field_manager.as_ref().is_some_and(|manager| manager.chars().any(char::is_control)) {
-            causes.push(Cause::new("FieldValueInvalid", "fieldManager", "Invalid value: should only contain printable characters"));
+            causes.push(FieldError::new("FieldValueInvalid", "fieldManager", "Invalid value: should only contain printable characters"));
         }
         let mut unsupported = |field: &str, value: &str, supported: &str| {
             let message = format!("Unsupported value: {value:?}: supported values: {supported}");
-            causes.push(Cause::new("FieldValueNotSupported", field, message));
+            causes.push(FieldError::new("FieldValueNotSupported", field, message));
         };
         let is_dry_run = match query.given("dryRun") {
             None => false,

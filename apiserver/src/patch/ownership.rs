@@ -11,7 +11,7 @@ mod set;
 
 use serde_json::{Map, Value};
 
-use crate::http::api_error::{ApiError, Cause};
+use crate::http::api_error::{ApiError, FieldError};
 use entries::{Entries, Entry};
 pub(crate) use lists::lists_of;
 pub(crate) use manager::{Manager, Operation};
@@ -146,10 +146,10 @@ fn untrack(mut fields: Set, without_status: bool) -> Set {
 }
 
 fn conflict(conflicts: &[(String, Vec<String>)]) -> ApiError {
-    let all: Vec<Cause> = conflicts
+    let all: Vec<FieldError> = conflicts
         .iter()
         .flat_map(|(who, paths)| {
-            paths.iter().map(move |path| Cause::new("FieldManagerConflict", path.clone(), format!("conflict with {who}")))
+            paths.iter().map(move |path| FieldError::new("FieldManagerConflict", path.clone(), format!("conflict with {who}")))
         })
         .collect();
     let texts: Vec<String> = conflicts

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::sameness::needs_version;
 use super::{Writer, check_namespace};
-use crate::http::api_error::{ApiError, Cause};
+use crate::http::api_error::{ApiError, FieldError};
 use crate::kinds::builtin;
 
 impl Writer<'_> {
@@ -15,7 +15,7 @@ impl Writer<'_> {
         if *sent == old["metadata"]["name"] {
             return Ok(());
         }
-        let cause = Cause::new("FieldValueInvalid", "metadata.name", format!("Invalid value: {sent}: field is immutable"));
+        let cause = FieldError::new("FieldValueInvalid", "metadata.name", format!("Invalid value: {sent}: field is immutable"));
         Err(ApiError::invalid(&kind.group, &kind.kind, old["metadata"]["name"].as_str().unwrap_or_default(), vec![cause]))
     }
 
@@ -27,7 +27,7 @@ impl Writer<'_> {
         if matches!(sent, "" | "0") {
             if needs_version(self.served) && self.subresource != "scale" {
                 let cause =
-                    Cause::new("FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update");
+                    FieldError::new("FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update");
                 return Err(ApiError::invalid(&kind.group, &kind.plural, name, vec![cause]));
             }
             new["metadata"]["resourceVersion"] = stored.clone();
@@ -53,7 +53,7 @@ impl Writer<'_> {
                 let text = format!("Precondition failed: UID in precondition: {sent}, UID in object meta: {stored}");
                 return Err(ApiError::conflict(&kind.group, &kind.plural, name, &text));
             }
-            let cause = Cause::new("FieldValueInvalid", "metadata.uid", format!("Invalid value: {sent}: field is immutable"));
+            let cause = FieldError::new("FieldValueInvalid", "metadata.uid", format!("Invalid value: {sent}: field is immutable"));
             return Err(ApiError::invalid(&kind.group, &kind.kind, name, vec![cause.clone(), cause]));
         }
         // For an object that is already being deleted, only the granted grace period is kept.
@@ -63,7 +63,7 @@ impl Writer<'_> {
             let sent = &new["metadata"][field];
             if !sent.is_null() && *sent != old["metadata"][field] && !is_kept {
                 let text = format!("Invalid value: {sent}: field is immutable");
-                let cause = Cause::new("FieldValueInvalid", format!("metadata.{field}"), text);
+                let cause = FieldError::new("FieldValueInvalid", format!("metadata.{field}"), text);
                 return Err(ApiError::invalid(&kind.group, &kind.kind, name, vec![cause.clone(), cause]));
             }
         }

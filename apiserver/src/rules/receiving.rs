@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Writer;
 use super::sameness::is_empty;
-use crate::http::api_error::{ApiError, Cause};
+use crate::http::api_error::{ApiError, FieldError};
 use crate::http::request::FieldValidation;
 use crate::kinds::builtin;
 use crate::schema::Schema;
@@ -103,7 +103,8 @@ impl Writer<'_> {
         }
         if !sent_version.is_empty() && sent_version != expected {
             if kind.is_custom() && self.is_patch {
-                let cause = Cause::new("FieldValueInvalid", "apiVersion", format!("Invalid value: {sent_version:?}: must be {expected}"));
+                let cause =
+                    FieldError::new("FieldValueInvalid", "apiVersion", format!("Invalid value: {sent_version:?}: must be {expected}"));
                 return Err(ApiError::invalid(
                     &kind.group,
                     &sent_kind,
@@ -116,7 +117,7 @@ impl Writer<'_> {
         }
         if !sent_kind.is_empty() && sent_kind != kind.kind {
             if kind.is_custom() {
-                let cause = Cause::new("FieldValueInvalid", "kind", format!("Invalid value: {sent_kind:?}: must be {}", kind.kind));
+                let cause = FieldError::new("FieldValueInvalid", "kind", format!("Invalid value: {sent_kind:?}: must be {}", kind.kind));
                 return Err(ApiError::invalid(
                     &kind.group,
                     &sent_kind,

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use crate::http::api_error::Cause;
+use crate::http::api_error::FieldError;
 use crate::http::json;
 use crate::schema::field_error::{self, Place};
 
@@ -174,7 +174,7 @@ pub(crate) fn path_mistake(name: &str, is_prefix: bool) -> Option<String> {
 }
 
 /// Returns the errors of the name and the generated name, the labels, the annotations, and the owners.
-pub(crate) fn check(metadata: &Map<String, Value>, rule: NameRule) -> Vec<Cause> {
+pub(crate) fn check(metadata: &Map<String, Value>, rule: NameRule) -> Vec<FieldError> {
     let place = Place::Named("metadata");
     let has_name = ["name", "generateName"].iter().any(|name| metadata.get(*name).is_some_and(|name| name != ""));
     let mut causes = Vec::new();
@@ -186,7 +186,7 @@ pub(crate) fn check(metadata: &Map<String, Value>, rule: NameRule) -> Vec<Cause>
 }
 
 /// Returns the errors of an embedded object's metadata, which needs no name.
-pub(crate) fn check_embedded(metadata: &Map<String, Value>, place: &Place<'_>) -> Vec<Cause> {
+pub(crate) fn check_embedded(metadata: &Map<String, Value>, place: &Place<'_>) -> Vec<FieldError> {
     let mut causes = Vec::new();
     let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
     if let Some(why) = name_mistake(NameRule::Label, namespace, false).filter(|_| !namespace.is_empty()) {
@@ -201,7 +201,7 @@ pub(crate) fn check_embedded(metadata: &Map<String, Value>, place: &Place<'_>) -
     causes
 }
 
-fn check_all(metadata: &Map<String, Value>, rule: NameRule, place: &Place<'_>, causes: &mut Vec<Cause>) {
+fn check_all(metadata: &Map<String, Value>, rule: NameRule, place: &Place<'_>, causes: &mut Vec<FieldError>) {
     for (field, is_prefix) in [("generateName", true), ("name", false)] {
         let name = metadata.get(field).and_then(Value::as_str).unwrap_or_default();
         if let Some(why) = name_mistake(rule, name, is_prefix).filter(|_| !name.is_empty()) {
@@ -214,7 +214,7 @@ fn check_all(metadata: &Map<String, Value>, rule: NameRule, place: &Place<'_>, c
 }
 
 /// Returns the errors and warnings of finalizers. Names without a domain are errors for built-in kinds, and warnings for custom ones.
-pub(crate) fn check_finalizers(metadata: &Map<String, Value>, is_custom: bool) -> (Vec<Cause>, Vec<String>) {
+pub(crate) fn check_finalizers(metadata: &Map<String, Value>, is_custom: bool) -> (Vec<FieldError>, Vec<String>) {
     let (mut causes, mut warnings) = (Vec::new(), Vec::new());
     let finalizers: Vec<&str> =
         metadata.get("finalizers").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
@@ -297,7 +297,7 @@ fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("the pattern is valid")
 }
 
-fn check_labels(metadata: &Map<String, Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
+fn check_labels(metadata: &Map<String, Value>, place: &Place<'_>, causes: &mut Vec<FieldError>) {
     let field = place.member("labels");
     for (key, value) in metadata.get("labels").and_then(Value::as_object).into_iter().flatten() {
         causes.extend(qualified_mistakes(key).into_iter().map(|why| field_error::invalid(field, &json!(key), why)));
@@ -307,7 +307,7 @@ fn check_labels(metadata: &Map<String, Value>, place: &Place<'_>, causes: &mut V
     }
 }
 
-fn check_annotations(metadata: &Map<String, Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
+fn check_annotations(metadata: &Map<String, Value>, place: &Place<'_>, causes: &mut Vec<FieldError>) {
     let field = place.member("annotations");
     let mut size = 0;
     for (key, value) in metadata.get("annotations").and_then(Value::as_object).into_iter().flatten() {
@@ -320,7 +320,7 @@ fn check_annotations(metadata: &Map<String, Value>, place: &Place<'_>, causes: &
     }
 }
 
-fn check_owners(metadata: &Map<String, Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
+fn check_owners(metadata: &Map<String, Value>, place: &Place<'_>, causes: &mut Vec<FieldError>) {
     let list = place.member("ownerReferences");
     let owners = metadata.get("ownerReferences").and_then(Value::as_array);
     let mut controllers = 0;

@@ -8,15 +8,15 @@ use super::prune::Pruning;
 use super::rule_fields;
 use super::{structure, values};
 use crate::go;
-use crate::http::api_error::Cause;
+use crate::http::api_error::FieldError;
 use crate::schema::field_error::{self, Place};
 
 /// Reads a schema and collects its errors.
 #[derive(Default)]
 pub(super) struct Parser {
-    causes: Vec<Cause>,
+    causes: Vec<FieldError>,
     /// Violations of the structural rules.
-    structural: Vec<Cause>,
+    structural: Vec<FieldError>,
     /// Whether there are keywords that structural schemas do not have. Then its structure is not checked.
     is_foreign: bool,
 }
@@ -59,7 +59,7 @@ impl Parser {
     ///
     /// # Errors
     /// All its errors.
-    pub(super) fn read(mut self, schema: &Value) -> Result<Node, Vec<Cause>> {
+    pub(super) fn read(mut self, schema: &Value) -> Result<Node, Vec<FieldError>> {
         let mut node = self.root(schema);
         let mut mistakes = if self.is_foreign { Vec::new() } else { self.structural };
         if mistakes.is_empty() {
@@ -476,7 +476,7 @@ impl Parser {
 }
 
 /// Checks the defaults of a structural schema: they conform to it, without unknown fields.
-fn check_defaults(node: &Node, place: &str, causes: &mut Vec<Cause>) {
+fn check_defaults(node: &Node, place: &str, causes: &mut Vec<FieldError>) {
     if let Some(default) = &node.default {
         let field = format!("{place}.default");
         let mut pruned = default.clone();

@@ -3,12 +3,12 @@
 use serde_json::{Map, Value};
 
 use super::node::{ListType, Node};
-use crate::http::api_error::Cause;
+use crate::http::api_error::FieldError;
 use crate::schema::field_error::{self, Place};
 use crate::schema::metadata::{self, NameRule, name_mistake};
 
 /// Checks that the items of sets and map lists are unique.
-pub(super) fn check_lists(node: &Node, new: &Value, old: Option<&Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_lists(node: &Node, new: &Value, old: Option<&Value>, place: &Place<'_>, causes: &mut Vec<FieldError>) {
     if old == Some(new) {
         return;
     }
@@ -34,7 +34,7 @@ pub(super) fn check_lists(node: &Node, new: &Value, old: Option<&Value>, place: 
 }
 
 /// Checks that embedded objects have an `apiVersion` and a `kind`.
-pub(super) fn check_embedded(node: &Node, new: &Value, old: Option<&Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_embedded(node: &Node, new: &Value, old: Option<&Value>, place: &Place<'_>, causes: &mut Vec<FieldError>) {
     if old == Some(new) {
         return;
     }

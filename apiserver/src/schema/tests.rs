@@ -28,7 +28,7 @@ fn widgets() -> Schema {
     .unwrap()
 }
 
-fn told(causes: &[Cause]) -> Vec<String> {
+fn told(causes: &[FieldError]) -> Vec<String> {
     causes.iter().map(|cause| format!("{}@{}", cause.reason.trim_start_matches("FieldValue"), cause.field)).collect()
 }
 
@@ -98,7 +98,7 @@ fn rules_compare_values_with_each_other_and_with_the_old_ones() {
 }
 
 #[cfg(feature = "cel")]
-fn ruled(rules: Value, value: Value, old: Option<Value>) -> Vec<Cause> {
+fn ruled(rules: Value, value: Value, old: Option<Value>) -> Vec<FieldError> {
     let schema = Schema::parse(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "n": {"type": "integer"}, "s": {"type": "string", "maxLength": 20}, "x-y": {"type": "string", "maxLength": 20},
         "list": {"type": "array", "maxItems": 20, "items": {"type": "integer"}}, "q": {"x-kubernetes-int-or-string": true}, "m": {"type": "string", "maxLength": 5}},
@@ -113,9 +113,9 @@ fn ruled(rules: Value, value: Value, old: Option<Value>) -> Vec<Cause> {
 fn rules_have_reasons_paths_and_messages() {
     let rules = json!([{"rule": "self.n > 5", "reason": "FieldValueForbidden", "fieldPath": ".n", "messageExpression": "'n is %d'.format([self.n])"}]);
     let causes = ruled(rules, json!({"n": 1}), None);
-    assert_eq!(causes, [Cause::new("FieldValueForbidden", "spec.n", "Forbidden: n is 1")]);
+    assert_eq!(causes, [FieldError::new("FieldValueForbidden", "spec.n", "Forbidden: n is 1")]);
     let causes = ruled(json!([{"rule": "self.n > 5", "message": "no bad"}]), json!({}), None);
-    assert_eq!(causes, [Cause::new("FieldValueInvalid", "spec", "Invalid value: \"object\": no such key: n evaluating rule: no bad")]);
+    assert_eq!(causes, [FieldError::new("FieldValueInvalid", "spec", "Invalid value: \"object\": no such key: n evaluating rule: no bad")]);
     let causes = ruled(json!([{"rule": "self.n > 5"}]), json!({"n": 1}), None);
     assert_eq!(causes[0].message, "Invalid value: failed rule: self.n > 5");
 }

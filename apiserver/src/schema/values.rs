@@ -5,12 +5,12 @@ use serde_json::{Map, Value, json};
 use super::formats;
 use super::node::{Limits, Node, Type};
 use super::structure::walk;
-use crate::http::api_error::Cause;
+use crate::http::api_error::FieldError;
 use crate::kinds::kind::Scale;
 use crate::schema::field_error::{self, Place};
 
 /// Checks a value and its descendants. Unchanged values are skipped.
-pub(super) fn check(node: &Node, new: &Value, old: Option<&Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check(node: &Node, new: &Value, old: Option<&Value>, place: &Place<'_>, causes: &mut Vec<FieldError>) {
     if old == Some(new) {
         return;
     }
@@ -36,7 +36,7 @@ pub(super) fn check(node: &Node, new: &Value, old: Option<&Value>, place: &Place
 }
 
 /// Checks the types of the numbers of the `scale` subresource.
-pub(super) fn check_scale(scale: &Scale, object: &Value, causes: &mut Vec<Cause>) {
+pub(super) fn check_scale(scale: &Scale, object: &Value, causes: &mut Vec<FieldError>) {
     for path in [&scale.spec_replicas, &scale.status_replicas] {
         let mut value = Some(object);
         for name in path.split('.').filter(|name| !name.is_empty()) {
@@ -57,7 +57,7 @@ pub(super) fn check_scale(scale: &Scale, object: &Value, causes: &mut Vec<Cause>
     }
 }
 
-fn check_type(node: &Node, value: &Value, place: &Place<'_>, causes: &mut Vec<Cause>) {
+fn check_type(node: &Node, value: &Value, place: &Place<'_>, causes: &mut Vec<FieldError>) {
     let wanted = match node.kind {
         _ if value.is_null() && node.is_nullable => return,
         _ if node.is_int_or_string => "integer,string",
@@ -87,7 +87,7 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-fn check_branches(limits: &Limits, new: &Value, old: Option<&Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
+fn check_branches(limits: &Limits, new: &Value, old: Option<&Value>, place: &Place<'_>, causes: &mut Vec<FieldError>) {
     let causes_of = |node: &Node| {
         let mut causes = Vec::new();
         check(node, new, old, place, &mut causes);
@@ -95,14 +95,14 @@ fn check_branches(limits: &Limits, new: &Value, old: Option<&Value>, place: &Pla
     };
     let unnamed = |text: String| field_error::invalid("<nil>", &json!(""), text);
     if !limits.any_of.is_empty() {
-        let results: Vec<Vec<Cause>> = limits.any_of.iter().map(causes_of).collect();
+        let results: Vec<Vec<FieldError>> = limits.any_of.iter().map(causes_of).collect();
         if results.iter().all(|result| !result.is_empty()) {
             causes.push(unnamed(format!("\"{place}\" must validate at least one schema (anyOf)")));
             causes.extend(best(&limits.any_of, results, new));
         }
     }
     if !limits.one_of.is_empty() {
-        let results: Vec<Vec<Cause>> = limits.one_of.iter().map(causes_of).collect();
+        let results: Vec<Vec<FieldError>> = limits.one_of.iter().map(causes_of).collect();
         match results.iter().filter(|result| result.is_empty()).count() {
             0 => {
                 causes.push(unnamed(format!("\"{place}\" must validate one and only one schema (oneOf). Found none valid")));
@@ -115,7 +115,7 @@ fn check_branches(limits: &Limits, new: &Value, old: Option<&Value>, place: &Pla
             }
         }
     }
-    let failed: Vec<Vec<Cause>> = limits.all_of.iter().map(causes_of).filter(|result| !result.is_empty()).collect();
+    let failed: Vec<Vec<FieldError>> = limits.all_of.iter().map(causes_of).filter(|result| !result.is_empty()).collect();
     if !failed.is_empty() {
         let none = if failed.len() == limits.all_of.len() { ". None validated" } else { "" };
         causes.extend(failed.into_iter().flatten());
@@ -129,7 +129,7 @@ fn check_branches(limits: &Limits, new: &Value, old: Option<&Value>, place: &Pla
 }
 
 /// Returns the errors of the failed branch that checked most of the value; the first one of equals.
-fn best(branches: &[Node], results: Vec<Vec<Cause>>, value: &Value) -> Vec<Cause> {
+fn best(branches: &[Node], results: Vec<Vec<FieldError>>, value: &Value) -> Vec<FieldError> {
     let said: Vec<usize> = branches.iter().map(|branch| checks(branch, value)).collect();
     let most = said.iter().max();
     results.into_iter().zip(&said).find(|(_, said)| Some(*said) == most).map(|(result, _)| result).unwrap_or_default()
@@ -157,7 +157,7 @@ fn checks(node: &Node, value: &Value) -> usize {
     own + typed + branches + below
 }
 
-fn check_text(limits: &Limits, text: &str, place: &Place<'_>, causes: &mut Vec<Cause>) {
+fn check_text(limits: &Limits, text: &str, place: &Place<'_>, causes: &mut Vec<FieldError>) {
     let length = text.chars().count() as u64;
     let value = json!(text);
     // Only the first error of these three is reported.
@@ -178,7 +178,7 @@ fn check_text(limits: &Limits, text: &str, place: &Place<'_>, causes: &mut Vec<C
     }
 }
 
-fn check_number(node: &Node, number: f64, value: &Value, place: &Place<'_>, causes: &mut Vec<Cause>) {
+fn check_number(node: &Node, number: f64, value: &Value, place: &Place<'_>, causes: &mut Vec<FieldError>) {
     let limits = &node.limits;
     let mut refuse = |text: String| causes.push(field_error::invalid(place.field(), value, format!("{place} in body {text}")));
     if let Some(divisor) = limits.multiple_of.filter(|divisor| *divisor != 0.0)
@@ -216,7 +216,7 @@ fn is_multiple(value: &Value, number: f64, divisor: f64) -> bool {
     }
 }
 
-fn check_count(count: usize, what: &str, limits: &Limits, value: &Value, place: &Place<'_>, causes: &mut Vec<Cause>) {
+fn check_count(count: usize, what: &str, limits: &Limits, value: &Value, place: &Place<'_>, causes: &mut Vec<FieldError>) {
     let range = if what == "items" { limits.items } else { limits.properties };
     if let Some(least) = range.least
         && (count as u64) < least
@@ -230,7 +230,7 @@ fn check_count(count: usize, what: &str, limits: &Limits, value: &Value, place: 
     }
 }
 
-fn check_options(limits: &Limits, value: &Value, place: &Place<'_>, causes: &mut Vec<Cause>) {
+fn check_options(limits: &Limits, value: &Value, place: &Place<'_>, causes: &mut Vec<FieldError>) {
     let Some(options) = &limits.options else { return };
     let is_same = |option: &Value| option == value || (option.is_number() && option.as_f64() == value.as_f64());
     if !options.iter().any(is_same) {
@@ -239,7 +239,14 @@ fn check_options(limits: &Limits, value: &Value, place: &Place<'_>, causes: &mut
     }
 }
 
-fn check_members(node: &Node, members: &Map<String, Value>, new: &Value, old: Option<&Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
+fn check_members(
+    node: &Node,
+    members: &Map<String, Value>,
+    new: &Value,
+    old: Option<&Value>,
+    place: &Place<'_>,
+    causes: &mut Vec<FieldError>,
+) {
     walk(node, new, old, place, &mut |node, new, old, place| check(node, new, old, place, causes));
     for name in &node.limits.required {
         if !members.contains_key(name) {

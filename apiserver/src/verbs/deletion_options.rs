@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::http::api_error::{ApiError, Cause};
+use crate::http::api_error::{ApiError, FieldError};
 use crate::http::protobuf;
 use crate::http::request::{self, Options, Query};
 use crate::kinds::registry::Served;
@@ -109,17 +109,17 @@ impl DeleteOptions {
             let known = Propagation::of_name(word);
             if known.is_none() {
                 let text = format!("Unsupported value: {word:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"");
-                causes.push(Cause::new("FieldValueNotSupported", "propagationPolicy", text));
+                causes.push(FieldError::new("FieldValueNotSupported", "propagationPolicy", text));
             }
             known
         });
         if self.orphan_dependents.is_some() && self.propagation_policy.is_some() {
             let text = "Invalid value: orphanDependents and deletionPropagation cannot be both set";
-            causes.push(Cause::new("FieldValueInvalid", "propagationPolicy", text));
+            causes.push(FieldError::new("FieldValueInvalid", "propagationPolicy", text));
         }
         if let Some(other) = self.dry_run.iter().flatten().find(|word| *word != "All") {
             let text = format!("Unsupported value: {other:?}: supported values: \"All\"");
-            causes.push(Cause::new("FieldValueNotSupported", "dryRun", text));
+            causes.push(FieldError::new("FieldValueNotSupported", "dryRun", text));
         }
         if !causes.is_empty() {
             return Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", causes));

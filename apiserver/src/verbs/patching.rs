@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::http::api_error::{ApiError, Cause};
+use crate::http::api_error::{ApiError, FieldError};
 use crate::http::json::{self, Body};
 use crate::http::reply::Reply;
 use crate::http::request::{self, Options};
@@ -137,7 +137,7 @@ fn read(served: &Served, context: &RequestContext) -> Result<Patch, ApiError> {
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 fn options_mistake(reason: &str, field: &str, text: &str) -> ApiError {
-    ApiError::invalid("meta.k8s.io", "PatchOptions", "", vec![Cause::new(reason, field, text)])
+    ApiError::invalid("meta.k8s.io", "PatchOptions", "", vec![FieldError::new(reason, field, text)])
 }
 
 async fn apply(
@@ -271,7 +271,7 @@ fn check_typed(served: &Served, applied: &Value, namespace: &str) -> Result<(), 
     // Nulls have no type yet: they may become defaults.
     // Field ownership does not distinguish types of numbers.
     let is_untyped = |message: &str| message.ends_with("\"null\"") || message.ends_with("must be of type integer: \"number\"");
-    let is_type = |cause: &&Cause| {
+    let is_type = |cause: &&FieldError| {
         cause.reason == "FieldValueTypeInvalid" && cause.message.contains("must be of type") && !is_untyped(&cause.message)
     };
     if let Some(cause) = schema.validate(applied, None).iter().find(is_type) {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::faults::{Action, Fault};
-use crate::http::api_error::{ApiError, Cause};
+use crate::http::api_error::{ApiError, FieldError};
 use crate::http::reply::Reply;
 use crate::http::request::{Form, Query};
 use crate::kinds::registry::Served;
@@ -219,7 +219,7 @@ impl Page {
     fn read(query: &Query, limit: Option<usize>) -> Result<Self, ApiError> {
         let matching = query.text("resourceVersionMatch");
         let mut causes = Vec::new();
-        let mut forbid = |field: &str, text: &str| causes.push(Cause::new("FieldValueForbidden", field, format!("Forbidden: {text}")));
+        let mut forbid = |field: &str, text: &str| causes.push(FieldError::new("FieldValueForbidden", field, format!("Forbidden: {text}")));
         let version = query.text("resourceVersion");
         if matching.is_some() && query.text("continue").is_some() {
             forbid("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
@@ -235,7 +235,7 @@ impl Page {
         }
         if let Some(other) = matching.filter(|word| !matches!(*word, "Exact" | "NotOlderThan")) {
             let text = format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\"");
-            causes.push(Cause::new("FieldValueNotSupported", "resourceVersionMatch", text));
+            causes.push(FieldError::new("FieldValueNotSupported", "resourceVersionMatch", text));
         }
         if !causes.is_empty() {
             return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", causes));
@@ -295,7 +295,7 @@ async fn wait_for(api: &Api, revision: u64) -> Result<(), ApiError> {
     }
     let text = format!("Timeout: Too large resource version: {revision}, current: {current}");
     let mut failure = ApiError::new(504, "Timeout", text).retry_after(1);
-    failure.details.causes.push(Cause::new("ResourceVersionTooLarge", "", "Too large resource version"));
+    failure.details.causes.push(FieldError::new("ResourceVersionTooLarge", "", "Too large resource version"));
     Err(failure)
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::auth::access::{Attributes, User, is_allowed};
-use crate::http::api_error::{ApiError, Cause};
+use crate::http::api_error::{ApiError, FieldError};
 use crate::http::reply::Reply;
 use crate::kinds::builtin::{self, Field};
 use crate::kinds::kind::Kind;
@@ -84,7 +84,7 @@ fn subject(spec: &Value) -> User {
 }
 
 /// Validates an access review, in addition to the errors found already.
-fn check(review: &Value, found: &[Cause]) -> Result<(), ApiError> {
+fn check(review: &Value, found: &[FieldError]) -> Result<(), ApiError> {
     let spec = &review["spec"];
     let mut causes = found.to_vec();
     match (spec["resourceAttributes"].is_object(), spec["nonResourceAttributes"].is_object()) {
@@ -104,7 +104,7 @@ fn check(review: &Value, found: &[Cause]) -> Result<(), ApiError> {
 }
 
 /// Checks a selector in an access review: either a text or a list of requirements.
-fn check_selector(selector: &Field<'_, '_>, causes: &mut Vec<Cause>) {
+fn check_selector(selector: &Field<'_, '_>, causes: &mut Vec<FieldError>) {
     let (text, requirements) = (selector.at("rawSelector"), selector.at("requirements"));
     match (text.is_empty(), requirements.is_empty()) {
         _ if !selector.is_set() => {}
@@ -140,16 +140,16 @@ fn check_local(review: &Value, namespace: &str) -> Result<(), ApiError> {
     check(&review, &causes)
 }
 
-fn without_subject(spec: &Value) -> Vec<Cause> {
+fn without_subject(spec: &Value) -> Vec<FieldError> {
     let is_given = subject(spec) != User::default();
     if is_given { Vec::new() } else { vec![invalid("spec.user", "at least one of user or group must be specified")] }
 }
 
-fn invalid(field: &str, why: &str) -> Cause {
-    Cause::new("FieldValueInvalid", field, format!("Invalid value: {why}"))
+fn invalid(field: &str, why: &str) -> FieldError {
+    FieldError::new("FieldValueInvalid", field, format!("Invalid value: {why}"))
 }
 
-fn refuse(causes: Vec<Cause>) -> Result<(), ApiError> {
+fn refuse(causes: Vec<FieldError>) -> Result<(), ApiError> {
     // The failure has no kind.
     if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("authorization.k8s.io", "", "", causes)) }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::http::api_error::{ApiError, Cause};
+use crate::http::api_error::{ApiError, FieldError};
 use crate::http::reply::Reply;
 use crate::kinds::registry::Served;
 use crate::kinds::versioning;
@@ -21,7 +21,7 @@ pub(crate) fn scale_of(served: &Served, value: &Value) -> Result<Value, ApiError
     versioning::scale_of(served, value).ok_or_else(|| {
         let text = format!("Internal error occurred: the spec replicas field {path:?} does not exist");
         let mut failure = ApiError::new(500, "InternalError", text.clone());
-        failure.details.causes.push(Cause::new("", "", text));
+        failure.details.causes.push(FieldError::new("", "", text));
         failure
     })
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::api::Api;
 use crate::faults::Action;
-use crate::http::api_error::{ApiError, Cause};
+use crate::http::api_error::{ApiError, FieldError};
 use crate::http::reply::{Content, Reply};
 use crate::http::request::Form;
 use crate::kinds::registry::Served;
@@ -137,7 +137,7 @@ fn check(context: &RequestContext) -> Result<(), ApiError> {
         (!has_initial && matching.is_some(), "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"),
         (context.query.text("continue").is_some(), "resourceVersionMatch is forbidden when continue is provided"),
     ];
-    let mut causes: Vec<Cause> =
+    let mut causes: Vec<FieldError> =
         rules.into_iter().filter(|(is_broken, _)| *is_broken).map(|(_, why)| field_error::forbidden(FIELD, why)).collect();
     if let Some(other) = matching.filter(|_| !is_newer) {
         causes.push(field_error::not_supported(FIELD, &json!(other), ["NotOlderThan"]));

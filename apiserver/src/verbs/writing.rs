@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::admission::Operation;
 use crate::api::Api;
-use crate::http::api_error::{ApiError, Cause};
+use crate::http::api_error::{ApiError, FieldError};
 use crate::http::reply::Reply;
 use crate::http::request::Options;
 use crate::kinds::registry::Served;
@@ -299,7 +299,7 @@ pub(crate) async fn write_scale(
             } else {
                 ("autoscaling", "Scale", "spec.replicas")
             };
-            return Err(ApiError::invalid(group, kind, name, vec![Cause::new("FieldValueInvalid", field, text)]));
+            return Err(ApiError::invalid(group, kind, name, vec![FieldError::new("FieldValueInvalid", field, text)]));
         }
         let mut new = old.clone();
         versioning::set_at(&mut new, &paths.spec_replicas, json!(replicas));
@@ -372,6 +372,6 @@ fn check_place(api: &Api, served: &Served, namespace: &str, name: &str) -> Resul
     let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
     let mut failure = rules::forbidden(served, name, &why);
     let text = format!("namespace {namespace} is being terminated");
-    failure.details.causes.push(Cause::new("NamespaceTerminating", "metadata.namespace", text));
+    failure.details.causes.push(FieldError::new("NamespaceTerminating", "metadata.namespace", text));
     Err(failure)
 }

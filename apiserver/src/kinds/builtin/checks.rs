@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 use self::data_keys::data_key_mistakes;
 use self::field::Field;
 use super::autoscaling;
-use crate::http::api_error::Cause;
+use crate::http::api_error::FieldError;
 use crate::kinds::kind::Kind;
 use crate::schema::field_error::{forbidden, invalid, required, too_long};
 use crate::schema::metadata;
@@ -41,7 +41,7 @@ use crate::schema::metadata;
 const DATA_BYTES: usize = 1_048_576;
 
 /// Checks an object with its defaults. Through `status`, only the status is checked.
-pub(super) fn check(kind: &Kind, subresource: &str, object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+pub(super) fn check(kind: &Kind, subresource: &str, object: &Value, old: Option<&Value>, causes: &mut Vec<FieldError>) {
     let field = Field::root(object);
     let before = old.map(Field::root);
     if subresource == "status" {
@@ -91,7 +91,7 @@ pub(super) fn check(kind: &Kind, subresource: &str, object: &Value, old: Option<
     }
 }
 
-fn check_status(kind: &Kind, object: &Field<'_, '_>, old: &Field<'_, '_>, causes: &mut Vec<Cause>) {
+fn check_status(kind: &Kind, object: &Field<'_, '_>, old: &Field<'_, '_>, causes: &mut Vec<FieldError>) {
     let (status, before) = (object.at("status"), old.at("status"));
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Pod") => pods::check_status(&status, &before, causes),
@@ -123,7 +123,7 @@ fn check_status(kind: &Kind, object: &Field<'_, '_>, old: &Field<'_, '_>, causes
 }
 
 /// An autoscaler is checked in its storage version.
-fn autoscaler(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
+fn autoscaler(kind: &Kind, object: &Value, causes: &mut Vec<FieldError>) {
     let mut stored = object.clone();
     if kind.version != kind.storage_version {
         autoscaling::to_new(&mut stored);
@@ -132,7 +132,7 @@ fn autoscaler(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// Finalizers of namespaces have a domain, except that of the server.
-fn namespace(object: &Value, causes: &mut Vec<Cause>) {
+fn namespace(object: &Value, causes: &mut Vec<FieldError>) {
     for finalizer in object["spec"]["finalizers"].as_array().into_iter().flatten() {
         let text = finalizer.as_str().unwrap_or_default();
         let mistakes = metadata::qualified_mistakes(text);
@@ -179,7 +179,7 @@ pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<
 }
 
 /// Runs the checks that apply only to new objects.
-pub(super) fn check_new(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
+pub(super) fn check_new(kind: &Kind, object: &Value, causes: &mut Vec<FieldError>) {
     let field = Field::root(object);
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Pod") => pods::check_new(&field, causes),
@@ -206,7 +206,7 @@ fn immutable(group: &str, kind: &str) -> &'static [&'static str] {
 }
 
 /// Checks immutable fields.
-pub(super) fn check_change(kind: &Kind, subresource: &str, object: &Value, old: &Value, causes: &mut Vec<Cause>) {
+pub(super) fn check_change(kind: &Kind, subresource: &str, object: &Value, old: &Value, causes: &mut Vec<FieldError>) {
     if subresource == "status" {
         return;
     }
@@ -244,7 +244,7 @@ pub(super) fn check_change(kind: &Kind, subresource: &str, object: &Value, old: 
     }
 }
 
-fn data(object: &Value, field: &str, causes: &mut Vec<Cause>) {
+fn data(object: &Value, field: &str, causes: &mut Vec<FieldError>) {
     let maps = ["data", "binaryData"].into_iter().filter_map(|name| Some((name, object[name].as_object()?)));
     let mut size = 0;
     for (name, map) in maps {
@@ -264,7 +264,7 @@ fn data(object: &Value, field: &str, causes: &mut Vec<Cause>) {
 }
 
 /// Some types of secrets need certain keys.
-fn secret(object: &Value, causes: &mut Vec<Cause>) {
+fn secret(object: &Value, causes: &mut Vec<FieldError>) {
     let has = |key: &str| object["data"].get(key).is_some();
     let needed: &[&str] = match object["type"].as_str() {
         Some("kubernetes.io/tls") => &["tls.crt", "tls.key"],
@@ -287,7 +287,7 @@ fn secret(object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn lease(spec: &Value, causes: &mut Vec<Cause>) {
+fn lease(spec: &Value, causes: &mut Vec<FieldError>) {
     for (field, least) in [("leaseDurationSeconds", 1), ("leaseTransitions", 0)] {
         if spec[field].as_i64().is_some_and(|number| number < least) {
             let text = if least == 1 { "must be greater than 0" } else { "must be greater than or equal to 0" };
@@ -297,7 +297,7 @@ fn lease(spec: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// Events of objects without a namespace are in `default`. An event with an `eventTime` has a reporter.
-fn core_event(object: &Value, causes: &mut Vec<Cause>) {
+fn core_event(object: &Value, causes: &mut Vec<FieldError>) {
     let event = Field::root(object);
     if event.at("eventTime").is_set() {
         for name in ["reportingComponent", "reportingInstance", "action", "reason"] {
@@ -313,7 +313,7 @@ fn core_event(object: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// In an event of the new group, only the series may change. Errors have the field names of the core group.
-fn event_change(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
+fn event_change(object: &Value, old: &Value, causes: &mut Vec<FieldError>) {
     const KEPT: &[(&str, &str)] = &[
         ("regarding", "involvedObject"),
         ("reason", "reason"),
@@ -336,7 +336,7 @@ fn event_change(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn new_event(object: &Value, causes: &mut Vec<Cause>) {
+fn new_event(object: &Value, causes: &mut Vec<FieldError>) {
     const LONGEST: usize = 128;
     let event = Field::root(object);
     let about = object["regarding"]["namespace"].as_str().unwrap_or_default();

@@ -90,7 +90,7 @@ fn another_value_of_somebody_elses_field_is_a_conflict_unless_forced() {
     let failure = applied(Some(&made), "m2", json!({"size": 4})).unwrap_err();
     assert_eq!((failure.code, &*failure.reason), (409, "Conflict"));
     assert_eq!(failure.message, "Apply failed with 1 conflict: conflict with \"m1\": .spec.size");
-    assert_eq!(failure.details.causes, vec![Cause::new("FieldManagerConflict", ".spec.size", "conflict with \"m1\"")]);
+    assert_eq!(failure.details.causes, vec![FieldError::new("FieldManagerConflict", ".spec.size", "conflict with \"m1\"")]);
     let taken = forced(&made, "m2", json!({"size": 4}));
     assert_eq!(taken["spec"], json!({"size": 4, "color": "red"}));
     assert_eq!(owned(&taken, "m1"), Some(json!({"f:spec": {"f:color": {}}})));

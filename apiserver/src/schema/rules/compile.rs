@@ -5,7 +5,7 @@ use serde_json::json;
 use super::compiled::Compiled;
 use super::declaration::{self, Declaration};
 use crate::cel::{Environment, Mistake, Program, Type};
-use crate::http::api_error::Cause;
+use crate::http::api_error::FieldError;
 use crate::schema::field_error;
 use crate::schema::node::{Additional, ListType, Node, Rule};
 
@@ -20,7 +20,7 @@ const NAMED: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     /// The errors.
-    pub(crate) causes: Vec<Cause>,
+    pub(crate) causes: Vec<FieldError>,
     /// Messages about rules that this server cannot evaluate, with the reasons.
     pub(crate) unenforced: Vec<String>,
 }
@@ -84,7 +84,7 @@ impl Compiler {
         let Some(declared) = declaration::declare(node, place.is_root || node.is_embedded) else {
             let text = "Internal error: internal error: failed to construct type information for x-kubernetes-validations rules: \
                         unable to convert structural schema to CEL declarations";
-            self.report.causes.push(Cause::new("InternalError", at, text.to_owned()));
+            self.report.causes.push(FieldError::new("InternalError", at, text.to_owned()));
             return;
         };
         for (index, rule) in node.rules.iter_mut().enumerate() {
@@ -136,7 +136,7 @@ impl Compiler {
                 return None;
             }
         };
-        self.report.causes.push(Cause::new("FieldValueInvalid", field, format!("Invalid value: {}: {why}", shown(rule))));
+        self.report.causes.push(FieldError::new("FieldValueInvalid", field, format!("Invalid value: {}: {why}", shown(rule))));
         None
     }
 

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use super::compiled::Compiled;
 use super::values::convert;
 use crate::cel::{Error, Value};
-use crate::http::api_error::Cause;
+use crate::http::api_error::FieldError;
 use crate::schema::field_error::Place;
 use crate::schema::node::{Node, Rule, Type};
 
@@ -20,9 +20,9 @@ const LONGEST_MESSAGE: usize = 5 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     /// The errors.
-    pub(crate) causes: Vec<Cause>,
+    pub(crate) causes: Vec<FieldError>,
     /// Errors in unchanged values.
-    pub(crate) forgiven: Vec<Cause>,
+    pub(crate) forgiven: Vec<FieldError>,
 }
 
 /// Evaluates the rules of a schema.
@@ -139,7 +139,7 @@ impl Validation {
     ///
     /// # Errors
     /// If computing it is too expensive.
-    fn message(&mut self, ruled: &Ruled<'_>, variables: &[(&'static str, Value)]) -> Result<String, Cause> {
+    fn message(&mut self, ruled: &Ruled<'_>, variables: &[(&'static str, Value)]) -> Result<String, FieldError> {
         let written = || ruled.rule.message.clone().unwrap_or_else(|| format!("failed rule: {}", ruled.rule.expression));
         let Some(program) = &ruled.compiled.message else { return Ok(written()) };
         let (outcome, cost) = program.evaluate(variables, CALL_LIMIT);
@@ -182,13 +182,13 @@ struct Ruled<'a> {
 
 impl Ruled<'_> {
     /// Returns the error of a rule that could not be evaluated.
-    fn failure(&self, text: &str) -> Cause {
+    fn failure(&self, text: &str) -> FieldError {
         let kind = self.node.kind.map_or("", Type::name);
-        Cause::new("FieldValueInvalid", self.place.field(), format!("Invalid value: {kind:?}: {text}"))
+        FieldError::new("FieldValueInvalid", self.place.field(), format!("Invalid value: {kind:?}: {text}"))
     }
 
     /// Returns the error of a violated rule.
-    fn refusal(&self, text: &str) -> Cause {
+    fn refusal(&self, text: &str) -> FieldError {
         let field = match (self.place, &*self.rule.field_path) {
             (place, "") => place.field(),
             (Place::Root, path) => path.to_owned(),
@@ -204,7 +204,7 @@ impl Ruled<'_> {
             "FieldValueDuplicate" => format!("Duplicate value{value}"),
             _ => format!("Invalid value{value}: {text}"),
         };
-        Cause::new(&self.rule.reason, field, message)
+        FieldError::new(&self.rule.reason, field, message)
     }
 
     fn error_text(&self, error: &Error) -> String {

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use super::{labels, resources, scheduling};
 use crate::schema::metadata::NameRule;
 
 /// Checks a new storage class.
-pub(super) fn storage_class(class: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn storage_class(class: &Field<'_, '_>, causes: &mut FieldErrors) {
     let provisioner = class.at("provisioner");
     if provisioner.must_be_filled(causes) {
         let lower = Value::from(provisioner.text().to_lowercase());
@@ -24,7 +24,7 @@ pub(super) fn storage_class(class: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a new priority class.
-pub(super) fn priority_class(class: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn priority_class(class: &Field<'_, '_>, causes: &mut FieldErrors) {
     const MOST: i64 = 1_000_000_000;
     let metadata = class.at("metadata");
     if metadata.at("name").text().starts_with("system-") {
@@ -36,14 +36,14 @@ pub(super) fn priority_class(class: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks that the values of a priority class do not change.
-pub(super) fn check_priority_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_priority_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     if now.at("value").value != before.at("value").value {
         causes.push(now.at("value").forbidden("may not be changed in an update."));
     }
 }
 
 /// Checks a new runtime class.
-pub(super) fn runtime_class(class: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn runtime_class(class: &Field<'_, '_>, causes: &mut FieldErrors) {
     let handler = class.at("handler");
     if handler.must_be_filled(causes) {
         handler.must_be_a_label(causes);
@@ -64,7 +64,7 @@ pub(super) fn runtime_class(class: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks an ingress class.
-pub(super) fn ingress_class(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn ingress_class(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     const LONGEST: u64 = 250;
     let controller = spec.at("controller");
     if controller.text().len() as u64 > LONGEST {
@@ -95,7 +95,7 @@ pub(super) fn ingress_class(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Requires a domain, a slash, and a path.
-fn domain_and_path(field: &Field<'_, '_>, causes: &mut Causes) {
+fn domain_and_path(field: &Field<'_, '_>, causes: &mut FieldErrors) {
     if !field.must_be_filled(causes) {
         return;
     }
