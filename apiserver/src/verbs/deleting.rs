@@ -11,7 +11,7 @@ use crate::http::reply::Reply;
 use crate::kinds::registry::Served;
 use crate::rules::{self, ATTEMPTS, Decision, Deletion, Writer};
 use crate::storage::store::Stored;
-use crate::verbs::admission_chain::{By, Gate, Passage};
+use crate::verbs::admission_chain::{AdmissionChain, AdmissionRequest, Requester};
 use crate::verbs::body::read_body;
 use crate::verbs::request_context::RequestContext;
 use crate::verbs::target::{check_name, existing};
@@ -29,8 +29,8 @@ pub(crate) async fn delete(api: &Api, served: &Arc<Served>, context: &RequestCon
                 .to_owned(),
         );
     }
-    let by = By { user: &context.user, options: &options, fault: context.fault.as_ref() };
-    let (deleted, more) = delete_one(api, served, old, &deletion, by).await?;
+    let requester = Requester { user: &context.user, options: &options, fault: context.fault.as_ref() };
+    let (deleted, more) = delete_one(api, served, old, &deletion, requester).await?;
     warnings.extend(more);
     let answer = match deleted {
         Deleted::Gone(seen) if !answers_with_the_object(served) => {
@@ -50,16 +50,16 @@ pub(crate) async fn delete(api: &Api, served: &Arc<Served>, context: &RequestCon
 pub(crate) async fn evict(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<(), ApiError> {
     let (deletion, options) = deletion_options::read(served, context)?;
     let deletion = Deletion { is_admitted: true, ..deletion };
-    let by = By { user: &context.user, options: &options, fault: context.fault.as_ref() };
+    let requester = Requester { user: &context.user, options: &options, fault: context.fault.as_ref() };
     let eviction = read_body(served, context)?.value;
     check_name(context, &eviction)?;
     let old = existing(api, served, context)?;
-    let gate = Gate::new(api, served, "eviction", by);
+    let chain = AdmissionChain::new(api, served, "eviction", requester);
     let (namespace, name) = crate::storage::resource::key_of(&old.value);
-    let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&eviction), old: None };
-    gate.mutate(passage).await?;
-    gate.validate(passage).await?;
-    delete_one(api, served, old, &deletion, by).await.map(|_| ())
+    let request = AdmissionRequest { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&eviction), old: None };
+    chain.mutate(request).await?;
+    chain.validate(request).await?;
+    delete_one(api, served, old, &deletion, requester).await.map(|_| ())
 }
 
 /// The result of a deletion, with the object in the version of the request.
@@ -79,10 +79,10 @@ pub(crate) async fn delete_one(
     served: &Arc<Served>,
     mut old: Arc<Stored>,
     deletion: &Deletion,
-    by: By<'_>,
+    requester: Requester<'_>,
 ) -> Result<(Deleted, Vec<String>), ApiError> {
-    let gate = Gate::new(api, served, "", by);
-    let writer = Writer { served, subresource: "", options: by.options, manager: "", now: api.now(), is_patch: false };
+    let chain = AdmissionChain::new(api, served, "", requester);
+    let writer = Writer { served, subresource: "", options: requester.options, manager: "", now: api.now(), is_patch: false };
     let (namespace, name) = crate::storage::resource::key_of(&old.value);
     // For collections of custom objects, webhooks do not get the names.
     let told = if deletion.is_of_many && served.kind.is_custom() { "" } else { &name };
@@ -90,12 +90,13 @@ pub(crate) async fn delete_one(
     for _ in 0..ATTEMPTS {
         // An object that cannot be converted is not deleted.
         let seen = conversion::see(api, served, &old).await?;
-        if gate.is_guarded() && !deletion.is_admitted {
-            let passage = Passage { operation: Operation::Delete, name: told, namespace: &namespace, object: None, old: Some(&seen) };
-            let (_, more) = gate.mutate(passage).await?;
+        if chain.has_webhooks() && !deletion.is_admitted {
+            let request =
+                AdmissionRequest { operation: Operation::Delete, name: told, namespace: &namespace, object: None, old: Some(&seen) };
+            let (_, more) = chain.mutate(request).await?;
             // A forbidden deletion is not sent to validating webhooks.
             writer.delete(&old.value, deletion)?;
-            warnings = [more, gate.validate(passage).await?].concat();
+            warnings = [more, chain.validate(request).await?].concat();
         }
         let decision = writer.delete(&old.value, deletion)?;
         if deletion.is_dry_run {
@@ -156,13 +157,13 @@ fn answers_with_the_object(served: &Served) -> bool {
 pub(crate) async fn delete_all(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, ApiError> {
     let (deletion, options) = deletion_options::read(served, context)?;
     let deletion = Deletion { is_of_many: true, ..deletion };
-    let by = By { user: &context.user, options: &options, fault: context.fault.as_ref() };
+    let requester = Requester { user: &context.user, options: &options, fault: context.fault.as_ref() };
     let selection = match reading::select(api, served, context).await? {
         Ok(selection) => selection,
         Err(expired) => return Ok(expired),
     };
     for (stored, _) in &selection.items {
-        match delete_one(api, served, Arc::clone(stored), &deletion, by).await {
+        match delete_one(api, served, Arc::clone(stored), &deletion, requester).await {
             Err(failure) if failure.code != 404 => return Err(failure),
             _ => {}
         }

@@ -16,7 +16,7 @@ use crate::patch::{json_patch, merge_patch, strategic};
 use crate::rules::{self, Draft, Writer};
 use crate::schema::field_error::Place;
 use crate::schema::metadata;
-use crate::verbs::admission_chain::Gate;
+use crate::verbs::admission_chain::AdmissionChain;
 use crate::verbs::body::{has_go_types, read_yaml, unsupported_media};
 use crate::verbs::request_context::RequestContext;
 use crate::verbs::scale::scale_answer;
@@ -186,7 +186,7 @@ async fn apply(
         if !subresource.is_empty() {
             return Err(ApiError::not_found(&served.kind.group, &served.kind.plural, &target::key(context).1));
         }
-        let mut value = with_author(&writer, |by| ownership::apply(None, &applied, by))?;
+        let mut value = with_author(&writer, |requester| ownership::apply(None, &applied, requester))?;
         // A created object has no revision to compare.
         value["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
         let owners = ownership::take(&mut value);
@@ -196,13 +196,13 @@ async fn apply(
         }
         let mut warnings = writer.receive_applied(&mut value, &remarks)?;
         ownership::give(&mut value, owners);
-        let gate = Gate::new(api, served, "", context.by(options));
-        let (value, more) = writing::create_received(api, &writer, &gate, value).await.map_err(|failure| failure.after(&warnings))?;
+        let chain = AdmissionChain::new(api, served, "", context.requester(options));
+        let (value, more) = writing::create_received(api, &writer, &chain, value).await.map_err(|failure| failure.after(&warnings))?;
         warnings.extend(more);
         return Ok(reading::shape(served, context, value)?.with_code(201).with_warnings(warnings));
     }
     let change = |old: &Value| -> Result<(Draft, Vec<String>), ApiError> {
-        let mut new = with_author(&writer, |by| ownership::apply(Some(old), &applied, by))?;
+        let mut new = with_author(&writer, |requester| ownership::apply(Some(old), &applied, requester))?;
         note_last_applied(&writer, &mut new, &applied);
         let owners = ownership::take(&mut new);
         let warnings = writer.receive_applied(&mut new, &remarks)?;

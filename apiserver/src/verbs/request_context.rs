@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::auth::access::User;
 use crate::faults::Fault;
 use crate::http::request::{Accept, Options, Place, Query};
-use crate::verbs::admission_chain::By;
+use crate::verbs::admission_chain::Requester;
 
 /// One request, with its user.
 pub(crate) struct RequestContext {
@@ -47,9 +47,9 @@ impl RequestContext {
         }
     }
 
-    /// Returns the writer for the admission chain.
-    pub(crate) fn by<'a>(&'a self, options: &'a Options) -> By<'a> {
-        By { user: &self.user, options, fault: self.fault.as_ref() }
+    /// Returns the requester for the admission chain.
+    pub(crate) fn requester<'a>(&'a self, options: &'a Options) -> Requester<'a> {
+        Requester { user: &self.user, options, fault: self.fault.as_ref() }
     }
 
     /// Returns the field manager: from the request, or the beginning of the user agent.

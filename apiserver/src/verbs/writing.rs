@@ -12,7 +12,7 @@ use crate::http::request::Options;
 use crate::kinds::registry::Served;
 use crate::kinds::versioning;
 use crate::rules::{self, ATTEMPTS, Decision, Draft, Writer};
-use crate::verbs::admission_chain::{Gate, Passage};
+use crate::verbs::admission_chain::{AdmissionChain, AdmissionRequest};
 use crate::verbs::body::read_body;
 use crate::verbs::pod_classes;
 use crate::verbs::request_context::RequestContext;
@@ -33,8 +33,8 @@ pub(crate) async fn create(api: &Api, served: &Arc<Served>, context: &RequestCon
     let writer = Writer { served, subresource: "", options: &options, manager: &manager, now: api.now(), is_patch: false };
     let warnings = writer.receive(&mut body.value, &body.remarks)?;
     place_body(served, context, &mut body.value, false)?;
-    let gate = Gate::new(api, served, "", context.by(&options));
-    let (value, more) = create_received(api, &writer, &gate, body.value).await.map_err(|failure| failure.after(&warnings))?;
+    let chain = AdmissionChain::new(api, served, "", context.requester(&options));
+    let (value, more) = create_received(api, &writer, &chain, body.value).await.map_err(|failure| failure.after(&warnings))?;
     Ok(reading::shape(served, context, value)?.with_code(201).with_warnings([warnings, more].concat()))
 }
 
@@ -45,7 +45,7 @@ pub(crate) async fn create(api: &Api, served: &Arc<Served>, context: &RequestCon
 pub(crate) async fn create_received(
     api: &Api,
     writer: &Writer<'_>,
-    gate: &Gate<'_>,
+    chain: &AdmissionChain<'_>,
     value: Value,
 ) -> Result<(Value, Vec<String>), ApiError> {
     let served = writer.served;
@@ -59,7 +59,7 @@ pub(crate) async fn create_received(
         let name = named["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         check_place(api, served, &namespace, &name)?;
         let priority = pod_classes::find_classes(api, served, &named)?;
-        let (mut new, warnings) = admit_new(writer, gate, named, is_generated).await?;
+        let (mut new, warnings) = admit_new(writer, chain, named, is_generated).await?;
         if let Some(priority) = priority {
             priority.assign(&mut new);
         }
@@ -89,12 +89,17 @@ pub(crate) async fn create_received(
 
 /// Passes a new object through the admission chain. It has its name and its unique id, which mutating webhooks do not get if they are
 /// generated.
-async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_generated: bool) -> Result<(Value, Vec<String>), ApiError> {
+async fn admit_new(
+    writer: &Writer<'_>,
+    chain: &AdmissionChain<'_>,
+    mut named: Value,
+    is_generated: bool,
+) -> Result<(Value, Vec<String>), ApiError> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (namespace, uid) = (text(&named["metadata"]["namespace"]), text(&named["metadata"]["uid"]));
     let mut writer = writer.clone();
     let mut warnings = Vec::new();
-    if gate.may_mutate() {
+    if chain.may_mutate() {
         let given_name = named["metadata"]["name"].clone();
         // Webhooks get an invalid object as sent: they may fix it.
         let mut shown = writer.create(named.clone(), &uid).map_or_else(|_| named.clone(), |(shown, _)| shown);
@@ -107,8 +112,9 @@ async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_ge
             }
         }
         let name = if is_generated { String::new() } else { text(&given_name) };
-        let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&shown), old: None };
-        let (changed, more) = gate.mutate(passage).await?;
+        let request =
+            AdmissionRequest { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&shown), old: None };
+        let (changed, more) = chain.mutate(request).await?;
         warnings.extend(more);
         if let Some(changed) = changed {
             named = writer.readmit(changed)?;
@@ -127,9 +133,9 @@ async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_ge
     warnings.extend(more);
     let name = text(&new["metadata"]["name"]);
     // Updates and applies may also create.
-    gate.check_creation(&namespace, &name)?;
-    let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&new), old: None };
-    warnings.extend(gate.validate(passage).await.map_err(|failure| failure.after(&warnings))?);
+    chain.check_creation(&namespace, &name)?;
+    let request = AdmissionRequest { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&new), old: None };
+    warnings.extend(chain.validate(request).await.map_err(|failure| failure.after(&warnings))?);
     Ok((new, warnings))
 }
 
@@ -146,7 +152,7 @@ pub(crate) async fn update(api: &Api, served: &Arc<Served>, context: &RequestCon
     let warnings = writer.receive(&mut value, &body.remarks)?;
     place_body(served, context, &mut value, true)?;
     if api.read(&served.resource, &key(context)).is_none() && subresource.is_empty() && is_created_by_put(served) {
-        let gate = Gate::new(api, served, "", context.by(&options));
+        let chain = AdmissionChain::new(api, served, "", context.requester(&options));
         if value["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
             let text = "Precondition failed: the object with this uid is not there";
             return Err(ApiError::conflict(
@@ -158,7 +164,7 @@ pub(crate) async fn update(api: &Api, served: &Arc<Served>, context: &RequestCon
         }
         // A given revision is ignored if the object does not exist.
         value["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
-        let (value, more) = create_received(api, &writer, &gate, value).await.map_err(|failure| failure.after(&warnings))?;
+        let (value, more) = create_received(api, &writer, &chain, value).await.map_err(|failure| failure.after(&warnings))?;
         return Ok(reading::shape(served, context, value)?.with_code(201).with_warnings([warnings, more].concat()));
     }
     let change = |old: &Value| {
@@ -201,12 +207,12 @@ pub(crate) async fn write(
     change: impl Fn(&Value) -> Result<(Draft, Vec<String>), ApiError>,
 ) -> Result<(Value, Vec<String>), ApiError> {
     let served = writer.served;
-    let gate = Gate::new(api, served, writer.subresource, context.by(writer.options));
+    let chain = AdmissionChain::new(api, served, writer.subresource, context.requester(writer.options));
     for _ in 0..ATTEMPTS {
         let stored = existing(api, served, context)?;
         let old = conversion::see(api, served, &stored).await?;
         let (draft, mut warnings) = change(&old)?;
-        let (decision, more) = admit_changed(writer, &gate, &old, draft).await.map_err(|failure| failure.after(&warnings))?;
+        let (decision, more) = admit_changed(writer, &chain, &old, draft).await.map_err(|failure| failure.after(&warnings))?;
         warnings.extend(more);
         let (decision, last) = match decision {
             Decision::Unchanged => return Ok(((*old).clone(), warnings)),
@@ -231,8 +237,13 @@ pub(crate) async fn write(
 }
 
 /// Passes a changed object through the admission chain.
-async fn admit_changed(writer: &Writer<'_>, gate: &Gate<'_>, old: &Value, draft: Draft) -> Result<(Decision, Vec<String>), ApiError> {
-    if !gate.is_guarded() {
+async fn admit_changed(
+    writer: &Writer<'_>,
+    chain: &AdmissionChain<'_>,
+    old: &Value,
+    draft: Draft,
+) -> Result<(Decision, Vec<String>), ApiError> {
+    if !chain.has_webhooks() {
         return writer.settle(old, draft);
     }
     let (namespace, name) = crate::storage::resource::key_of(old);
@@ -240,8 +251,9 @@ async fn admit_changed(writer: &Writer<'_>, gate: &Gate<'_>, old: &Value, draft:
     let shown_as = |value: &Value| if writer.subresource == "scale" { scale(value) } else { value.clone() };
     let seen = writer.present(old, &draft);
     let (shown, shown_old) = (shown_as(&seen), shown_as(old));
-    let passage = Passage { operation: Operation::Update, name: &name, namespace: &namespace, object: Some(&shown), old: Some(&shown_old) };
-    let (changed, mut warnings) = gate.mutate(passage).await?;
+    let request =
+        AdmissionRequest { operation: Operation::Update, name: &name, namespace: &namespace, object: Some(&shown), old: Some(&shown_old) };
+    let (changed, mut warnings) = chain.mutate(request).await?;
     let draft = match changed {
         None => draft,
         Some(changed) if writer.subresource == "scale" => rescaled(writer, draft, &changed),
@@ -253,7 +265,7 @@ async fn admit_changed(writer: &Writer<'_>, gate: &Gate<'_>, old: &Value, draft:
         Decision::Unchanged => old,
         Decision::Store(value) | Decision::Remove(value) => value,
     };
-    let validated = gate.validate(Passage { object: Some(&shown_as(after)), ..passage }).await;
+    let validated = chain.validate(AdmissionRequest { object: Some(&shown_as(after)), ..request }).await;
     warnings.extend(validated.map_err(|failure| failure.after(&warnings))?);
     Ok((decision, warnings))
 }
@@ -323,12 +335,12 @@ pub(crate) async fn bind(api: &Api, served: &Served, context: &RequestContext) -
     let binding = read_body(served, context)?.value;
     check_name(context, &binding)?;
     let stored = existing(api, served, context)?;
-    let gate = Gate::new(api, served, "binding", context.by(&options));
+    let chain = AdmissionChain::new(api, served, "binding", context.requester(&options));
     let (namespace, name) = key(context);
-    let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&binding), old: None };
-    let (changed, _) = gate.mutate(passage).await?;
+    let request = AdmissionRequest { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&binding), old: None };
+    let (changed, _) = chain.mutate(request).await?;
     let binding = changed.unwrap_or_else(|| binding.clone());
-    gate.validate(Passage { object: Some(&binding), ..passage }).await?;
+    chain.validate(AdmissionRequest { object: Some(&binding), ..request }).await?;
     let Some(node) = binding["target"]["name"].as_str().filter(|node| !node.is_empty()) else {
         return Err(ApiError::new(500, "", "target.name: Required value"));
     };
