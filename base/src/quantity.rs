@@ -38,7 +38,7 @@ pub enum Factor {
 }
 
 /// Beyond this exponent, every number is zero or infinite; sums of exponents within it do not overflow.
-const LARGEST_EXPONENT: i32 = 100_000;
+const MAX_EXPONENT: i32 = 100_000;
 
 impl Factor {
     /// Returns the factor of a suffix or an exponent; an empty one is a factor of one.
@@ -62,7 +62,7 @@ impl Factor {
             "Ei" => Self::Two(60),
             _ => {
                 let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-                Self::Ten(exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT))
+                Self::Ten(exponent.clamp(-MAX_EXPONENT, MAX_EXPONENT))
             }
         })
     }

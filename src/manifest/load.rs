@@ -68,9 +68,9 @@ fn nothing_found(path: &Path) -> Diagnostic {
 
 /// Returns the first of some names, and how many more there are.
 fn some_of(names: &[String]) -> String {
-    const MOST: usize = 5;
-    let shown = names[..names.len().min(MOST)].join(", ");
-    if names.len() > MOST { format!("{shown} and {} more files", names.len() - MOST) } else { shown }
+    const MAX: usize = 5;
+    let shown = names[..names.len().min(MAX)].join(", ");
+    if names.len() > MAX { format!("{shown} and {} more files", names.len() - MAX) } else { shown }
 }
 
 /// Returns the files of a directory that may be manifests.

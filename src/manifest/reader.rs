@@ -16,7 +16,7 @@ use super::tree::{Entry, Kind, MERGE, Mistake, Node, Spot, Text};
 use super::values;
 
 /// Limit of diagnostics for one file: more are not readable, and a hostile file must not fill the memory.
-const MOST_DIAGNOSTICS: usize = 1_000;
+const MAX_DIAGNOSTICS: usize = 1_000;
 
 /// A file and its diagnostics so far.
 #[derive(Debug)]
@@ -139,7 +139,7 @@ impl Reader {
     }
 
     fn is_full(&self) -> bool {
-        self.found.borrow().len() >= MOST_DIAGNOSTICS
+        self.found.borrow().len() >= MAX_DIAGNOSTICS
     }
 
     /// Adds a YAML error.
@@ -356,7 +356,7 @@ impl Reader {
                 return None;
             }
         };
-        let in_range = |duration: Duration| if duration <= values::LONGEST { Ok(duration) } else { Err(ParseError::TooLong) };
+        let in_range = |duration: Duration| if duration <= values::MAX_DURATION { Ok(duration) } else { Err(ParseError::TooLong) };
         match parsed.and_then(in_range) {
             Ok(duration) => Some(duration),
             Err(error) => {

@@ -13,11 +13,11 @@ pub use crate::kit::source::Spot;
 use super::source::Source;
 
 /// The deepest nesting of lists and mappings. Kubernetes' own objects stay below 30.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 /// Limit of values in one file, including values repeated by aliases: enough for the largest CRDs.
-const MOST_NODES: usize = 400_000;
+const MAX_NODES: usize = 400_000;
 /// Limit of bytes of all texts in one file, including texts repeated by aliases.
-const MOST_TEXT: usize = 32 << 20;
+const MAX_TEXT_BYTES: usize = 32 << 20;
 
 /// A value with its position.
 #[derive(Debug, Clone)]
@@ -158,7 +158,7 @@ pub const MERGE: &str = "<<";
 /// # Errors
 /// If the text is not YAML, or exceeds the limits.
 pub fn parse(source: &Source) -> Result<Vec<Document>, Mistake> {
-    let options = parser_options! { flow_nesting_limit: DEEPEST, block_nesting_limit: DEEPEST, emit_comments: false };
+    let options = parser_options! { flow_nesting_limit: MAX_DEPTH, block_nesting_limit: MAX_DEPTH, emit_comments: false };
     let mut builder = Builder {
         events: Parser::new_from_str_with_options(&source.text, options),
         source,
@@ -208,7 +208,7 @@ impl<'a> Builder<'a> {
     fn broken(&self, at: Marker, words: &str) -> Mistake {
         let spot = Spot { line: at.line().max(1), column: at.col() + 1, length: 1 };
         if words.contains("nesting") || words.contains("recursion") {
-            return Mistake { spot, path: None, message: format!("nested deeper than {DEEPEST} levels"), hint: None };
+            return Mistake { spot, path: None, message: format!("nested deeper than {MAX_DEPTH} levels"), hint: None };
         }
         let has_tab = self.source.line(spot.line).is_some_and(|line| line.trim_start_matches(' ').starts_with('\t'));
         let hint = match words {
@@ -228,11 +228,11 @@ impl<'a> Builder<'a> {
     fn charge(&mut self, weight: Weight, spot: Spot) -> Result<(), Mistake> {
         self.nodes += weight.nodes;
         self.text += weight.text;
-        if self.nodes > MOST_NODES || self.text > MOST_TEXT {
-            let message = if self.nodes > MOST_NODES {
-                format!("more than {MOST_NODES} values in one file, those repeated by aliases included")
+        if self.nodes > MAX_NODES || self.text > MAX_TEXT_BYTES {
+            let message = if self.nodes > MAX_NODES {
+                format!("more than {MAX_NODES} values in one file, those repeated by aliases included")
             } else {
-                format!("more than {} MiB of text in one file, that repeated by aliases included", MOST_TEXT >> 20)
+                format!("more than {} MiB of text in one file, that repeated by aliases included", MAX_TEXT_BYTES >> 20)
             };
             return Err(Mistake { spot, path: None, message, hint: Some("split the file, or use fewer aliases".to_owned()) });
         }
@@ -295,8 +295,8 @@ impl<'a> Builder<'a> {
 
     fn deeper(&mut self, step: String, spot: Spot) -> Result<(), Mistake> {
         self.path.push(step);
-        if self.path.len() > DEEPEST {
-            return Err(Mistake { spot, path: None, message: format!("nested deeper than {DEEPEST} levels"), hint: None });
+        if self.path.len() > MAX_DEPTH {
+            return Err(Mistake { spot, path: None, message: format!("nested deeper than {MAX_DEPTH} levels"), hint: None });
         }
         Ok(())
     }

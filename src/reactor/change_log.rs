@@ -16,7 +16,7 @@ use super::changes::{ANNOTATIONS, Form, lines};
 use super::events::{EngineEvent, EventSink};
 
 /// Lines shown of one change, unless debug lines are shown.
-const MOST_LINES: usize = 12;
+const MAX_LINES: usize = 12;
 
 /// The annotation of `kubectl apply`: the applied object as text.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -225,7 +225,7 @@ fn kind(body: &Body) -> &str {
 /// Logs the lines of a change. The operator's own annotations are debug lines.
 fn tell(told: &[String], before: &str) {
     let (own, others): (Vec<&String>, Vec<&String>) = told.iter().partition(|line| line.starts_with(ANNOTATIONS));
-    let most = if tracing::enabled!(target: "kopfd::objects", tracing::Level::DEBUG) { usize::MAX } else { MOST_LINES };
+    let most = if tracing::enabled!(target: "kopfd::objects", tracing::Level::DEBUG) { usize::MAX } else { MAX_LINES };
     for line in others.iter().take(most) {
         info!(target: "kopfd::objects", "{before}{line}");
     }

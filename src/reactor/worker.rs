@@ -24,7 +24,7 @@ use super::mailbox::{Event, Mailbox};
 use super::memory::{Memories, RetryState};
 
 /// The minimum pause of an object after a panic, even if the settings have no delays after errors.
-const LEAST_REST: Duration = Duration::from_secs(1);
+const MIN_PAUSE_AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// Parses an object; a function pointer, so that tests can make it fail.
 pub type Read = fn(&str, &Resource) -> Result<Body, serde_json::Error>;
@@ -124,7 +124,7 @@ impl<W: Effects> Worker<W> {
 
     async fn recover(&mut self, panic: &str) {
         let delays = &self.pace.error_delays;
-        let delay = delays.get(self.attempt.panics).or(delays.last()).copied().unwrap_or_default().max(LEAST_REST);
+        let delay = delays.get(self.attempt.panics).or(delays.last()).copied().unwrap_or_default().max(MIN_PAUSE_AFTER_PANIC);
         self.attempt.panics += 1;
         // The patch may or may not have been sent.
         self.expected = Expected::default();

@@ -39,7 +39,7 @@ const TOP_LEVEL_OPERATIONS: u64 = 1_000_000;
 
 /// Limit of cached conditions of sub-handlers. Scripts may create a new text for every object; then the cache is cleared from time to
 /// time.
-const MOST_CONDITIONS: usize = 1_000;
+const MAX_CONDITIONS: usize = 1_000;
 
 /// Compiled scripts.
 pub(super) struct Scripts {
@@ -123,7 +123,7 @@ impl Scripts {
         global.lib.push(ast.shared_lib().clone());
         let function = Rc::new(Function::new("when".to_owned(), params, block_of(&ast), Rc::new(global)));
         let mut conditions = self.conditions.borrow_mut();
-        if conditions.len() >= MOST_CONDITIONS {
+        if conditions.len() >= MAX_CONDITIONS {
             conditions.clear();
         }
         conditions.insert(key, Rc::clone(&function));

@@ -18,7 +18,7 @@ const CALL_LIMIT: u64 = 1_000_000;
 /// Cost limit of all conditions of a webhook for one request.
 const BUDGET: u64 = 2_500_000;
 /// Limit of cached conditions, enough for many webhooks; beyond it, the cache is cleared.
-const MOST_COMPILED: usize = 512;
+const MAX_COMPILED: usize = 512;
 
 type Compiled = Result<Arc<Program>, Mistake>;
 
@@ -72,7 +72,7 @@ pub(crate) fn compile(expression: &str) -> Compiled {
         return known.clone();
     }
     let found = compile_anew(expression);
-    if compiled.len() >= MOST_COMPILED {
+    if compiled.len() >= MAX_COMPILED {
         compiled.clear();
     }
     compiled.insert(expression.to_owned(), found.clone());

@@ -49,9 +49,9 @@ impl Mistake {
 }
 
 /// Limit of reported errors of an expression.
-const MOST_ISSUES: usize = 100;
+const MAX_ISSUES: usize = 100;
 /// Longer lines are not shown with errors.
-const LONGEST_SNIPPET: usize = 16_384;
+const MAX_SNIPPET: usize = 16_384;
 
 impl Environment {
     /// Returns an environment with these variables.
@@ -107,7 +107,7 @@ impl Program {
 /// Formats errors like cel-go: sorted, each with its line and a marker.
 fn tell(source: &str, mut issues: Vec<Issue>) -> String {
     issues.sort_by_key(|issue| issue.offset);
-    let shown: Vec<String> = issues.iter().take(MOST_ISSUES).map(|issue| tell_one(source, issue)).collect();
+    let shown: Vec<String> = issues.iter().take(MAX_ISSUES).map(|issue| tell_one(source, issue)).collect();
     shown.join("\n")
 }
 
@@ -117,7 +117,7 @@ fn tell_one(source: &str, issue: &Issue) -> String {
     let column = before.chars().rev().take_while(|c| *c != '\n').count();
     let mut told = format!("ERROR: <input>:{}:{}: {}", line + 1, column + 1, issue.text);
     let snippet = source.split('\n').nth(line).unwrap_or_default().replace('\t', " ");
-    if snippet.len() <= LONGEST_SNIPPET {
+    if snippet.len() <= MAX_SNIPPET {
         let is_wide = |c: Option<char>| c.is_some_and(|c| !c.is_ascii());
         let marks = snippet.chars().take(column).map(|c| if is_wide(Some(c)) { '\u{ff0e}' } else { '.' });
         let mark = if is_wide(snippet.chars().nth(column)) { '\u{ff3e}' } else { '^' };

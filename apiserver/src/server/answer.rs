@@ -20,7 +20,7 @@ use crate::verbs::request_context::RequestContext;
 /// The header with the id of a request, in requests and answers.
 pub(super) const AUDIT_ID: &str = "audit-id";
 /// Longer ids of clients are not accepted.
-const LONGEST_AUDIT_ID: usize = 64;
+const MAX_AUDIT_ID: usize = 64;
 
 impl ApiServer {
     /// Returns the effective user of a request: the authenticated or the impersonated one.
@@ -44,7 +44,7 @@ impl ApiServer {
 
     /// Returns the id of a request: the one from the client, or a new one.
     pub fn audit_id(&self, headers: &HeaderMap) -> HeaderValue {
-        let given = headers.get(AUDIT_ID).filter(|id| (1..=LONGEST_AUDIT_ID).contains(&id.len()));
+        let given = headers.get(AUDIT_ID).filter(|id| (1..=MAX_AUDIT_ID).contains(&id.len()));
         given.cloned().unwrap_or_else(|| HeaderValue::try_from(self.api.new_audit_id()).expect("an id fits into a header"))
     }
 

@@ -17,9 +17,9 @@ use crate::verbs::target;
 /// The default lifetime of an issued token, in seconds.
 const LIFETIME: i64 = 3600;
 /// The minimum of a requested lifetime.
-const LEAST_LIFETIME: i64 = 600;
+const MIN_LIFETIME: i64 = 600;
 /// The maximum.
-const MOST_LIFETIME: i64 = 1 << 32;
+const MAX_LIFETIME: i64 = 1 << 32;
 
 /// Answers a review, if the request is one.
 ///
@@ -255,7 +255,7 @@ fn lifetime(request: &mut Value, namespace: &str, name: &str) -> Result<i64, Api
         return Err(ApiError::invalid(&kind.group, &kind.kind, name, vec![cause]));
     }
     let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(LIFETIME);
-    if !(LEAST_LIFETIME..=MOST_LIFETIME).contains(&seconds) {
+    if !(MIN_LIFETIME..=MAX_LIFETIME).contains(&seconds) {
         let cause =
             invalid("spec.expirationSeconds", &format!("{seconds}: may not be less than 10 minutes, nor larger than 1 << 32 seconds"));
         return Err(ApiError::invalid(&kind.group, &kind.kind, "", vec![cause]));

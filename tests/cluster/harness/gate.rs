@@ -15,7 +15,7 @@ use super::client::Client;
 use super::cluster::kubeconfig;
 
 /// The largest forwarded request: larger than any of ours.
-const LARGEST_REQUEST: usize = 8 << 20;
+const MAX_REQUEST: usize = 8 << 20;
 
 /// A running proxy. It stops when this is dropped.
 pub struct Gate {
@@ -97,7 +97,7 @@ async fn forward(client: &kube::Client, request: Request) -> Result<Response, St
     for name in [HOST, AUTHORIZATION, ACCEPT_ENCODING] {
         parts.headers.remove(name);
     }
-    let bytes = to_bytes(body, LARGEST_REQUEST).await.map_err(|error| error.to_string())?;
+    let bytes = to_bytes(body, MAX_REQUEST).await.map_err(|error| error.to_string())?;
     let request = http::Request::from_parts(parts, kube::client::Body::from(bytes));
     client.send(request).await.map(|answer| answer.map(Body::new)).map_err(|error| error.to_string())
 }

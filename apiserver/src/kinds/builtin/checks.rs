@@ -337,7 +337,7 @@ fn event_change(object: &Value, old: &Value, causes: &mut Vec<FieldError>) {
 }
 
 fn new_event(object: &Value, causes: &mut Vec<FieldError>) {
-    const LONGEST: usize = 128;
+    const MAX_LENGTH: usize = 128;
     let event = Field::root(object);
     let about = object["regarding"]["namespace"].as_str().unwrap_or_default();
     let own = object["metadata"]["namespace"].as_str().unwrap_or_default();
@@ -354,8 +354,8 @@ fn new_event(object: &Value, causes: &mut Vec<FieldError>) {
     for name in ["reportingController", "reportingInstance", "action", "reason"] {
         let field = event.at(name);
         field.must_be_filled(causes);
-        if name != "reportingController" && field.text().len() > LONGEST {
-            causes.push(field.invalid(format!("can have at most {LONGEST} characters")));
+        if name != "reportingController" && field.text().len() > MAX_LENGTH {
+            causes.push(field.invalid(format!("can have at most {MAX_LENGTH} characters")));
         }
     }
     event.at("reportingController").must_be_qualified(causes);

@@ -10,9 +10,9 @@ use crate::schema::field_error;
 use crate::schema::node::{Additional, ListType, Node, Rule};
 
 /// Cost limit of one expression, multiplied by its evaluations for one object.
-const MOST_FOR_RULE: u64 = 10_000_000;
+const MAX_RULE_COST: u64 = 10_000_000;
 /// Cost limit of all expressions of a schema together.
-const MOST_FOR_SCHEMA: u64 = 100_000_000;
+const MAX_SCHEMA_COST: u64 = 100_000_000;
 /// Number of rules listed if the total cost is too high.
 const NAMED: usize = 4;
 
@@ -148,17 +148,17 @@ impl Compiler {
     }
 
     fn observe(&mut self, what: &str, cost: u64, field: &str) {
-        if cost > MOST_FOR_RULE {
-            self.report.causes.push(field_error::forbidden(field, too_expensive(what, cost, MOST_FOR_RULE)));
+        if cost > MAX_RULE_COST {
+            self.report.causes.push(field_error::forbidden(field, too_expensive(what, cost, MAX_RULE_COST)));
         }
         self.total = self.total.saturating_add(cost);
-        if cost >= MOST_FOR_SCHEMA / 100 {
+        if cost >= MAX_SCHEMA_COST / 100 {
             self.expensive.push((cost, field.to_owned()));
         }
     }
 
     fn conclude(&mut self, field: &str) {
-        if self.total <= MOST_FOR_SCHEMA {
+        if self.total <= MAX_SCHEMA_COST {
             return;
         }
         self.expensive.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
@@ -167,7 +167,7 @@ impl Compiler {
             self.report.causes.push(field_error::forbidden(at, text));
         }
         let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
-        self.report.causes.push(field_error::forbidden(field, too_expensive(what, self.total, MOST_FOR_SCHEMA)));
+        self.report.causes.push(field_error::forbidden(field, too_expensive(what, self.total, MAX_SCHEMA_COST)));
     }
 }
 

@@ -8,9 +8,9 @@ use crate::cel::{Object, Size, Sizes, Type};
 use crate::schema::node::{Additional, Node, Type as Kind};
 
 /// The maximum size of a request in bytes, which limits all values.
-const LARGEST_REQUEST: u64 = 3 * 1024 * 1024;
+const MAX_REQUEST: u64 = 3 * 1024 * 1024;
 /// The maximum length of durations and times as texts, with their quotes.
-const LONGEST_TIME: u64 = 32;
+const MAX_TIME: u64 = 32;
 const DATE: u64 = 12;
 
 /// The declaration of a value.
@@ -35,19 +35,19 @@ enum Shape {
 pub(super) fn declare(node: &Node, is_resource: bool) -> Option<Declaration> {
     let limits = &node.limits;
     if node.is_int_or_string {
-        return Some(plain(Type::Dyn, limits.length.most.map_or(LARGEST_REQUEST - 2, |most| most.saturating_mul(4)), 1));
+        return Some(plain(Type::Dyn, limits.length.most.map_or(MAX_REQUEST - 2, |most| most.saturating_mul(4)), 1));
     }
     match node.kind? {
         Kind::Array => {
             let item = node.items.as_ref()?;
             let item = declare(item, item.is_embedded)?;
-            let most = limits.items.most.unwrap_or((LARGEST_REQUEST - 2) / (item.least_bytes + 1));
+            let most = limits.items.most.unwrap_or((MAX_REQUEST - 2) / (item.least_bytes + 1));
             Some(Declaration { shape: Shape::List(Box::new(item)), most, least_bytes: 2 })
         }
         Kind::Object => match &node.additional {
             Additional::Of(values) if !is_resource => {
                 let value = declare(values, values.is_embedded)?;
-                let most = limits.properties.most.unwrap_or((LARGEST_REQUEST - 2) / (value.least_bytes + 6));
+                let most = limits.properties.most.unwrap_or((MAX_REQUEST - 2) / (value.least_bytes + 6));
                 Some(Declaration { shape: Shape::Map(Box::new(value)), most, least_bytes: 2 })
             }
             _ => Some(object(node, is_resource)),
@@ -65,12 +65,12 @@ fn plain(kind: Type, most: u64, least_bytes: u64) -> Declaration {
 
 fn text(node: &Node) -> Declaration {
     let limits = &node.limits;
-    let unlimited = LARGEST_REQUEST - 2;
+    let unlimited = MAX_REQUEST - 2;
     match limits.format.as_deref() {
         Some("byte") => plain(Type::Bytes, limits.length.most.unwrap_or(unlimited), 2),
-        Some("duration") => plain(Type::Duration, LONGEST_TIME, 3),
+        Some("duration") => plain(Type::Duration, MAX_TIME, 3),
         Some("date") => plain(Type::Timestamp, DATE, DATE),
-        Some("date-time") => plain(Type::Timestamp, LONGEST_TIME, 21),
+        Some("date-time") => plain(Type::Timestamp, MAX_TIME, 21),
         _ => {
             let longest = |options: &Vec<serde_json::Value>| {
                 let lengths = options.iter().filter_map(|option| option.as_str().map(str::len));
@@ -161,5 +161,5 @@ impl Sizes for Declaration {
 
 /// Returns how many values of a minimum size fit into a request.
 pub(super) fn most_often(least_bytes: u64) -> u64 {
-    LARGEST_REQUEST / (least_bytes + 1)
+    MAX_REQUEST / (least_bytes + 1)
 }

@@ -14,7 +14,7 @@ const CALL_LIMIT: u64 = 1_000_000;
 /// Cost limit of all evaluations for one object.
 const BUDGET: u64 = 10_000_000;
 /// Limit of a computed message in bytes.
-const LONGEST_MESSAGE: usize = 5 * 1024;
+const MAX_MESSAGE: usize = 5 * 1024;
 
 /// The result of the rules for an object.
 #[derive(Debug, Default)]
@@ -150,7 +150,7 @@ impl Validation {
         match outcome {
             Ok(Value::String(text)) => {
                 let text = text.trim();
-                let is_fit = !text.is_empty() && !text.contains('\n') && text.len() <= LONGEST_MESSAGE;
+                let is_fit = !text.is_empty() && !text.contains('\n') && text.len() <= MAX_MESSAGE;
                 Ok(if is_fit { text.to_owned() } else { written() })
             }
             Err(Error::TooExpensive) => {

@@ -25,12 +25,12 @@ pub(super) fn storage_class(class: &Field<'_, '_>, causes: &mut FieldErrors) {
 
 /// Checks a new priority class.
 pub(super) fn priority_class(class: &Field<'_, '_>, causes: &mut FieldErrors) {
-    const MOST: i64 = 1_000_000_000;
+    const MAX: i64 = 1_000_000_000;
     let metadata = class.at("metadata");
     if metadata.at("name").text().starts_with("system-") {
         causes.push(metadata.at("name").forbidden("priority class names with 'system-' prefix are reserved for system use only"));
-    } else if class.at("value").number() > MOST {
-        causes.push(class.at("value").forbidden(format!("maximum allowed value of a user defined priority is {MOST}")));
+    } else if class.at("value").number() > MAX {
+        causes.push(class.at("value").forbidden(format!("maximum allowed value of a user defined priority is {MAX}")));
     }
     class.at("preemptionPolicy").may_be_one_of(&["PreemptLowerPriority", "Never"], causes);
 }
@@ -65,10 +65,10 @@ pub(super) fn runtime_class(class: &Field<'_, '_>, causes: &mut FieldErrors) {
 
 /// Checks an ingress class.
 pub(super) fn ingress_class(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
-    const LONGEST: u64 = 250;
+    const MAX_LENGTH: u64 = 250;
     let controller = spec.at("controller");
-    if controller.text().len() as u64 > LONGEST {
-        causes.push(controller.too_long(LONGEST));
+    if controller.text().len() as u64 > MAX_LENGTH {
+        causes.push(controller.too_long(MAX_LENGTH));
     }
     domain_and_path(&controller, causes);
     let parameters = spec.at("parameters");

@@ -11,7 +11,7 @@ use super::{labels, pod_spec};
 use crate::schema::metadata::{NameRule, name_mistake};
 
 /// Maximum parallelism of an indexed job.
-const MOST_PARALLEL: i64 = 100_000;
+const MAX_PARALLEL: i64 = 100_000;
 
 /// Checks a job.
 pub(super) fn check(job: &Field<'_, '_>, causes: &mut FieldErrors) {
@@ -137,13 +137,13 @@ fn completion(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
             if !completions.is_set() {
                 causes.push(completions.required("when completion mode is Indexed"));
             }
-            if parallelism.number() > MOST_PARALLEL {
+            if parallelism.number() > MAX_PARALLEL {
                 causes.push(parallelism.invalid("must be less than or equal to 100000 when completion mode is Indexed"));
             }
             if completions.is_set() && failed.number() > completions.number() {
                 causes.push(failed.invalid("must be less than or equal to completions"));
             }
-            if failed.number() > MOST_PARALLEL {
+            if failed.number() > MAX_PARALLEL {
                 causes.push(failed.invalid("must be less than or equal to 100000"));
             }
         }

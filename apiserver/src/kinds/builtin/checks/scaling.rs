@@ -6,9 +6,9 @@ use super::{labels, workloads};
 use crate::schema::metadata::NameRule;
 
 /// Maximum stabilization window in seconds.
-const LONGEST_WINDOW: i64 = 3600;
+const MAX_WINDOW: i64 = 3600;
 /// Maximum period of a policy in seconds.
-const LONGEST_PERIOD: i64 = 1800;
+const MAX_PERIOD: i64 = 1800;
 
 /// Checks an autoscaler in its storage version.
 pub(super) fn autoscaler(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
@@ -171,8 +171,8 @@ fn scaling_rules(rules: &Field<'_, '_>, causes: &mut FieldErrors) {
     if window.number() < 0 {
         causes.push(window.invalid("must be greater than or equal to zero"));
     }
-    if window.number() > LONGEST_WINDOW {
-        causes.push(window.invalid(format!("must be less than or equal to {LONGEST_WINDOW}")));
+    if window.number() > MAX_WINDOW {
+        causes.push(window.invalid(format!("must be less than or equal to {MAX_WINDOW}")));
     }
     rules.at("selectPolicy").may_be_one_of(&["Disabled", "Max", "Min"], causes);
     let policies = rules.at("policies");
@@ -187,8 +187,8 @@ fn scaling_rules(rules: &Field<'_, '_>, causes: &mut FieldErrors) {
             }
         }
         let period = policy.at("periodSeconds");
-        if period.number() > LONGEST_PERIOD {
-            causes.push(period.invalid(format!("must be less than or equal to {LONGEST_PERIOD}")));
+        if period.number() > MAX_PERIOD {
+            causes.push(period.invalid(format!("must be less than or equal to {MAX_PERIOD}")));
         }
     }
     amount_of("tolerance", &rules.at("tolerance"), causes);

@@ -8,7 +8,7 @@ use super::labels;
 use super::pod_spec::address;
 
 /// The maximum timeout of session affinity in seconds.
-const MOST_AFFINE_SECONDS: i64 = 86_400;
+const MAX_AFFINE_SECONDS: i64 = 86_400;
 
 /// Checks the type, ports and addresses of a service.
 pub(super) fn check(service: &Field<'_, '_>, causes: &mut FieldErrors) {
@@ -142,8 +142,8 @@ fn affinity(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     kind.must_be_one_of(&["ClientIP", "None"], causes);
     let client = config.at("clientIP");
     let seconds = client.at("timeoutSeconds");
-    if kind.text() == "ClientIP" && !(1..=MOST_AFFINE_SECONDS).contains(&seconds.number()) {
-        causes.push(seconds.invalid(format!("must be greater than 0 and less than {MOST_AFFINE_SECONDS}")));
+    if kind.text() == "ClientIP" && !(1..=MAX_AFFINE_SECONDS).contains(&seconds.number()) {
+        causes.push(seconds.invalid(format!("must be greater than 0 and less than {MAX_AFFINE_SECONDS}")));
     }
 }
 

@@ -12,7 +12,7 @@ use crate::schema::metadata::{NameRule, name_mistake};
 /// The supported versions of reviews.
 const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 /// Maximum number of match conditions of one webhook.
-const MOST_CONDITIONS: u64 = 64;
+const MAX_CONDITIONS: u64 = 64;
 
 /// Checks the webhooks of a configuration.
 pub(crate) fn check(configuration: &Field<'_, '_>, causes: &mut FieldErrors) {
@@ -187,8 +187,8 @@ fn resources(list: &Field<'_, '_>, causes: &mut FieldErrors) {
 }
 
 fn conditions(list: &Field<'_, '_>, causes: &mut FieldErrors) {
-    if list.list().len() as u64 > MOST_CONDITIONS {
-        causes.push(list.too_many(MOST_CONDITIONS));
+    if list.list().len() as u64 > MAX_CONDITIONS {
+        causes.push(list.too_many(MAX_CONDITIONS));
     }
     let mut names = BTreeSet::new();
     for condition in list.items() {
