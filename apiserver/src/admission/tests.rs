@@ -18,13 +18,13 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 /// Answers by the webhook's name, and records the reviews.
 struct Scripted<F>(F, Mutex<Vec<Value>>);
 
-impl<F: Fn(&str, &Value) -> Result<Value, String> + Send + Sync> Calls for Scripted<F> {
-    async fn call(&self, webhook: &Webhook, question: Value) -> Result<Value, String> {
-        let mut response = (self.0)(&webhook.name, &question)?;
+impl<F: Fn(&str, &Value) -> Result<Value, String> + Send + Sync> CallWebhook for Scripted<F> {
+    async fn call(&self, webhook: &Webhook, review: Value) -> Result<Value, String> {
+        let mut response = (self.0)(&webhook.name, &review)?;
         if response.get("uid").is_none() && response.is_object() {
-            response["uid"] = question["request"]["uid"].clone();
+            response["uid"] = review["request"]["uid"].clone();
         }
-        self.1.lock().unwrap().push(question["request"].clone());
+        self.1.lock().unwrap().push(review["request"].clone());
         Ok(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
     }
 }
@@ -60,7 +60,7 @@ fn with<T>(operation: Operation, act: impl FnOnce(Attributes<'_>) -> T) -> T {
     let labels = json!({"team": "x"});
     act(Attributes {
         kind: &kind,
-        shown: None,
+        subresource_kind: None,
         versions: &[],
         subresource: "",
         name: "a",
@@ -72,7 +72,7 @@ fn with<T>(operation: Operation, act: impl FnOnce(Attributes<'_>) -> T) -> T {
         old: (operation != Operation::Create).then_some(&old),
         dry_run: false,
         options: &json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}),
-        judge: &Judge(Arc::new(|_, _| true)),
+        authorizer: &Authorizer(Arc::new(|_, _| true)),
     })
 }
 
@@ -235,8 +235,8 @@ fn patches_change_the_object() {
 #[test]
 fn a_webhook_sees_what_those_before_it_did_and_may_ask_for_those_after_it() {
     let declared = vec![webhook("first.ex.dev", json!({"reinvocationPolicy": "IfNeeded"})), webhook("second.ex.dev", json!({}))];
-    let calls = scripted(|name, question| {
-        let size = question["request"]["object"]["spec"]["size"].as_i64().unwrap();
+    let calls = scripted(|name, review| {
+        let size = review["request"]["object"]["spec"]["size"].as_i64().unwrap();
         let grown = json!([{"op": "replace", "path": "/spec/size", "value": size * 10}]);
         Ok(if name == "second.ex.dev" { patch(grown) } else { json!({"allowed": true}) })
     });

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
-use crate::admission::{self, Admitted, Attributes, Faulty, Judge, Operation};
+use crate::admission::{self, Admitted, Attributes, Authorizer, FaultyCaller, Operation};
 use crate::api::Api;
 use crate::auth::access::{self, User};
 use crate::faults::Fault;
@@ -40,7 +40,7 @@ pub(crate) struct AdmissionChain<'a> {
     served: &'a Served,
     subresource: &'a str,
     /// The kind of the written object, if it is not that of the resource.
-    shown: Option<Kind>,
+    subresource_kind: Option<Kind>,
     requester: Requester<'a>,
     versions: Vec<String>,
     mutating: Vec<Arc<Stored>>,
@@ -74,7 +74,16 @@ impl<'a> AdmissionChain<'a> {
             let all = |resource: &Resource| state.store.list(resource, None).into_iter().map(|(_, stored)| stored).collect();
             (all(&MUTATING), all(&VALIDATING))
         });
-        let mut chain = Self { api, served, subresource, shown: shown(subresource), requester, versions: Vec::new(), mutating, validating };
+        let mut chain = Self {
+            api,
+            served,
+            subresource,
+            subresource_kind: subresource_kind(subresource),
+            requester,
+            versions: Vec::new(),
+            mutating,
+            validating,
+        };
         if !chain.mutating.is_empty() || !chain.validating.is_empty() {
             let registry = api.registry();
             let others = registry.all().filter(|other| other.kind.group == served.kind.group && other.kind.plural == served.kind.plural);
@@ -143,13 +152,13 @@ impl<'a> AdmissionChain<'a> {
         admission::validate(&self.webhook_client(), &configurations, &attributes, || self.api.with(|state| state.ids.uid())).await
     }
 
-    fn webhook_client(&self) -> Faulty<'_> {
-        Faulty { caller: self.api.caller(), fault: self.requester.fault.map(|fault| &fault.action) }
+    fn webhook_client(&self) -> FaultyCaller<'_> {
+        FaultyCaller { caller: self.api.caller(), fault: self.requester.fault.map(|fault| &fault.action) }
     }
 }
 
 /// Returns the kind of a subresource that has its own.
-fn shown(subresource: &str) -> Option<Kind> {
+fn subresource_kind(subresource: &str) -> Option<Kind> {
     let (group, version, kind) = match subresource {
         "scale" => ("autoscaling", "v1", "Scale"),
         "eviction" => ("policy", "v1", "Eviction"),
@@ -164,7 +173,7 @@ struct Context {
     namespace: Option<Arc<Stored>>,
     user: Value,
     options: Value,
-    judge: Judge,
+    authorizer: Authorizer,
 }
 
 impl Context {
@@ -191,14 +200,14 @@ impl Context {
             }
         }
         let api = chain.api.clone();
-        let judge = Judge(Arc::new(move |user, wanted| api.with(|state| access::is_allowed(&state.store, user, wanted))));
-        Self { namespace, user: chain.requester.user.to_json(), options, judge }
+        let authorizer = Authorizer(Arc::new(move |user, wanted| api.with(|state| access::is_allowed(&state.store, user, wanted))));
+        Self { namespace, user: chain.requester.user.to_json(), options, authorizer }
     }
 
     fn attributes<'b>(&'b self, chain: &'b AdmissionChain<'_>, request: &AdmissionRequest<'b>) -> Attributes<'b> {
         Attributes {
             kind: &chain.served.kind,
-            shown: chain.shown.as_ref(),
+            subresource_kind: chain.subresource_kind.as_ref(),
             versions: &chain.versions,
             subresource: chain.subresource,
             name: request.name,
@@ -210,7 +219,7 @@ impl Context {
             old: request.old,
             dry_run: chain.requester.options.is_dry_run,
             options: &self.options,
-            judge: &self.judge,
+            authorizer: &self.authorizer,
         }
     }
 }

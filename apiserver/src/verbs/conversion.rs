@@ -129,12 +129,12 @@ async fn convert(api: &Api, served: &Served, objects: Vec<&Value>, wanted: &str)
     let authorities = webhook["clientConfig"]["caBundle"].as_str().and_then(|bundle| STANDARD.decode(bundle).ok()).unwrap_or_default();
     let target = Target { client: &client, authorities: &authorities, agent: AGENT, timeout: TIMEOUT };
     let uid = api.with(|state| state.ids.uid());
-    let question = json!({
+    let review = json!({
         "kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1",
         "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": objects},
         "response": {"uid": "", "convertedObjects": null, "result": {"metadata": {}}},
     });
-    let answer = api.caller().post(&target, question).await.map_err(fail)?;
+    let answer = api.caller().post(&target, review).await.map_err(fail)?;
     read(&answer, &uid, &objects, wanted).map_err(fail)
 }
 
