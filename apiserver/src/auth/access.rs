@@ -6,7 +6,7 @@ use http::{HeaderMap, Method, header};
 use serde_json::{Value, json};
 
 use crate::http::api_error::ApiError;
-use crate::http::request::{Path, Query, Question, verb};
+use crate::http::request::{ParsedRequest, Path, Query, verb};
 use crate::kinds::selector::selected_name;
 use crate::storage::resource::Resource;
 use crate::storage::store::Store;
@@ -55,7 +55,7 @@ pub struct Attributes {
 
 impl Attributes {
     /// Returns the attributes of a request.
-    pub fn of_request(request: &Question) -> Self {
+    pub fn of_request(request: &ParsedRequest) -> Self {
         Self::of(&request.method, &request.path, &request.text, &request.query)
     }
 

@@ -7,7 +7,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 
 use crate::http::api_error::ApiError;
-use crate::http::request::{Path, Question, verb};
+use crate::http::request::{ParsedRequest, Path, verb};
 
 /// The maximum.
 const MAX_TIMEOUT: Duration = Duration::from_mins(1);
@@ -21,13 +21,13 @@ impl Deadline {
     ///
     /// # Errors
     /// If its `timeout` is invalid.
-    pub fn of(question: &Question) -> Result<Self, ApiError> {
-        if let Path::Objects(place) = &question.path
-            && verb(&question.method, place, &question.query) == "watch"
+    pub fn of(request: &ParsedRequest) -> Result<Self, ApiError> {
+        if let Path::Objects(place) = &request.path
+            && verb(&request.method, place, &request.query) == "watch"
         {
             return Ok(Self(None));
         }
-        let Some(text) = question.query.text("timeout") else { return Ok(Self(Some(MAX_TIMEOUT))) };
+        let Some(text) = request.query.text("timeout") else { return Ok(Self(Some(MAX_TIMEOUT))) };
         let asked = duration(text).ok_or_else(|| {
             ApiError::bad_request(format!("invalid timeout specified in the request URL - time: invalid duration {text:?}"))
         })?;
@@ -95,7 +95,7 @@ mod tests {
     use bytes::Bytes;
 
     fn deadline(uri: &str) -> Option<Deadline> {
-        Deadline::of(&Question::read(http::Request::get(uri).body(Bytes::new()).unwrap())).ok()
+        Deadline::of(&ParsedRequest::read(http::Request::get(uri).body(Bytes::new()).unwrap())).ok()
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub const MAX_BODY: usize = 3 << 20;
 
 /// A request with its parsed URL.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Question {
+pub struct ParsedRequest {
     /// The HTTP method.
     pub method: Method,
     /// The parsed path.
@@ -27,7 +27,7 @@ pub struct Question {
     pub body: Bytes,
 }
 
-impl Question {
+impl ParsedRequest {
     /// Parses the URL of a request.
     pub fn read(request: Request<Bytes>) -> Self {
         let (head, body) = request.into_parts();

@@ -13,7 +13,7 @@ use crate::faults::Fault;
 use crate::http::api_error::ApiError;
 use crate::http::deadline::{self, Deadline};
 use crate::http::reply::{self, Reply};
-use crate::http::request::{Accept, Path, Question};
+use crate::http::request::{Accept, ParsedRequest, Path};
 use crate::verbs::dispatch;
 use crate::verbs::request_context::RequestContext;
 
@@ -27,15 +27,15 @@ impl ApiServer {
     ///
     /// # Errors
     /// If the token is unknown, no user is named for impersonation, or the right to it is missing.
-    pub fn authenticate(&self, question: &Question) -> Result<User, ApiError> {
+    pub fn authenticate(&self, parsed: &ParsedRequest) -> Result<User, ApiError> {
         let unknown = |_| ApiError::new(401, "Unauthorized", "Unauthorized");
         self.api.with(|state| {
-            let user = self.api.settings().authentication.user(&question.headers, &state.issued).map_err(unknown)?;
-            impersonated(&state.store, user, &question.headers).map_err(|refusal| match refusal {
+            let user = self.api.settings().authentication.user(&parsed.headers, &state.issued).map_err(unknown)?;
+            impersonated(&state.store, user, &parsed.headers).map_err(|refusal| match refusal {
                 Refusal::NoUser => ApiError::bad_request("requested groups, a uid or more of a user, without a user to impersonate"),
                 // The refusal is about the request.
                 Refusal::Right(user, missing) => ApiError {
-                    details: access::refusal(&user, &access::Attributes::of_request(question)).details,
+                    details: access::refusal(&user, &access::Attributes::of_request(parsed)).details,
                     ..access::refusal(&user, &missing)
                 },
             })
@@ -50,26 +50,26 @@ impl ApiServer {
 
     /// Answers a request, without faults and without a record.
     pub async fn answer(&self, request: Request<Bytes>) -> Response<Body> {
-        let question = Question::read(request);
-        let deadline = match Deadline::of(&question) {
+        let parsed = ParsedRequest::read(request);
+        let deadline = match Deadline::of(&parsed) {
             Ok(deadline) => deadline,
             Err(failure) => return reply::refuse(failure),
         };
-        match self.authenticate(&question) {
-            Ok(user) => deadline.wait(Box::pin(self.carry_out(user, question, None))).await.unwrap_or_else(deadline::passed),
+        match self.authenticate(&parsed) {
+            Ok(user) => deadline.wait(Box::pin(self.carry_out(user, parsed, None))).await.unwrap_or_else(deadline::passed),
             Err(failure) => reply::refuse(failure),
         }
     }
 
     /// Answers a request of an authenticated user, without faults and without a record.
     pub async fn answer_as(&self, user: User, request: Request<Bytes>) -> Response<Body> {
-        self.carry_out(user, Question::read(request), None).await
+        self.carry_out(user, ParsedRequest::read(request), None).await
     }
 
     /// Carries out a request. The fault is applied by reads, watches, or calls of webhooks.
-    pub async fn carry_out(&self, user: User, question: Question, fault: Option<Fault>) -> Response<Body> {
-        let wanted = access::Attributes::of_request(&question);
-        let Question { method, path, text, query, headers, body, .. } = question;
+    pub async fn carry_out(&self, user: User, parsed: ParsedRequest, fault: Option<Fault>) -> Response<Body> {
+        let wanted = access::Attributes::of_request(&parsed);
+        let ParsedRequest { method, path, text, query, headers, body, .. } = parsed;
         if !self.api.with(|state| access::is_allowed(&state.store, &user, &wanted)) {
             return reply::refuse(access::refusal(&user, &wanted));
         }

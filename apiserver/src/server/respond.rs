@@ -19,7 +19,7 @@ use crate::faults::{self, Action, AnswerBody, Expiry, Fault, Phase};
 use crate::http::api_error::ApiError;
 use crate::http::deadline::{self, Deadline};
 use crate::http::reply;
-use crate::http::request::{Path, Place, Question, verb};
+use crate::http::request::{ParsedRequest, Path, Place, verb};
 
 /// The writer of a conflicting change.
 const FOREIGNER: &str = "kopfd-fault/1";
@@ -35,41 +35,41 @@ impl ApiServer {
         if self.api.injection().is_down() {
             return Err(Broken);
         }
-        let question = Question::read(request);
-        let id = self.audit_id(&question.headers);
-        let mut response = self.respond_in_time(question).await?;
+        let parsed = ParsedRequest::read(request);
+        let id = self.audit_id(&parsed.headers);
+        let mut response = self.respond_in_time(parsed).await?;
         response.headers_mut().insert(AUDIT_ID, id);
         Ok(response)
     }
 
-    async fn respond_in_time(&self, question: Question) -> Result<Response<Body>, Broken> {
-        let user = self.authenticate(&question);
-        if self.api.settings().has_control && control::is_about(&question) {
-            return Ok(control::answer(self, user, &question).await);
+    async fn respond_in_time(&self, parsed: ParsedRequest) -> Result<Response<Body>, Broken> {
+        let user = self.authenticate(&parsed);
+        if self.api.settings().has_control && control::is_for(&parsed) {
+            return Ok(control::answer(self, user, &parsed).await);
         }
-        let deadline = match Deadline::of(&question) {
+        let deadline = match Deadline::of(&parsed) {
             Ok(deadline) => deadline,
             Err(failure) => return Ok(reply::refuse(failure)),
         };
-        deadline.wait(Box::pin(self.respond_to(user, question))).await.unwrap_or_else(|| Ok(deadline::passed()))
+        deadline.wait(Box::pin(self.respond_to(user, parsed))).await.unwrap_or_else(|| Ok(deadline::passed()))
     }
 
-    async fn respond_to(&self, user: Result<User, ApiError>, question: Question) -> Result<Response<Body>, Broken> {
+    async fn respond_to(&self, user: Result<User, ApiError>, parsed: ParsedRequest) -> Result<Response<Body>, Broken> {
         if self.api.injection().is_idle() {
-            return Ok(self.plain(user, question, None).await);
+            return Ok(self.plain(user, parsed, None).await);
         }
-        let subject = Subject::of(&self.api, &question, user.as_ref().ok());
-        let fault = self.api.injection().faults().decide(&subject.request(&question));
+        let subject = Subject::of(&self.api, &parsed, user.as_ref().ok());
+        let fault = self.api.injection().faults().decide(&subject.request(&parsed));
         // The request ends when this is dropped, even if the client is gone.
         let ending = {
             let mut requests = self.api.injection().requests();
-            let number = requests.is_kept().then(|| requests.begin(subject.asked(&question, fault.as_ref())));
+            let number = requests.is_kept().then(|| requests.begin(subject.asked(&parsed, fault.as_ref())));
             number.map(|number| Ending { api: self.api.clone(), number })
         };
         let is_watch = subject.verb == "watch";
         let answered = match fault {
-            None => Ok(self.plain(user, question, None).await),
-            Some(fault) => self.suffer(user, question, fault).await,
+            None => Ok(self.plain(user, parsed, None).await),
+            Some(fault) => self.suffer(user, parsed, fault).await,
         };
         match ending {
             Some(ending) => Ok(self.record(ending, answered?, is_watch)),
@@ -77,9 +77,9 @@ impl ApiServer {
         }
     }
 
-    async fn plain(&self, user: Result<User, ApiError>, question: Question, fault: Option<Fault>) -> Response<Body> {
+    async fn plain(&self, user: Result<User, ApiError>, parsed: ParsedRequest, fault: Option<Fault>) -> Response<Body> {
         match user {
-            Ok(user) => self.carry_out(user, question, fault).await,
+            Ok(user) => self.carry_out(user, parsed, fault).await,
             Err(failure) => reply::refuse(failure),
         }
     }
@@ -94,19 +94,19 @@ impl ApiServer {
     }
 
     /// Carries out a request with a fault.
-    async fn suffer(&self, user: Result<User, ApiError>, question: Question, fault: Fault) -> Result<Response<Body>, Broken> {
+    async fn suffer(&self, user: Result<User, ApiError>, parsed: ParsedRequest, fault: Fault) -> Result<Response<Body>, Broken> {
         let random = fault.random;
         let action = fault.action.clone();
-        if let Some(answer) = self.instead(&action, &question) {
+        if let Some(answer) = self.instead(&action, &parsed) {
             return Ok(answer);
         }
         match action {
             Action::Reset { phase: Phase::Before } => return Err(Broken),
             Action::Delay { ms, jitter, phase: Phase::Before } => tokio::time::sleep(delay(ms, jitter, random)).await,
-            Action::Conflict { .. } => self.disturb(&question).await,
+            Action::Conflict { .. } => self.disturb(&parsed).await,
             _ => {}
         }
-        let response = self.plain(user, question, Some(fault)).await;
+        let response = self.plain(user, parsed, Some(fault)).await;
         match action {
             Action::StatusAfter { code } => return Ok(reply::refuse(failure(code, "", ""))),
             Action::Reset { phase: Phase::After } => return Err(Broken),
@@ -134,7 +134,7 @@ impl ApiServer {
     }
 
     /// Returns the answer of a fault that prevents the request.
-    fn instead(&self, action: &Action, question: &Question) -> Option<Response<Body>> {
+    fn instead(&self, action: &Action, parsed: &ParsedRequest) -> Option<Response<Body>> {
         Some(match action {
             Action::Status { code, reason, message, retry_after, body } => injected(failure(*code, reason, message), *retry_after, *body),
             Action::Throttle { retry_after, .. } => {
@@ -144,7 +144,7 @@ impl ApiServer {
             Action::Unauthorized { .. } => reply::refuse(ApiError::new(401, "Unauthorized", "Unauthorized")),
             Action::NotReady { .. } => reply::refuse(ApiError::storage_not_ready()),
             Action::DiscoveryFail { group, code } => {
-                let text = format!("the server is currently unable to handle the request (get {group} {})", question.text);
+                let text = format!("the server is currently unable to handle the request (get {group} {})", parsed.text);
                 reply::refuse(failure(*code, "", &text))
             }
             Action::WatchExpire { how: Expiry::Http } => reply::refuse(self.expired()),
@@ -158,15 +158,15 @@ impl ApiServer {
     }
 
     /// Writes the object before the request does.
-    async fn disturb(&self, question: &Question) {
-        let Path::Objects(place) = &question.path else { return };
+    async fn disturb(&self, parsed: &ParsedRequest) {
+        let Path::Objects(place) = &parsed.path else { return };
         let path = Path::Objects(Place { subresource: None, ..place.clone() });
         let revision = self.api.with(|state| state.store.revision()).to_string();
         let body = json!({"metadata": {"labels": {FOREIGN_LABEL: revision}}}).to_string();
         let mut headers = http::HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/merge-patch+json"));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(FOREIGNER));
-        let write = Question { method: Method::PATCH, path, headers, body: body.into(), ..Question::default() };
+        let write = ParsedRequest { method: Method::PATCH, path, headers, body: body.into(), ..ParsedRequest::default() };
         // If the object does not exist, the request reports it.
         drop(self.carry_out(User::administrator(), write, None).await);
     }
@@ -202,18 +202,18 @@ struct Subject {
 }
 
 impl Subject {
-    fn of(api: &Api, question: &Question, user: Option<&User>) -> Self {
-        let (verb, place) = match &question.path {
-            Path::Objects(place) => (verb(&question.method, place, &question.query).to_owned(), place.clone()),
-            Path::Group(group) | Path::Resources(group, _) => (question.method.as_str().to_lowercase(), in_group(group)),
-            _ => (question.method.as_str().to_lowercase(), Place::default()),
+    fn of(api: &Api, parsed: &ParsedRequest, user: Option<&User>) -> Self {
+        let (verb, place) = match &parsed.path {
+            Path::Objects(place) => (verb(&parsed.method, place, &parsed.query).to_owned(), place.clone()),
+            Path::Group(group) | Path::Resources(group, _) => (parsed.method.as_str().to_lowercase(), in_group(group)),
+            _ => (parsed.method.as_str().to_lowercase(), Place::default()),
         };
         let registry = api.registry();
         let defined_at = registry.find(&place.group, &place.version, &place.plural).and_then(|served| served.defined_at);
         Self { verb, place, user: user.map(|user| user.name.clone()).unwrap_or_default(), defined_at, at: api.now() }
     }
 
-    fn request<'a>(&'a self, question: &'a Question) -> faults::Request<'a> {
+    fn request<'a>(&'a self, parsed: &'a ParsedRequest) -> faults::Request<'a> {
         faults::Request {
             verb: &self.verb,
             group: &self.place.group,
@@ -221,21 +221,21 @@ impl Subject {
             subresource: self.place.subresource.as_deref().unwrap_or_default(),
             namespace: self.place.namespace.as_deref().unwrap_or_default(),
             name: self.place.name.as_deref().unwrap_or_default(),
-            user_agent: user_agent(question),
+            user_agent: user_agent(parsed),
             user: &self.user,
-            token: access::bearer(&question.headers).unwrap_or_default(),
+            token: access::bearer(&parsed.headers).unwrap_or_default(),
             defined_at: self.defined_at,
             at: self.at,
         }
     }
 
-    fn asked(&self, question: &Question, fault: Option<&Fault>) -> Asked {
-        let request = self.request(question);
+    fn asked(&self, parsed: &ParsedRequest, fault: Option<&Fault>) -> Asked {
+        let request = self.request(parsed);
         let text = str::to_owned;
         Asked {
             at: self.at,
-            method: text(question.method.as_str()),
-            path: question.uri.clone(),
+            method: text(parsed.method.as_str()),
+            path: parsed.uri.clone(),
             verb: text(request.verb),
             group: text(request.group),
             resource: text(request.resource),
@@ -254,8 +254,8 @@ fn in_group(group: &str) -> Place {
     Place { group: group.to_owned(), ..Place::default() }
 }
 
-fn user_agent(question: &Question) -> &str {
-    question.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default()
+fn user_agent(parsed: &ParsedRequest) -> &str {
+    parsed.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
 fn delay(ms: u64, jitter: u64, random: u64) -> Duration {
