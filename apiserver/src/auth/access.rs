@@ -61,22 +61,25 @@ impl Attributes {
 
     /// Returns the attributes of a method and a path.
     fn of(method: &Method, path: &Path, text: &str, query: &Query) -> Self {
-        let Path::Objects(place) = path else {
+        let Path::Objects(resource_path) = path else {
             return Self { verb: method.as_str().to_lowercase(), path: Some(text.to_owned()), ..Self::default() };
         };
-        let resource = place.subresource.as_ref().map_or_else(|| place.plural.clone(), |sub| format!("{}/{sub}", place.plural));
-        let is_namespace = place.group.is_empty() && place.plural == "namespaces";
-        let namespace = if is_namespace { place.name.clone() } else { place.namespace.clone() };
-        let verb = verb(method, place, query);
+        let resource = resource_path
+            .subresource
+            .as_ref()
+            .map_or_else(|| resource_path.plural.clone(), |sub| format!("{}/{sub}", resource_path.plural));
+        let is_namespace = resource_path.group.is_empty() && resource_path.plural == "namespaces";
+        let namespace = if is_namespace { resource_path.name.clone() } else { resource_path.namespace.clone() };
+        let verb = verb(method, resource_path, query);
         // A user who may read one object may list and watch it by its name.
-        let selects = matches!(verb, "list" | "watch") && !place.is_watch;
+        let selects = matches!(verb, "list" | "watch") && !resource_path.is_watch;
         let selected = || query.text("fieldSelector").filter(|_| selects).and_then(selected_name);
         Self {
             verb: verb.to_owned(),
-            group: place.group.clone(),
+            group: resource_path.group.clone(),
             resource,
             namespace: namespace.unwrap_or_default(),
-            name: place.name.clone().or_else(selected).unwrap_or_default(),
+            name: resource_path.name.clone().or_else(selected).unwrap_or_default(),
             path: None,
         }
     }

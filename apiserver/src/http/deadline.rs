@@ -22,8 +22,8 @@ impl Deadline {
     /// # Errors
     /// If its `timeout` is invalid.
     pub fn of(request: &ParsedRequest) -> Result<Self, ApiError> {
-        if let Path::Objects(place) = &request.path
-            && verb(&request.method, place, &request.query) == "watch"
+        if let Path::Objects(resource_path) = &request.path
+            && verb(&request.method, resource_path, &request.query) == "watch"
         {
             return Ok(Self(None));
         }

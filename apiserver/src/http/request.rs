@@ -50,7 +50,7 @@ pub enum Path {
     /// The resources of one version of a group.
     Resources(String, String),
     /// The objects of a resource, or one of them.
-    Objects(Place),
+    Objects(ResourcePath),
     /// Any other path.
     Other(String),
 }
@@ -63,7 +63,7 @@ impl Default for Path {
 
 /// The path of a resource or an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ResourcePath {
     /// The API group; empty for the core group.
     pub group: String,
     /// The version.
@@ -93,20 +93,20 @@ impl Path {
             ["apis", group] => Self::Group((*group).to_owned()),
             ["api", "v1"] => Self::Resources(String::new(), "v1".to_owned()),
             ["apis", group, version] => Self::Resources((*group).to_owned(), (*version).to_owned()),
-            ["api", "v1", rest @ ..] => Place::parse("", "v1", rest).map_or_else(other, Self::Objects),
-            ["apis", group, version, rest @ ..] => Place::parse(group, version, rest).map_or_else(other, Self::Objects),
+            ["api", "v1", rest @ ..] => ResourcePath::parse("", "v1", rest).map_or_else(other, Self::Objects),
+            ["apis", group, version, rest @ ..] => ResourcePath::parse(group, version, rest).map_or_else(other, Self::Objects),
             _ => other(),
         }
     }
 }
 
-impl Place {
+impl ResourcePath {
     fn parse(group: &str, version: &str, parts: &[&str]) -> Option<Self> {
         let (is_watch, parts) = match parts {
             ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
             parts => (false, parts),
         };
-        let place = Self { group: group.to_owned(), version: version.to_owned(), is_watch, ..Self::default() };
+        let resource_path = Self { group: group.to_owned(), version: version.to_owned(), is_watch, ..Self::default() };
         let text = |part: &str| Some(part.to_owned());
         // Namespaces are also objects: the segment after the name is their subresource, or a resource inside.
         let is_namespace =
@@ -115,12 +115,12 @@ impl Place {
             ["namespaces", namespace, rest @ ..] if !is_namespace && !rest.is_empty() => (text(namespace), rest),
             parts => (None, parts),
         };
-        let place = Self { namespace, ..place };
+        let resource_path = Self { namespace, ..resource_path };
         match parts {
-            [plural] => Some(Self { plural: (*plural).to_owned(), ..place }),
-            [plural, name] => Some(Self { plural: (*plural).to_owned(), name: text(name), ..place }),
+            [plural] => Some(Self { plural: (*plural).to_owned(), ..resource_path }),
+            [plural, name] => Some(Self { plural: (*plural).to_owned(), name: text(name), ..resource_path }),
             [plural, name, rest @ ..] => {
-                Some(Self { plural: (*plural).to_owned(), name: text(name), subresource: Some(rest.join("/")), ..place })
+                Some(Self { plural: (*plural).to_owned(), name: text(name), subresource: Some(rest.join("/")), ..resource_path })
             }
             [] => None,
         }
@@ -328,15 +328,15 @@ pub fn media_type(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Returns the verb of a request for authorization rules.
-pub fn verb(method: &Method, place: &Place, query: &Query) -> &'static str {
-    match (method.as_str(), place.name.is_some()) {
+pub fn verb(method: &Method, resource_path: &ResourcePath, query: &Query) -> &'static str {
+    match (method.as_str(), resource_path.name.is_some()) {
         ("POST", _) => "create",
         ("PUT", _) => "update",
         ("PATCH", _) => "patch",
         ("DELETE", true) => "delete",
         ("DELETE", false) => "deletecollection",
-        (_, true) if !place.is_watch => "get",
-        _ if place.is_watch || query.is_on("watch") => "watch",
+        (_, true) if !resource_path.is_watch => "get",
+        _ if resource_path.is_watch || query.is_on("watch") => "watch",
         _ => "list",
     }
 }
@@ -345,22 +345,22 @@ pub fn verb(method: &Method, place: &Place, query: &Query) -> &'static str {
 mod tests {
     use super::*;
 
-    fn place(path: &str) -> Place {
+    fn resource_path(path: &str) -> ResourcePath {
         match Path::parse(path) {
-            Path::Objects(place) => place,
+            Path::Objects(resource_path) => resource_path,
             other => panic!("{path} is {other:?}"),
         }
     }
 
     #[test]
     fn a_namespace_is_an_object_and_a_place_for_others() {
-        assert_eq!(place("/api/v1/namespaces/x").name.as_deref(), Some("x"));
-        assert_eq!(place("/api/v1/namespaces/x/status").subresource.as_deref(), Some("status"));
-        assert_eq!(place("/api/v1/namespaces/x/pods/").namespace.as_deref(), Some("x"));
-        assert_eq!(place("/apis/ex.dev/v1/namespaces/x/things/a/scale").subresource.as_deref(), Some("scale"));
-        assert!(place("/api/v1/watch/namespaces/x/pods").is_watch);
+        assert_eq!(resource_path("/api/v1/namespaces/x").name.as_deref(), Some("x"));
+        assert_eq!(resource_path("/api/v1/namespaces/x/status").subresource.as_deref(), Some("status"));
+        assert_eq!(resource_path("/api/v1/namespaces/x/pods/").namespace.as_deref(), Some("x"));
+        assert_eq!(resource_path("/apis/ex.dev/v1/namespaces/x/things/a/scale").subresource.as_deref(), Some("scale"));
+        assert!(resource_path("/api/v1/watch/namespaces/x/pods").is_watch);
         // An encoded slash is also a slash.
-        assert_eq!(place("/apis/ex.dev/v1/namespaces/x/things/a%2Fb").subresource.as_deref(), Some("b"));
+        assert_eq!(resource_path("/apis/ex.dev/v1/namespaces/x/things/a%2Fb").subresource.as_deref(), Some("b"));
     }
 
     #[test]

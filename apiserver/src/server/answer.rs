@@ -85,8 +85,8 @@ impl ApiServer {
             Err(failure) => return reply::refuse(failure),
         };
         let answered = match path {
-            Path::Objects(place) => {
-                let context = RequestContext { method, place, query, headers, body, user, accept, now: self.api.now(), fault };
+            Path::Objects(resource_path) => {
+                let context = RequestContext { method, resource_path, query, headers, body, user, accept, now: self.api.now(), fault };
                 dispatch::answer(&self.api, context).await
             }
             path if matches!(method, Method::GET | Method::HEAD) => Ok(discovery::answer(&self.api.registry(), &path, &query, &text)),

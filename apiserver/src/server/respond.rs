@@ -19,7 +19,7 @@ use crate::faults::{self, Action, AnswerBody, Expiry, Fault, Phase};
 use crate::http::api_error::ApiError;
 use crate::http::deadline::{self, Deadline};
 use crate::http::reply;
-use crate::http::request::{ParsedRequest, Path, Place, verb};
+use crate::http::request::{ParsedRequest, Path, ResourcePath, verb};
 
 /// The writer of a conflicting change.
 const FOREIGNER: &str = "kopfd-fault/1";
@@ -159,8 +159,8 @@ impl ApiServer {
 
     /// Writes the object before the request does.
     async fn disturb(&self, parsed: &ParsedRequest) {
-        let Path::Objects(place) = &parsed.path else { return };
-        let path = Path::Objects(Place { subresource: None, ..place.clone() });
+        let Path::Objects(resource_path) = &parsed.path else { return };
+        let path = Path::Objects(ResourcePath { subresource: None, ..resource_path.clone() });
         let revision = self.api.with(|state| state.store.revision()).to_string();
         let body = json!({"metadata": {"labels": {FOREIGN_LABEL: revision}}}).to_string();
         let mut headers = http::HeaderMap::new();
@@ -195,7 +195,7 @@ impl Drop for Ending {
 #[derive(Debug, Default)]
 struct Subject {
     verb: String,
-    place: Place,
+    resource_path: ResourcePath,
     user: String,
     defined_at: Option<jiff::Timestamp>,
     at: jiff::Timestamp,
@@ -203,24 +203,25 @@ struct Subject {
 
 impl Subject {
     fn of(api: &Api, parsed: &ParsedRequest, user: Option<&User>) -> Self {
-        let (verb, place) = match &parsed.path {
-            Path::Objects(place) => (verb(&parsed.method, place, &parsed.query).to_owned(), place.clone()),
+        let (verb, resource_path) = match &parsed.path {
+            Path::Objects(resource_path) => (verb(&parsed.method, resource_path, &parsed.query).to_owned(), resource_path.clone()),
             Path::Group(group) | Path::Resources(group, _) => (parsed.method.as_str().to_lowercase(), in_group(group)),
-            _ => (parsed.method.as_str().to_lowercase(), Place::default()),
+            _ => (parsed.method.as_str().to_lowercase(), ResourcePath::default()),
         };
         let registry = api.registry();
-        let defined_at = registry.find(&place.group, &place.version, &place.plural).and_then(|served| served.defined_at);
-        Self { verb, place, user: user.map(|user| user.name.clone()).unwrap_or_default(), defined_at, at: api.now() }
+        let defined_at =
+            registry.find(&resource_path.group, &resource_path.version, &resource_path.plural).and_then(|served| served.defined_at);
+        Self { verb, resource_path, user: user.map(|user| user.name.clone()).unwrap_or_default(), defined_at, at: api.now() }
     }
 
     fn request<'a>(&'a self, parsed: &'a ParsedRequest) -> faults::Request<'a> {
         faults::Request {
             verb: &self.verb,
-            group: &self.place.group,
-            resource: &self.place.plural,
-            subresource: self.place.subresource.as_deref().unwrap_or_default(),
-            namespace: self.place.namespace.as_deref().unwrap_or_default(),
-            name: self.place.name.as_deref().unwrap_or_default(),
+            group: &self.resource_path.group,
+            resource: &self.resource_path.plural,
+            subresource: self.resource_path.subresource.as_deref().unwrap_or_default(),
+            namespace: self.resource_path.namespace.as_deref().unwrap_or_default(),
+            name: self.resource_path.name.as_deref().unwrap_or_default(),
             user_agent: user_agent(parsed),
             user: &self.user,
             token: access::bearer(&parsed.headers).unwrap_or_default(),
@@ -250,8 +251,8 @@ impl Subject {
     }
 }
 
-fn in_group(group: &str) -> Place {
-    Place { group: group.to_owned(), ..Place::default() }
+fn in_group(group: &str) -> ResourcePath {
+    ResourcePath { group: group.to_owned(), ..ResourcePath::default() }
 }
 
 fn user_agent(parsed: &ParsedRequest) -> &str {

@@ -17,9 +17,9 @@ use crate::verbs::{conversion, deleting, patching, reading, reviews, watch, writ
 
 /// Answers a request for objects.
 pub(crate) async fn answer(api: &Api, context: RequestContext) -> Result<Reply, ApiError> {
-    let place = &context.place;
+    let resource_path = &context.resource_path;
     let registry = api.registry();
-    let Some(served) = registry.find(&place.group, &place.version, &place.plural).cloned() else {
+    let Some(served) = registry.find(&resource_path.group, &resource_path.version, &resource_path.plural).cloned() else {
         return not_served(&registry, &context);
     };
     match api.latency().progress(served.came_at, context.now) {
@@ -40,33 +40,33 @@ pub(crate) async fn answer(api: &Api, context: RequestContext) -> Result<Reply, 
 }
 
 fn not_served(registry: &Registry, context: &RequestContext) -> Result<Reply, ApiError> {
-    if registry.is_built_in(&context.place.group, &context.place.version) {
+    if registry.is_built_in(&context.resource_path.group, &context.resource_path.version) {
         return Err(ApiError::no_resource());
     }
     Ok(Reply::no_page())
 }
 
 async fn dispatch(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, ApiError> {
-    let place = &context.place;
+    let resource_path = &context.resource_path;
     let is_custom = served.kind.is_custom();
-    if served.kind.namespaced != place.namespace.is_some() && (place.name.is_some() || !served.kind.namespaced) {
+    if served.kind.namespaced != resource_path.namespace.is_some() && (resource_path.name.is_some() || !served.kind.namespaced) {
         return if is_custom { Ok(Reply::no_page()) } else { not_served_here() };
     }
-    if place.name.as_deref().is_some_and(|name| matches!(name, "." | "..") || name.contains(['/', '%'])) {
-        return Err(ApiError::bad_request(format!("invalid resource name {:?}", place.name.as_deref().unwrap_or_default())));
+    if resource_path.name.as_deref().is_some_and(|name| matches!(name, "." | "..") || name.contains(['/', '%'])) {
+        return Err(ApiError::bad_request(format!("invalid resource name {:?}", resource_path.name.as_deref().unwrap_or_default())));
     }
     if let Some(review) = reviews::answer(api, served, context)? {
         return Ok(review);
     }
-    if let Some(subresource) = place.subresource.as_deref() {
+    if let Some(subresource) = resource_path.subresource.as_deref() {
         return below(api, served, context, subresource).await;
     }
-    match (context.method.as_str(), place.name.is_some()) {
-        (method, _) if place.is_watch && method != "GET" => Err(ApiError::no_method()),
+    match (context.method.as_str(), resource_path.name.is_some()) {
+        (method, _) if resource_path.is_watch && method != "GET" => Err(ApiError::no_method()),
         ("GET", _) if is_watch(context) => watch::answer(api, served, context).await,
         ("GET", true) => reading::get(api, served, context).await,
         ("GET", false) => reading::list(api, served, context).await,
-        ("POST", false) if served.kind.namespaced && place.namespace.is_none() => {
+        ("POST", false) if served.kind.namespaced && resource_path.namespace.is_none() => {
             if is_custom {
                 Ok(Reply::no_page())
             } else {
@@ -79,7 +79,7 @@ async fn dispatch(api: &Api, served: &Arc<Served>, context: &RequestContext) -> 
         ("PATCH", true) => patching::patch(api, served, context, "").await,
         ("DELETE", true) => deleting::delete(api, served, context).await,
         ("DELETE", false) if served.kind.verbs.iter().any(|verb| verb == "deletecollection") => {
-            if served.kind.namespaced && place.namespace.is_none() {
+            if served.kind.namespaced && resource_path.namespace.is_none() {
                 return if is_custom { Ok(Reply::no_page()) } else { Err(ApiError::no_method()) };
             }
             deleting::delete_all(api, served, context).await
@@ -92,7 +92,7 @@ async fn dispatch(api: &Api, served: &Arc<Served>, context: &RequestContext) -> 
 
 /// Returns the failure of a verb that custom objects do not support.
 fn not_supported(served: &Served, context: &RequestContext) -> ApiError {
-    let verb = request::verb(&context.method, &context.place, &context.query);
+    let verb = request::verb(&context.method, &context.resource_path, &context.query);
     let mut failure =
         ApiError::new(405, "MethodNotAllowed", format!("{verb} is not supported on resources of kind {:?}", served.full_name()));
     failure.details.group.clone_from(&served.kind.group);
@@ -102,7 +102,7 @@ fn not_supported(served: &Served, context: &RequestContext) -> ApiError {
 
 /// A single custom object cannot be watched by its own path.
 fn is_watch(context: &RequestContext) -> bool {
-    context.place.is_watch || (context.place.name.is_none() && context.query.is_on("watch"))
+    context.resource_path.is_watch || (context.resource_path.name.is_none() && context.query.is_on("watch"))
 }
 
 async fn below(api: &Api, served: &Arc<Served>, context: &RequestContext, subresource: &str) -> Result<Reply, ApiError> {
@@ -119,7 +119,7 @@ async fn below(api: &Api, served: &Arc<Served>, context: &RequestContext, subres
         _ => false,
     };
     if !is_there {
-        let name = context.place.name.as_deref().unwrap_or_default();
+        let name = context.resource_path.name.as_deref().unwrap_or_default();
         return if kind.is_custom() { Err(ApiError::not_found(&kind.group, &kind.plural, name)) } else { not_served_here() };
     }
     match (subresource, context.method.as_str()) {
@@ -131,7 +131,7 @@ async fn below(api: &Api, served: &Arc<Served>, context: &RequestContext, subres
         ("binding", "POST") => writing::bind(api, served, context).await,
         ("exec" | "attach" | "portforward", "GET" | "POST") | ("proxy", _) => {
             existing(api, served, context)?;
-            let name = context.place.name.as_deref().unwrap_or_default();
+            let name = context.resource_path.name.as_deref().unwrap_or_default();
             Err(ApiError::bad_request(format!(
                 "pod {name} is run by nobody: this server has no nodes, so that {subresource} leads nowhere"
             )))

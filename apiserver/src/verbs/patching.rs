@@ -20,7 +20,7 @@ use crate::verbs::admission_chain::AdmissionChain;
 use crate::verbs::body::{has_go_types, read_yaml, unsupported_media};
 use crate::verbs::request_context::RequestContext;
 use crate::verbs::scale::scale_answer;
-use crate::verbs::target::{self, place_body};
+use crate::verbs::target::{self, check_against_path};
 use crate::verbs::{reading, writing};
 
 /// Limit of operations.
@@ -64,7 +64,7 @@ pub(crate) async fn patch(api: &Api, served: &Arc<Served>, context: &RequestCont
     let change = |old: &Value| {
         let mut new = patched(served, old, &patch)?;
         let warnings = writer.receive(&mut new, &patch.remarks).map_err(rules::no_object)?;
-        place_body(served, context, &mut new, true)?;
+        check_against_path(served, context, &mut new, true)?;
         Ok((writer.draft(old, new).map_err(rules::no_object)?, warnings))
     };
     let (value, warnings) = writing::write(api, &writer, context, change).await?;
@@ -92,7 +92,7 @@ fn read(served: &Served, context: &RequestContext) -> Result<Patch, ApiError> {
         Err(ApiError::bad_request(text))
     };
     // A merge patch keeps the form of numbers, a strategic one does not.
-    let is_as_written = has_go_types(served) || context.place.subresource.as_deref() == Some("scale");
+    let is_as_written = has_go_types(served) || context.resource_path.subresource.as_deref() == Some("scale");
     let parse = |form: Form| {
         let is_as_written = is_as_written && matches!(form, Form::Merge);
         let body = if is_as_written { json::parse_strictly(&context.body) } else { json::parse(&context.body) }.map_err(undecodable)?;
@@ -165,7 +165,7 @@ async fn apply(
         return Err(ApiError::new(500, "", "failed to create typed patch object: no corresponding type for autoscaling/v1, Kind=Scale"));
     }
     let writer = Writer { served, subresource, options, manager, now: api.now(), is_patch: true };
-    let namespace = context.place.namespace.as_deref().unwrap_or_default();
+    let namespace = context.resource_path.namespace.as_deref().unwrap_or_default();
     let mut applied = if is_scale { unscaled(served, &applied, namespace)? } else { applied };
     if !served.kind.is_custom() {
         builtin::wrap_numbers(&served.kind, &mut applied);
@@ -177,7 +177,7 @@ async fn apply(
     if is_there && is_nameless {
         applied["metadata"]["name"] = Value::from(target::key(context).1);
     }
-    place_body(served, context, &mut applied, true)?;
+    check_against_path(served, context, &mut applied, true)?;
     if !is_there {
         if applied["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
             let text = "uid mismatch: the provided object specified a uid, and no existing object was found";

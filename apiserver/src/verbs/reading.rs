@@ -46,7 +46,7 @@ impl Interest {
         }
         let labels = context.query.text("labelSelector").map(LabelSelector::parse).transpose()?;
         let fields = context.query.text("fieldSelector").map(|text| FieldSelector::parse(text, &served.kind)).transpose()?;
-        Ok(Self { namespace: context.place.namespace.clone(), name: context.place.name.clone(), labels, fields })
+        Ok(Self { namespace: context.resource_path.namespace.clone(), name: context.resource_path.name.clone(), labels, fields })
     }
 
     /// Tells whether there are selectors.
@@ -149,7 +149,7 @@ pub(crate) async fn select(api: &Api, served: &Arc<Served>, context: &RequestCon
     if let Some(revision) = page.least {
         wait_for(api, revision).await?;
     }
-    let namespace = context.place.namespace.as_deref();
+    let namespace = context.resource_path.namespace.as_deref();
     let stale = stale_revision(api, served, context);
     let found = api.with(|state| {
         let store = &state.store;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::auth::access::User;
 use crate::faults::Fault;
-use crate::http::request::{Accept, Options, Place, Query};
+use crate::http::request::{Accept, Options, Query, ResourcePath};
 use crate::verbs::admission_chain::Requester;
 
 /// One request, with its user.
@@ -14,7 +14,7 @@ pub(crate) struct RequestContext {
     /// The HTTP method.
     pub method: Method,
     /// The parsed path.
-    pub place: Place,
+    pub resource_path: ResourcePath,
     /// The parameters.
     pub query: Query,
     /// The headers.
@@ -36,7 +36,7 @@ impl RequestContext {
     pub(crate) fn copy(&self) -> Self {
         Self {
             method: self.method.clone(),
-            place: self.place.clone(),
+            resource_path: self.resource_path.clone(),
             query: self.query.clone(),
             headers: self.headers.clone(),
             body: Bytes::new(),

@@ -27,7 +27,8 @@ const MAX_LIFETIME: i64 = 1 << 32;
 /// If the review is invalid.
 pub(crate) fn answer(api: &Api, served: &Served, context: &RequestContext) -> Result<Option<Reply>, ApiError> {
     let kind = &served.kind;
-    let is_token = kind.group.is_empty() && kind.plural == "serviceaccounts" && context.place.subresource.as_deref() == Some("token");
+    let is_token =
+        kind.group.is_empty() && kind.plural == "serviceaccounts" && context.resource_path.subresource.as_deref() == Some("token");
     let is_review = matches!(kind.group.as_str(), "authorization.k8s.io" | "authentication.k8s.io");
     if !is_review && !is_token {
         return Ok(None);
@@ -54,7 +55,7 @@ pub(crate) fn answer(api: &Api, served: &Served, context: &RequestContext) -> Re
             access(api, &subject(spec), spec)
         }
         "LocalSubjectAccessReview" => {
-            check_local(&review, context.place.namespace.as_deref().unwrap_or_default())?;
+            check_local(&review, context.resource_path.namespace.as_deref().unwrap_or_default())?;
             access(api, &subject(spec), spec)
         }
         "SelfSubjectRulesReview" if spec["namespace"].as_str().is_none_or(str::is_empty) => {

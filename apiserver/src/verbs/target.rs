@@ -14,7 +14,7 @@ use crate::verbs::request_context::RequestContext;
 
 /// Returns the key of a request's object.
 pub(crate) fn key(context: &RequestContext) -> Key {
-    (context.place.namespace.clone().unwrap_or_default(), context.place.name.clone().unwrap_or_default())
+    (context.resource_path.namespace.clone().unwrap_or_default(), context.resource_path.name.clone().unwrap_or_default())
 }
 
 /// Returns the object of a request.
@@ -29,8 +29,8 @@ pub(crate) fn not_served_here() -> Result<Reply, ApiError> {
 }
 
 /// Checks the namespace and name of a body against the path, and fills in missing ones.
-pub(crate) fn place_body(served: &Served, context: &RequestContext, value: &mut Value, is_update: bool) -> Result<(), ApiError> {
-    if let Some(name) = &context.place.name {
+pub(crate) fn check_against_path(served: &Served, context: &RequestContext, value: &mut Value, is_update: bool) -> Result<(), ApiError> {
+    if let Some(name) = &context.resource_path.name {
         match value["metadata"]["name"].as_str().unwrap_or_default() {
             "" if is_update => {
                 let text = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
@@ -44,7 +44,7 @@ pub(crate) fn place_body(served: &Served, context: &RequestContext, value: &mut 
             _ => {}
         }
     }
-    let wanted = context.place.namespace.clone().unwrap_or_default();
+    let wanted = context.resource_path.namespace.clone().unwrap_or_default();
     match value["metadata"]["namespace"].as_str().unwrap_or_default() {
         sent if sent == wanted => {}
         "" if served.kind.namespaced => value["metadata"]["namespace"] = json!(wanted),
@@ -60,13 +60,13 @@ pub(crate) fn place_body(served: &Served, context: &RequestContext, value: &mut 
 /// # Errors
 /// If it names another one.
 pub(crate) fn check_name(context: &RequestContext, posted: &Value) -> Result<(), ApiError> {
-    let name = context.place.name.as_deref().unwrap_or_default();
+    let name = context.resource_path.name.as_deref().unwrap_or_default();
     let namespace = posted["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty());
     if posted["metadata"]["name"] != name {
         let (kind, sent) = (posted["kind"].as_str().unwrap_or("object"), posted["metadata"]["name"].as_str().unwrap_or_default());
         return Err(ApiError::bad_request(format!("name in URL ({name}) does not match name in {kind} ({sent})")));
     }
-    if namespace.is_some() && namespace != context.place.namespace.as_deref() {
+    if namespace.is_some() && namespace != context.resource_path.namespace.as_deref() {
         return Err(ApiError::other_namespace());
     }
     Ok(())

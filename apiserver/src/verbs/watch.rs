@@ -82,7 +82,7 @@ pub(crate) async fn answer(api: &Api, served: &Arc<Served>, context: &RequestCon
         let store = &state.store;
         let revision = stale.unwrap_or_else(|| store.visible_revision());
         let objects =
-            if is_listed { store.list_at(&served.resource, context.place.namespace.as_deref(), revision) } else { Ok(Vec::new()) };
+            if is_listed { store.list_at(&served.resource, context.resource_path.namespace.as_deref(), revision) } else { Ok(Vec::new()) };
         (tick, revision, objects.unwrap_or_default())
     });
     let mut cursor = if is_listed { now } else { start.unwrap_or(now) };
@@ -212,9 +212,11 @@ impl Watch {
 
     /// Tells whether the kind is still served unchanged; otherwise its watches end.
     fn is_served(&self) -> bool {
-        let place = &self.context.place;
+        let resource_path = &self.context.resource_path;
         let registry = self.api.registry();
-        registry.find(&place.group, &place.version, &place.plural).is_some_and(|served| Arc::ptr_eq(served, &self.served))
+        registry
+            .find(&resource_path.group, &resource_path.version, &resource_path.plural)
+            .is_some_and(|served| Arc::ptr_eq(served, &self.served))
     }
 
     fn due_bookmark(&mut self) -> Option<Bytes> {

@@ -17,7 +17,7 @@ use crate::verbs::body::read_body;
 use crate::verbs::pod_classes;
 use crate::verbs::request_context::RequestContext;
 use crate::verbs::scale::scale_answer;
-use crate::verbs::target::{check_name, existing, key, not_served_here, place_body};
+use crate::verbs::target::{check_against_path, check_name, existing, key, not_served_here};
 use crate::verbs::{conversion, reading};
 
 /// Attempts to generate an unused name.
@@ -32,7 +32,7 @@ pub(crate) async fn create(api: &Api, served: &Arc<Served>, context: &RequestCon
     let manager = context.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource: "", options: &options, manager: &manager, now: api.now(), is_patch: false };
     let warnings = writer.receive(&mut body.value, &body.remarks)?;
-    place_body(served, context, &mut body.value, false)?;
+    check_against_path(served, context, &mut body.value, false)?;
     let chain = AdmissionChain::new(api, served, "", context.requester(&options));
     let (value, more) = create_received(api, &writer, &chain, body.value).await.map_err(|failure| failure.after(&warnings))?;
     Ok(reading::shape(served, context, value)?.with_code(201).with_warnings([warnings, more].concat()))
@@ -150,7 +150,7 @@ pub(crate) async fn update(api: &Api, served: &Arc<Served>, context: &RequestCon
     }
     let mut value = body.value;
     let warnings = writer.receive(&mut value, &body.remarks)?;
-    place_body(served, context, &mut value, true)?;
+    check_against_path(served, context, &mut value, true)?;
     if api.read(&served.resource, &key(context)).is_none() && subresource.is_empty() && is_created_by_put(served) {
         let chain = AdmissionChain::new(api, served, "", context.requester(&options));
         if value["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
@@ -158,7 +158,7 @@ pub(crate) async fn update(api: &Api, served: &Arc<Served>, context: &RequestCon
             return Err(ApiError::conflict(
                 &served.kind.group,
                 &served.kind.plural,
-                context.place.name.as_deref().unwrap_or_default(),
+                context.resource_path.name.as_deref().unwrap_or_default(),
                 text,
             ));
         }
@@ -233,7 +233,7 @@ pub(crate) async fn write(
         }
     }
     let text = "the object has been modified; please apply your changes to the latest version and try again";
-    Err(ApiError::conflict(&served.kind.group, &served.kind.plural, context.place.name.as_deref().unwrap_or_default(), text))
+    Err(ApiError::conflict(&served.kind.group, &served.kind.plural, context.resource_path.name.as_deref().unwrap_or_default(), text))
 }
 
 /// Passes a changed object through the admission chain.
@@ -300,11 +300,11 @@ pub(crate) async fn write_scale(
         let mut changed = change(&scale)?;
         let refused = |failure| if writer.is_patch { rules::no_object(failure) } else { failure };
         let warnings = reader.receive(&mut changed, remarks).map_err(refused)?;
-        place_body(served, context, &mut changed, true)?;
+        check_against_path(served, context, &mut changed, true)?;
         let replicas = changed["spec"]["replicas"].as_i64().unwrap_or_default();
         if replicas < 0 {
             let text = format!("Invalid value: {replicas}: should be a non-negative integer");
-            let name = context.place.name.as_deref().unwrap_or_default();
+            let name = context.resource_path.name.as_deref().unwrap_or_default();
             // For a built-in kind the error is in the scale, for others in the object.
             let (group, kind, field) = if served.kind.is_custom() {
                 (served.kind.group.as_str(), served.kind.kind.as_str(), paths.spec_replicas.as_str())
