@@ -18,7 +18,7 @@ mod values;
 
 use serde_json::Value;
 
-use self::field_error::Place;
+use self::field_error::FieldPath;
 use crate::http::api_error::FieldError;
 use crate::kinds::kind::Scale;
 use prune::Pruning;
@@ -113,7 +113,7 @@ impl Schema {
 
     /// Returns the error of Go's decoder for embedded objects with wrong types.
     pub fn undecodable(&self, object: &Value) -> Option<String> {
-        structure::undecodable(&self.root, object, &Place::Root)
+        structure::undecodable(&self.root, object, &FieldPath::Root)
     }
 
     /// Fills in the defaults, and drops nulls that are neither allowed nor replaced.
@@ -136,12 +136,12 @@ impl Schema {
     /// rules.
     pub fn validate_after(&self, found: Vec<FieldError>, scale: Option<&Scale>, new: &Value, old: Option<&Value>) -> Verdict {
         let mut causes = found;
-        values::check(&self.root, new, old, &Place::Root, &mut causes);
+        values::check(&self.root, new, old, &FieldPath::Root, &mut causes);
         if let Some(scale) = scale {
             values::check_scale(scale, new, &mut causes);
         }
-        structure::check_embedded(&self.root, new, old, &Place::Root, &mut causes);
-        structure::check_lists(&self.root, new, old, &Place::Root, &mut causes);
+        structure::check_embedded(&self.root, new, old, &FieldPath::Root, &mut causes);
+        structure::check_lists(&self.root, new, old, &FieldPath::Root, &mut causes);
         let mut verdict = Verdict { causes, warnings: self.unenforced.clone() };
         if self.has_rules {
             self.check_rules(new, old, &mut verdict);

@@ -8,7 +8,7 @@ use crate::http::api_error::{ApiError, FieldError};
 use crate::http::request::FieldValidation;
 use crate::kinds::builtin;
 use crate::schema::Schema;
-use crate::schema::field_error::Place;
+use crate::schema::field_error::FieldPath;
 use crate::schema::metadata;
 
 impl Writer<'_> {
@@ -67,7 +67,7 @@ impl Writer<'_> {
             let (kind, version) = (&self.served.kind.kind, &self.served.kind.version);
             return Err(ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}")));
         }
-        let unknown = metadata::clean(&mut value["metadata"], &Place::Named("metadata"));
+        let unknown = metadata::clean(&mut value["metadata"], &FieldPath::Named("metadata"));
         if let Some(members) = value["metadata"].as_object_mut() {
             // Empty fields count as absent, except `managedFields`.
             members.retain(|name, member| name == "managedFields" || !is_empty(member));

@@ -56,33 +56,33 @@ pub(crate) fn too_many(field: impl Display, count: usize, limit: u64) -> FieldEr
 
 /// The path of a value in an object. Formatted only for errors.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place<'a> {
+pub(crate) enum FieldPath<'a> {
     /// The whole object.
     Root,
     /// A path given as text.
     Named(&'a str),
     /// A member of an object.
-    Member(&'a Place<'a>, &'a str),
+    Member(&'a FieldPath<'a>, &'a str),
     /// An item of a list.
-    Item(&'a Place<'a>, usize),
+    Item(&'a FieldPath<'a>, usize),
     /// An entry of a map with arbitrary keys, shown in brackets.
-    Key(&'a Place<'a>, &'a str),
+    Key(&'a FieldPath<'a>, &'a str),
 }
 
-impl<'a> Place<'a> {
+impl<'a> FieldPath<'a> {
     /// Returns the path of a member.
-    pub(crate) fn member(&'a self, name: &'a str) -> Place<'a> {
-        Place::Member(self, name)
+    pub(crate) fn member(&'a self, name: &'a str) -> FieldPath<'a> {
+        FieldPath::Member(self, name)
     }
 
     /// Returns the path of an item.
-    pub(crate) fn item(&'a self, index: usize) -> Place<'a> {
-        Place::Item(self, index)
+    pub(crate) fn item(&'a self, index: usize) -> FieldPath<'a> {
+        FieldPath::Item(self, index)
     }
 
     /// Returns the path of a map entry.
-    pub(crate) fn key(&'a self, key: &'a str) -> Place<'a> {
-        Place::Key(self, key)
+    pub(crate) fn key(&'a self, key: &'a str) -> FieldPath<'a> {
+        FieldPath::Key(self, key)
     }
 
     /// Returns the field of an error. The whole object has no name, which Kubernetes prints as `<nil>`.
@@ -92,14 +92,14 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Display for Place<'_> {
+impl Display for FieldPath<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Root | Place::Named("") => Ok(()),
-            Place::Named(name) | Place::Member(Place::Root | Place::Named(""), name) => formatter.write_str(name),
-            Place::Member(parent, name) => write!(formatter, "{parent}.{name}"),
-            Place::Item(parent, index) => write!(formatter, "{parent}[{index}]"),
-            Place::Key(parent, key) => write!(formatter, "{parent}[{key}]"),
+            FieldPath::Root | FieldPath::Named("") => Ok(()),
+            FieldPath::Named(name) | FieldPath::Member(FieldPath::Root | FieldPath::Named(""), name) => formatter.write_str(name),
+            FieldPath::Member(parent, name) => write!(formatter, "{parent}.{name}"),
+            FieldPath::Item(parent, index) => write!(formatter, "{parent}[{index}]"),
+            FieldPath::Key(parent, key) => write!(formatter, "{parent}[{key}]"),
         }
     }
 }

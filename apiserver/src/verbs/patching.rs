@@ -14,7 +14,7 @@ use crate::kinds::{builtin, versioning};
 use crate::patch::ownership;
 use crate::patch::{json_patch, merge_patch, strategic};
 use crate::rules::{self, Draft, Writer};
-use crate::schema::field_error::Place;
+use crate::schema::field_error::FieldPath;
 use crate::schema::metadata;
 use crate::verbs::admission_chain::AdmissionChain;
 use crate::verbs::body::{has_go_types, read_yaml, unsupported_media};
@@ -255,7 +255,7 @@ fn check_typed(served: &Served, applied: &Value, namespace: &str) -> Result<(), 
     if let Some(why) = metadata::type_mistake(&applied["metadata"]).filter(|_| applied["metadata"].is_object()) {
         return refuse(why);
     }
-    let unknown = metadata::clean(&mut applied["metadata"].clone(), &Place::Named("metadata"));
+    let unknown = metadata::clean(&mut applied["metadata"].clone(), &FieldPath::Named("metadata"));
     if let Some(path) = unknown.first() {
         return refuse(format!(".{path}: field not declared in schema"));
     }

@@ -28,13 +28,13 @@ pub(crate) struct Report {
 /// Compiles all rules of a schema with this field.
 pub(crate) fn compile(root: &mut Node, field: &str) -> Report {
     let mut compiler = Compiler { report: Report::default(), total: 0, expensive: Vec::new() };
-    compiler.node(root, Place { field: field.to_owned(), count: Some(1), uncorrelated: None, is_root: true });
+    compiler.node(root, SchemaLocation { field: field.to_owned(), count: Some(1), uncorrelated: None, is_root: true });
     compiler.conclude(field);
     compiler.report
 }
 
 /// The position of a node.
-struct Place {
+struct SchemaLocation {
     /// The field of the schema.
     field: String,
     /// The maximum number of its values in an object; `None` if unlimited.
@@ -44,7 +44,7 @@ struct Place {
     is_root: bool,
 }
 
-impl Place {
+impl SchemaLocation {
     fn below(&self, field: String, count: Option<u64>) -> Self {
         let count = self.count.zip(count).map(|(own, count)| own.saturating_mul(count));
         Self { field, count, uncorrelated: self.uncorrelated.clone(), is_root: false }
@@ -58,45 +58,45 @@ struct Compiler {
 }
 
 impl Compiler {
-    fn node(&mut self, node: &mut Node, place: Place) {
+    fn node(&mut self, node: &mut Node, location: SchemaLocation) {
         if !node.rules.is_empty() {
-            self.rules(node, &place);
+            self.rules(node, &location);
         }
         let (most_items, most_properties) = (node.limits.items.most, node.limits.properties.most);
         if let Some(item) = &mut node.items {
-            let mut below = place.below(format!("{}.items", place.field), most_items);
+            let mut below = location.below(format!("{}.items", location.field), most_items);
             // Only items with keys can be correlated.
             if !matches!(node.list_type, ListType::Map(_)) {
-                below.uncorrelated = Some(place.field.clone());
+                below.uncorrelated = Some(location.field.clone());
             }
             self.node(item, below);
         }
         if let Additional::Of(values) = &mut node.additional {
-            self.node(values, place.below(format!("{}.additionalProperties", place.field), most_properties));
+            self.node(values, location.below(format!("{}.additionalProperties", location.field), most_properties));
         }
         for (name, property) in &mut node.properties {
-            self.node(property, place.below(format!("{}.properties[{name}]", place.field), Some(1)));
+            self.node(property, location.below(format!("{}.properties[{name}]", location.field), Some(1)));
         }
     }
 
-    fn rules(&mut self, node: &mut Node, place: &Place) {
-        let at = format!("{}.x-kubernetes-validations", place.field);
-        let Some(declared) = declaration::declare(node, place.is_root || node.is_embedded) else {
+    fn rules(&mut self, node: &mut Node, location: &SchemaLocation) {
+        let at = format!("{}.x-kubernetes-validations", location.field);
+        let Some(declared) = declaration::declare(node, location.is_root || node.is_embedded) else {
             let text = "Internal error: internal error: failed to construct type information for x-kubernetes-validations rules: \
                         unable to convert structural schema to CEL declarations";
             self.report.causes.push(FieldError::new("InternalError", at, text.to_owned()));
             return;
         };
         for (index, rule) in node.rules.iter_mut().enumerate() {
-            rule.compiled = self.rule(rule, &declared, &format!("{at}[{index}]"), place);
+            rule.compiled = self.rule(rule, &declared, &format!("{at}[{index}]"), location);
         }
     }
 
-    fn rule(&mut self, rule: &Rule, declared: &Declaration, at: &str, place: &Place) -> Option<Compiled> {
+    fn rule(&mut self, rule: &Rule, declared: &Declaration, at: &str, location: &SchemaLocation) -> Option<Compiled> {
         let own = declared.kind("selfType");
         let old = if rule.is_old_self_optional == Some(true) { Type::optional(own.clone()) } else { own.clone() };
         let environment = Environment::new([("self", own), ("oldSelf", old)]);
-        let count = place.count.unwrap_or_else(|| declaration::most_often(declared.least_bytes));
+        let count = location.count.unwrap_or_else(|| declaration::most_often(declared.least_bytes));
         let Some(program) = self.expression(&environment, rule, declared, &format!("{at}.rule"), &Expected::RULE) else {
             self.check_optional(rule, false, at);
             return None;
@@ -109,7 +109,7 @@ impl Compiler {
             Some(message)
         });
         let uses_old = program.uses("oldSelf");
-        if let (true, Some(above)) = (uses_old, &place.uncorrelated) {
+        if let (true, Some(above)) = (uses_old, &location.uncorrelated) {
             let text = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {above}");
             self.report.causes.push(field_error::invalid(format!("{at}.rule"), &json!(rule.expression), text));
         }

@@ -6,7 +6,7 @@ use super::compiled::Compiled;
 use super::values::convert;
 use crate::cel::{Error, Value};
 use crate::http::api_error::FieldError;
-use crate::schema::field_error::Place;
+use crate::schema::field_error::FieldPath;
 use crate::schema::node::{Node, Rule, Type};
 
 /// Cost limit of one evaluation.
@@ -29,7 +29,7 @@ pub(crate) struct Verdict {
 pub(crate) fn validate(root: &Node, new: &Json, old: Option<&Json>) -> Verdict {
     let mut validation = Validation { budget: BUDGET, is_over: false, verdict: Verdict::default() };
     let before = Before { old, is_unchanged: old == Some(new) };
-    validation.node(root, new, before, &Place::Root, true);
+    validation.node(root, new, before, &FieldPath::Root, true);
     validation.verdict
 }
 
@@ -48,33 +48,33 @@ struct Validation {
 }
 
 impl Validation {
-    fn node(&mut self, node: &Node, new: &Json, before: Before<'_>, place: &Place<'_>, is_resource: bool) {
+    fn node(&mut self, node: &Node, new: &Json, before: Before<'_>, field_path: &FieldPath<'_>, is_resource: bool) {
         if self.is_over || new.is_null() {
             return;
         }
         if !node.rules.is_empty() {
-            self.rules(node, new, before, place, is_resource || node.is_embedded);
+            self.rules(node, new, before, field_path, is_resource || node.is_embedded);
         }
         match new {
             Json::Object(members) => {
                 for (name, member) in members {
                     let Some(schema) = node.member(name) else { continue };
                     let old = before.old.and_then(|old| old.get(name));
-                    self.node(schema, member, before.below(member, old), &place.member(name), false);
+                    self.node(schema, member, before.below(member, old), &field_path.member(name), false);
                 }
             }
             Json::Array(items) => {
                 let Some(schema) = &node.items else { return };
                 for (index, item) in items.iter().enumerate() {
                     let old = node.old_item(before.old, item);
-                    self.node(schema, item, before.below(item, old), &place.item(index), false);
+                    self.node(schema, item, before.below(item, old), &field_path.item(index), false);
                 }
             }
             _ => {}
         }
     }
 
-    fn rules(&mut self, node: &Node, new: &Json, before: Before<'_>, place: &Place<'_>, is_resource: bool) {
+    fn rules(&mut self, node: &Node, new: &Json, before: Before<'_>, field_path: &FieldPath<'_>, is_resource: bool) {
         let own = convert(node, new, is_resource);
         let old = before.old.filter(|old| !old.is_null()).map(|old| convert(node, old, is_resource));
         for rule in &node.rules {
@@ -92,7 +92,7 @@ impl Validation {
                 Some(old) => variables.push(("oldSelf", old.clone())),
                 None => {}
             }
-            self.rule(&Ruled { node, rule, compiled, new, place }, &variables, before.is_unchanged);
+            self.rule(&Ruled { node, rule, compiled, new, field_path }, &variables, before.is_unchanged);
         }
     }
 
@@ -177,22 +177,22 @@ struct Ruled<'a> {
     rule: &'a Rule,
     compiled: &'a Compiled,
     new: &'a Json,
-    place: &'a Place<'a>,
+    field_path: &'a FieldPath<'a>,
 }
 
 impl Ruled<'_> {
     /// Returns the error of a rule that could not be evaluated.
     fn failure(&self, text: &str) -> FieldError {
         let kind = self.node.kind.map_or("", Type::name);
-        FieldError::new("FieldValueInvalid", self.place.field(), format!("Invalid value: {kind:?}: {text}"))
+        FieldError::new("FieldValueInvalid", self.field_path.field(), format!("Invalid value: {kind:?}: {text}"))
     }
 
     /// Returns the error of a violated rule.
     fn refusal(&self, text: &str) -> FieldError {
-        let field = match (self.place, &*self.rule.field_path) {
-            (place, "") => place.field(),
-            (Place::Root, path) => path.to_owned(),
-            (place, path) => format!("{place}.{path}"),
+        let field = match (self.field_path, &*self.rule.field_path) {
+            (field_path, "") => field_path.field(),
+            (FieldPath::Root, path) => path.to_owned(),
+            (field_path, path) => format!("{field_path}.{path}"),
         };
         let value = match self.node.kind {
             Some(Type::Object | Type::Array) => String::new(),

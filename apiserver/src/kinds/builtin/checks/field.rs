@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::http::api_error::FieldError;
-use crate::schema::field_error::{self, Place};
+use crate::schema::field_error::{self, FieldPath};
 use crate::schema::metadata::{self, NameRule};
 
 /// The errors of an object.
@@ -14,7 +14,7 @@ pub(crate) type FieldErrors = Vec<FieldError>;
 pub(crate) struct Field<'p, 'v> {
     /// The value.
     pub value: &'v Value,
-    place: Place<'p>,
+    path: FieldPath<'p>,
 }
 
 static NULL: Value = Value::Null;
@@ -22,43 +22,43 @@ static NULL: Value = Value::Null;
 impl<'p, 'v> Field<'p, 'v> {
     /// Returns the field of a whole object.
     pub(crate) fn root(value: &'v Value) -> Self {
-        Self { value, place: Place::Root }
+        Self { value, path: FieldPath::Root }
     }
 
     /// Returns a field with a path given as text.
     pub(crate) fn named(value: &'v Value, path: &'p str) -> Self {
-        Self { value, place: Place::Named(path) }
+        Self { value, path: FieldPath::Named(path) }
     }
 
     /// Returns a member.
     pub(crate) fn at<'b>(&'b self, name: &'b str) -> Field<'b, 'v> {
-        Field { value: self.value.get(name).unwrap_or(&NULL), place: self.place.member(name) }
+        Field { value: self.value.get(name).unwrap_or(&NULL), path: self.path.member(name) }
     }
 
     /// Returns another value at the same path.
     pub(crate) fn with<'w>(&self, value: &'w Value) -> Field<'p, 'w> {
-        Field { value, place: self.place }
+        Field { value, path: self.path }
     }
 
     /// Returns an item.
     pub(crate) fn item(&self, index: usize) -> Field<'_, 'v> {
-        Field { value: self.value.get(index).unwrap_or(&NULL), place: self.place.item(index) }
+        Field { value: self.value.get(index).unwrap_or(&NULL), path: self.path.item(index) }
     }
 
     /// Returns the items of a list.
     pub(crate) fn items(&self) -> impl Iterator<Item = Field<'_, 'v>> {
-        self.list().iter().enumerate().map(|(index, value)| Field { value, place: self.place.item(index) })
+        self.list().iter().enumerate().map(|(index, value)| Field { value, path: self.path.item(index) })
     }
 
     /// Returns the entries of a map with arbitrary keys, which are in brackets in their paths.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&'v str, Field<'_, 'v>)> {
         let entries = self.value.as_object().into_iter().flatten();
-        entries.map(|(key, value)| (key.as_str(), Field { value, place: self.place.key(key) }))
+        entries.map(|(key, value)| (key.as_str(), Field { value, path: self.path.key(key) }))
     }
 
     /// Returns the path.
     pub(crate) fn path(&self) -> String {
-        self.place.to_string()
+        self.path.to_string()
     }
 
     /// Returns the text; empty if there is none.
@@ -100,35 +100,35 @@ impl<'p, 'v> Field<'p, 'v> {
 /// Field errors.
 impl Field<'_, '_> {
     pub(crate) fn required(&self, why: &str) -> FieldError {
-        field_error::required(self.place, why)
+        field_error::required(self.path, why)
     }
 
     pub(crate) fn invalid(&self, why: impl std::fmt::Display) -> FieldError {
-        field_error::invalid(self.place, self.value, why)
+        field_error::invalid(self.path, self.value, why)
     }
 
     pub(crate) fn forbidden(&self, why: impl std::fmt::Display) -> FieldError {
-        field_error::forbidden(self.place, why)
+        field_error::forbidden(self.path, why)
     }
 
     pub(crate) fn duplicate(&self) -> FieldError {
-        field_error::duplicate(self.place, self.value)
+        field_error::duplicate(self.path, self.value)
     }
 
     pub(crate) fn not_found(&self) -> FieldError {
-        field_error::not_found(self.place, self.value)
+        field_error::not_found(self.path, self.value)
     }
 
     pub(crate) fn not_supported(&self, options: &[&str]) -> FieldError {
-        field_error::not_supported(self.place, self.value, options)
+        field_error::not_supported(self.path, self.value, options)
     }
 
     pub(crate) fn too_long(&self, limit: u64) -> FieldError {
-        field_error::too_long(self.place, limit)
+        field_error::too_long(self.path, limit)
     }
 
     pub(crate) fn too_many(&self, limit: u64) -> FieldError {
-        field_error::too_many(self.place, self.list().len(), limit)
+        field_error::too_many(self.path, self.list().len(), limit)
     }
 }
 
