@@ -156,7 +156,7 @@ impl<'r> OperatorBuilder<'r> {
                 if self.missing.insert(path.clone()) {
                     let why = outcome.map_or_else(|error| super::source::reason(&error), |_| "it is not a file".to_owned());
                     let hint = match neighbour(&path) {
-                        Some(meant) => format!("did you mean `{}`?", file.with_file_name(meant).display()),
+                        Some(suggestion) => format!("did you mean `{}`?", file.with_file_name(suggestion).display()),
                         None => format!("it is looked for at {}", plain(&path).display()),
                     };
                     self.reader.error_with(&item, format!("cannot read the script `{}`: {why}", text.value), hint);

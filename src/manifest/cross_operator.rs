@@ -75,7 +75,7 @@ fn shared_kind(first: &Operator, second: &Operator, known: &[Resource]) -> Optio
 }
 
 fn overlap(ours: &Selector, theirs: &Selector, known: &[Resource]) -> bool {
-    let (our_kinds, their_kinds) = (known_kinds::meant(ours, known), known_kinds::meant(theirs, known));
+    let (our_kinds, their_kinds) = (known_kinds::matching(ours, known), known_kinds::matching(theirs, known));
     if !our_kinds.is_disjoint(&their_kinds) {
         return true;
     }

@@ -214,9 +214,9 @@ impl Reader {
                 continue;
             }
             let hint = match nearest(&entry.key, free.iter().copied()) {
-                Some(meant) => {
-                    misspelt.extend(known.iter().copied().filter(|known| *known == meant));
-                    format!("did you mean `{meant}`?")
+                Some(suggestion) => {
+                    misspelt.extend(known.iter().copied().filter(|known| *known == suggestion));
+                    format!("did you mean `{suggestion}`?")
                 }
                 None => format!("known are {}", one_of(known).replace(" or ", " and ")),
             };
@@ -281,8 +281,8 @@ impl Reader {
             Kind::Text(text)
                 if !text.is_quoted && matches!(text.value.to_lowercase().as_str(), "yes" | "on" | "y" | "no" | "off" | "n") =>
             {
-                let meant = matches!(text.value.to_lowercase().as_str(), "yes" | "on" | "y");
-                self.mistyped(item, "`true` or `false`", format!("in YAML 1.2 `{}` is a string: write `{meant}`", text.value));
+                let suggestion = matches!(text.value.to_lowercase().as_str(), "yes" | "on" | "y");
+                self.mistyped(item, "`true` or `false`", format!("in YAML 1.2 `{}` is a string: write `{suggestion}`", text.value));
                 None
             }
             _ => {
@@ -420,7 +420,7 @@ impl Reader {
         let found = known.iter().copied().find(|word| word == text);
         if found.is_none() {
             let hint = nearest(text, known.iter().copied())
-                .map_or_else(|| format!("write {}", one_of(known)), |meant| format!("did you mean `{meant}`?"));
+                .map_or_else(|| format!("write {}", one_of(known)), |suggestion| format!("did you mean `{suggestion}`?"));
             self.error_with(item, format!("unknown value `{text}` of `{}`", item.name()), hint);
         }
         found

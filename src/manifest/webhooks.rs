@@ -123,7 +123,7 @@ impl OperatorBuilder<'_> {
             return Some(text.to_uppercase());
         }
         let hint = nearest(&lower, OPERATIONS)
-            .map_or_else(|| format!("known are {}", OPERATIONS.join(", ")), |meant| format!("did you mean `{meant}`?"));
+            .map_or_else(|| format!("known are {}", OPERATIONS.join(", ")), |suggestion| format!("did you mean `{suggestion}`?"));
         self.reader.error_with(item, format!("unknown operation `{text}`"), hint);
         None
     }

@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, OnceCell};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::apiserver::admin_client::{self, Meant};
+use crate::apiserver::admin_client::{self, ObjectHandle};
 use crate::apiserver::auth::access::{Authentication, MASTERS, User};
 use crate::apiserver::storage::resource::Resource;
 use crate::apiserver::{ApiServer, Settings};
@@ -371,11 +371,11 @@ impl Environment {
     ///
     /// # Errors
     /// If the resource or the object is ambiguous or unknown.
-    pub(super) fn find(&self, target: &Target) -> Result<Meant, String> {
+    pub(super) fn find(&self, target: &Target) -> Result<ObjectHandle, String> {
         let namespace = target.namespace.as_deref();
         admin_client::find(&self.api, &target.resource, &target.name, namespace).map_err(|error| {
-            let meant = unknown_resource(&self.api, &target.resource).and_then(|unknown| unknown.meant);
-            let hint = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+            let suggestion = unknown_resource(&self.api, &target.resource).and_then(|unknown| unknown.suggestion);
+            let hint = suggestion.map(|suggestion| format!("; did you mean `{suggestion}`?")).unwrap_or_default();
             format!("{error}{hint}")
         })
     }

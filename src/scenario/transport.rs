@@ -377,13 +377,13 @@ impl ScenarioTransport {
         } else {
             format!("{}.{}", resource_path.plural, resource_path.group)
         };
-        let Ok(meant) = admin_client::find(&self.shared.options.api, &resource, name, resource_path.namespace.as_deref()) else { return };
-        let Some(object) = meant.value() else { return };
+        let Ok(handle) = admin_client::find(&self.shared.options.api, &resource, name, resource_path.namespace.as_deref()) else { return };
+        let Some(object) = handle.value() else { return };
         let version = object["metadata"]["resourceVersion"].clone();
         let patch = json!({"metadata": {"annotations": {FOREIGN_ANNOTATION: version}}});
         chaos.record(format!("another client writes {resource}/{name}"));
         // An object that is being deleted at this moment causes no conflict.
-        let _ = admin_client::patch(&self.shared.options.api, &meant, None, "application/merge-patch+json", &patch).await;
+        let _ = admin_client::patch(&self.shared.options.api, &handle, None, "application/merge-patch+json", &patch).await;
     }
 
     fn object(&self, resource_path: &ResourcePath) -> Option<Value> {

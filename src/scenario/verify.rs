@@ -150,10 +150,10 @@ fn of_mismatch(target: &Target, mismatch: Mismatch) -> Difference {
 
 /// Returns a predicate for a named object. An unknown or ambiguous name matches nothing.
 fn is_about<'t, W: Observations>(observations: &W, target: &'t Target) -> impl Fn(&Subject) -> bool + use<'t, W> {
-    let meant = observations.object(target).ok().map(|observed| observed.subject);
+    let wanted = observations.object(target).ok().map(|observed| observed.subject);
     move |subject: &Subject| {
-        let is_like = |meant: &Subject| meant.group == subject.group && meant.kind == subject.kind && meant.name == subject.name;
-        meant.as_ref().is_some_and(is_like) && target.namespace.as_ref().is_none_or(|namespace| *namespace == subject.namespace)
+        let is_like = |wanted: &Subject| wanted.group == subject.group && wanted.kind == subject.kind && wanted.name == subject.name;
+        wanted.as_ref().is_some_and(is_like) && target.namespace.as_ref().is_none_or(|namespace| *namespace == subject.namespace)
     }
 }
 
@@ -168,9 +168,9 @@ fn check_target(observations: &impl Observations, target: &Target, spot: Spot, i
         return None;
     }
     let names = observations.names(&observed.subject);
-    let meant = nearest(&target.name, names.iter().map(String::as_str));
-    let meant = meant.map(|name| format!("; did you mean `{}/{name}`?", target.resource)).unwrap_or_default();
-    Some(Difference::new(spot, format!("{target}: no such object ever existed{meant}")))
+    let suggestion = nearest(&target.name, names.iter().map(String::as_str));
+    let suggestion = suggestion.map(|name| format!("; did you mean `{}/{name}`?", target.resource)).unwrap_or_default();
+    Some(Difference::new(spot, format!("{target}: no such object ever existed{suggestion}")))
 }
 
 fn verify_calls(observations: &impl Observations, calls: &Calls) -> Option<Difference> {

@@ -15,7 +15,7 @@ pub(crate) struct UnknownResource {
     /// The name as written.
     pub resource: String,
     /// The most similar name that the server has.
-    pub meant: Option<String>,
+    pub suggestion: Option<String>,
 }
 
 /// The faults that a scenario has injected.
@@ -59,6 +59,6 @@ pub(super) fn unknown_resource(api: &ApiServer, resource: &str) -> Option<Unknow
     if names.iter().any(|name| matches(resource, name)) {
         return None;
     }
-    let meant = nearest(resource, names.iter().map(String::as_str)).map(str::to_owned);
-    Some(UnknownResource { resource: resource.to_owned(), meant })
+    let suggestion = nearest(resource, names.iter().map(String::as_str)).map(str::to_owned);
+    Some(UnknownResource { resource: resource.to_owned(), suggestion })
 }
