@@ -15,7 +15,7 @@ use tokio::sync::watch;
 pub use crate::storage::resource::Stored;
 use crate::storage::resource::{Key, Resource, key_of, owners, revision_of, set_revision, uid_of};
 use crate::storage::work_item::WorkItem;
-pub use change::{Change, Sight, line};
+pub use change::{Change, WatchEventType, line};
 use resting::{Recent, Resting};
 
 /// The revision of an empty store. It is above 1, so that a watch from 1 is always too old.

@@ -19,7 +19,7 @@ use crate::kinds::table::Table;
 use crate::kinds::versioning;
 use crate::schema::field_error;
 use crate::storage::resource::set_revision;
-use crate::storage::store::{Change, Compacted, Sight, Stored, line};
+use crate::storage::store::{Change, Compacted, Stored, WatchEventType, line};
 use crate::verbs::conversion;
 use crate::verbs::reading::{self, Interest};
 use crate::verbs::request_context::RequestContext;
@@ -87,7 +87,7 @@ pub(crate) async fn answer(api: &Api, served: &Arc<Served>, context: &RequestCon
     });
     let mut cursor = if is_listed { now } else { start.unwrap_or(now) };
     if is_fault(context, &Action::WatchDuplicate {}) && !is_listed {
-        let is_seen = |change: &Change| change.sight(|value| interest.covers(value)).is_some();
+        let is_seen = |change: &Change| change.event_type(|value| interest.covers(value)).is_some();
         cursor = api.with(|state| state.store.before_last(&served.resource, cursor, is_seen));
     }
     let begun_at = Instant::now();
@@ -112,7 +112,7 @@ pub(crate) async fn answer(api: &Api, served: &Arc<Served>, context: &RequestCon
     let objects: Vec<Arc<Stored>> = objects.into_iter().map(|(_, stored)| stored).collect();
     for value in conversion::see_all(api, served, &objects).await? {
         if watch.interest.covers(&value) {
-            text.extend_from_slice(&watch.write(Sight::Added.word(), (*value).clone()));
+            text.extend_from_slice(&watch.write(WatchEventType::Added.name(), (*value).clone()));
         }
     }
     if initial == Some(true) && watch.has_bookmarks {
@@ -241,9 +241,9 @@ impl Watch {
             let is_plain = change.revisions().all(|revision| versioning::is_plain(&served, revision));
             let is_told_as_stored = is_plain && versioning::webhook(&served).is_none() && self.context.accept.form == Form::Plain;
             if is_told_as_stored && let Some(is_covered) = self.interest.covers_key(change.key()) {
-                if let Some(sight) = change.whole_sight().filter(|_| is_covered) {
+                if let Some(event_type) = change.event_type_without_selection().filter(|_| is_covered) {
                     self.told = change.revision;
-                    change.write_line(sight, &mut text);
+                    change.write_line(event_type, &mut text);
                 }
                 continue;
             }
@@ -267,15 +267,15 @@ impl Watch {
                 versioning::convert(&served, &mut value);
                 self.interest.covers(&value)
             };
-            let Some(sight) = change.sight(seen) else { continue };
+            let Some(event_type) = change.event_type(seen) else { continue };
             self.told = change.revision;
             if is_plain && self.context.accept.form == Form::Plain {
-                change.write_line(sight, &mut text);
+                change.write_line(event_type, &mut text);
                 continue;
             }
-            let mut value = change.object(sight);
+            let mut value = change.object(event_type);
             versioning::convert(&served, &mut value);
-            text.extend_from_slice(&self.write(sight.word(), value));
+            text.extend_from_slice(&self.write(event_type.name(), value));
         }
         text.freeze()
     }
@@ -290,18 +290,18 @@ impl Watch {
             });
         }
         let [was, is] = [&seen[0], &seen[1]].map(|value| value.as_ref().is_some_and(|value| self.interest.covers(value)));
-        let (sight, value) = match (was, is) {
+        let (event_type, value) = match (was, is) {
             (false, false) => return Ok(Bytes::new()),
-            (false, true) => (Sight::Added, &seen[1]),
-            (true, true) => (Sight::Modified, &seen[1]),
-            (true, false) => (Sight::Deleted, &seen[0]),
+            (false, true) => (WatchEventType::Added, &seen[1]),
+            (true, true) => (WatchEventType::Modified, &seen[1]),
+            (true, false) => (WatchEventType::Deleted, &seen[0]),
         };
         let mut value = value.as_deref().cloned().unwrap_or_default();
-        if sight == Sight::Deleted {
+        if event_type == WatchEventType::Deleted {
             set_revision(&mut value, change.revision);
         }
         self.told = change.revision;
-        Ok(self.write(sight.word(), value))
+        Ok(self.write(event_type.name(), value))
     }
 
     /// Writes an event in the requested form.

@@ -48,19 +48,19 @@ fn a_write_that_expects_another_state_is_refused_and_leaves_no_trace() {
 fn a_removed_object_is_seen_in_its_last_state_with_the_revision_of_the_removal() {
     let (store, first) = filled();
     let changes = store.changes_after(&things(), first + 2, 10).unwrap();
-    let sight = changes[0].sight(|_| true).unwrap();
-    assert_eq!(sight, Sight::Deleted);
-    assert_eq!(changes[0].object(sight)["metadata"]["resourceVersion"], json!((first + 3).to_string()));
-    assert_eq!(changes[0].object(sight)["spec"]["size"], json!(2));
+    let event_type = changes[0].event_type(|_| true).unwrap();
+    assert_eq!(event_type, WatchEventType::Deleted);
+    assert_eq!(changes[0].object(event_type)["metadata"]["resourceVersion"], json!((first + 3).to_string()));
+    assert_eq!(changes[0].object(event_type)["spec"]["size"], json!(2));
 }
 
 #[test]
 fn what_leaves_a_selection_is_deleted_for_its_watcher() {
     let (store, first) = filled();
     let changes = store.changes_after(&things(), first + 1, 10).unwrap();
-    assert_eq!(changes[0].sight(|value| value["spec"]["size"] == json!(1)), Some(Sight::Deleted));
-    assert_eq!(changes[0].sight(|value| value["spec"]["size"] == json!(3)), Some(Sight::Added));
-    assert_eq!(changes[0].sight(|value| value["spec"]["size"] == json!(7)), None);
+    assert_eq!(changes[0].event_type(|value| value["spec"]["size"] == json!(1)), Some(WatchEventType::Deleted));
+    assert_eq!(changes[0].event_type(|value| value["spec"]["size"] == json!(3)), Some(WatchEventType::Added));
+    assert_eq!(changes[0].event_type(|value| value["spec"]["size"] == json!(7)), None);
 }
 
 #[test]
