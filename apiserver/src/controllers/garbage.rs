@@ -34,7 +34,7 @@ fn owner_of(api: &Api, reference: &Value, namespace: &str) -> Owner {
     if served.is_some_and(|served| served.kind.namespaced) && namespace.is_empty() {
         return Owner::Unknown;
     }
-    if api.with(|state| state.store.is_gone(text("uid"))) {
+    if api.with(|state| state.store.is_removed_owner(text("uid"))) {
         return Owner::Absent;
     }
     let Some(served) = served else { return Owner::Unknown };

@@ -6,7 +6,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::resting::Resting;
+use super::serialized::SerializedObject;
 use crate::storage::resource::{Key, Stored, set_revision};
 
 /// One write: the states before and after.
@@ -15,8 +15,8 @@ pub struct Change {
     /// The revision of the write.
     pub revision: u64,
     pub(super) key: Key,
-    pub(super) old: Option<Arc<Resting>>,
-    pub(super) new: Option<Arc<Resting>>,
+    pub(super) old: Option<Arc<SerializedObject>>,
+    pub(super) new: Option<Arc<SerializedObject>>,
     pub(super) at: Timestamp,
 }
 
@@ -69,12 +69,12 @@ impl Change {
 
     /// Returns the state before; `None` for a creation.
     pub fn before(&self) -> Option<Arc<Stored>> {
-        self.old.as_ref().map(|old| old.wake())
+        self.old.as_ref().map(|old| old.parsed())
     }
 
     /// Returns the state after; `None` for a removal.
     pub fn after(&self) -> Option<Arc<Stored>> {
-        self.new.as_ref().map(|new| new.wake())
+        self.new.as_ref().map(|new| new.parsed())
     }
 
     /// Returns the event type for a watcher with a selection; `None` if the change does not concern it.

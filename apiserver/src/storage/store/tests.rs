@@ -39,8 +39,8 @@ fn the_past_is_found_by_undoing_what_came_later() {
 fn a_write_that_expects_another_state_is_refused_and_leaves_no_trace() {
     let (mut store, first) = filled();
     let before = store.revision();
-    assert_eq!(store.put(&things(), thing("a", 9), Expected::Revision(first), Timestamp::UNIX_EPOCH).unwrap_err(), Raced);
-    assert_eq!(store.put(&things(), thing("a", 9), Expected::Nothing, Timestamp::UNIX_EPOCH).unwrap_err(), Raced);
+    assert_eq!(store.put(&things(), thing("a", 9), Expected::Revision(first), Timestamp::UNIX_EPOCH).unwrap_err(), Conflict);
+    assert_eq!(store.put(&things(), thing("a", 9), Expected::Nothing, Timestamp::UNIX_EPOCH).unwrap_err(), Conflict);
     assert_eq!(store.revision(), before);
 }
 
@@ -109,8 +109,8 @@ fn readers_see_what_is_durable_and_nothing_of_what_is_undone() {
     let (a, c) = (("default".to_owned(), "a".to_owned()), ("default".to_owned(), "c".to_owned()));
     store.hide_writes();
     let visible = store.visible_revision();
-    let mut tick = store.subscribe(&things());
-    tick.mark_unchanged();
+    let mut latest = store.subscribe(&things());
+    latest.mark_unchanged();
     let old = store.get(&things(), &a).unwrap();
     let changed = store.put(&things(), thing("a", 8), Expected::Revision(first + 2), now).unwrap().revision;
     let mut owned = thing("c", 9);
@@ -124,9 +124,9 @@ fn readers_see_what_is_durable_and_nothing_of_what_is_undone() {
     };
     let before = (visible, vec![3], Some(json!(3)), false, 0);
     assert_eq!(seen(&store), before);
-    assert!(!tick.has_changed().unwrap());
+    assert!(!latest.has_changed().unwrap());
     store.make_durable(changed);
-    assert!(tick.has_changed().unwrap());
+    assert!(latest.has_changed().unwrap());
     assert_eq!(seen(&store), (changed, vec![8], Some(json!(8)), false, 1));
 
     let undone = store.visible(&things(), &a).unwrap();
