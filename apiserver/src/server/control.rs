@@ -115,7 +115,7 @@ async fn control(server: &ApiServer, parsed: &ParsedRequest) -> Result<Reply, Ap
         ("GET", ["requests"]) => Ok(Reply::object(json!({"requests": server.requests()}))),
         ("GET", ["firings"]) => Ok(Reply::object(json!({"firings": server.firings()}))),
         ("GET", ["watchers"]) => {
-            let watchers: Vec<Value> = api.injection().requests().watchers().map(|asked| json!(asked)).collect();
+            let watchers: Vec<Value> = api.injection().requests().watchers().map(|request| json!(request)).collect();
             Ok(Reply::object(json!({"watchers": watchers})))
         }
         ("POST", ["reset"]) => {

@@ -14,7 +14,7 @@ use super::{ApiServer, bodies, control};
 use crate::api::Api;
 use crate::auth::access::{self, User};
 use crate::faults::injection::Broken;
-use crate::faults::requests::Asked;
+use crate::faults::requests::RecordedRequest;
 use crate::faults::{self, Action, AnswerBody, Expiry, Fault, Phase};
 use crate::http::api_error::ApiError;
 use crate::http::deadline::{self, Deadline};
@@ -22,9 +22,9 @@ use crate::http::reply;
 use crate::http::request::{ParsedRequest, Path, ResourcePath, verb};
 
 /// The writer of a conflicting change.
-const FOREIGNER: &str = "kopfd-fault/1";
+const CONFLICT_USER_AGENT: &str = "kopfd-fault/1";
 /// The label of a conflicting change.
-const FOREIGN_LABEL: &str = "kopfd.dev/fault";
+const CONFLICT_LABEL: &str = "kopfd.dev/fault";
 
 impl ApiServer {
     /// Answers a request from the network, with the record and the faults.
@@ -58,21 +58,21 @@ impl ApiServer {
         if self.api.injection().is_idle() {
             return Ok(self.plain(user, parsed, None).await);
         }
-        let subject = Subject::of(&self.api, &parsed, user.as_ref().ok());
-        let fault = self.api.injection().faults().decide(&subject.request(&parsed));
+        let attributes = RequestAttributes::of(&self.api, &parsed, user.as_ref().ok());
+        let fault = self.api.injection().faults().decide(&attributes.request(&parsed));
         // The request ends when this is dropped, even if the client is gone.
-        let ending = {
+        let guard = {
             let mut requests = self.api.injection().requests();
-            let number = requests.is_kept().then(|| requests.begin(subject.asked(&parsed, fault.as_ref())));
-            number.map(|number| Ending { api: self.api.clone(), number })
+            let number = requests.is_kept().then(|| requests.begin(attributes.recorded(&parsed, fault.as_ref())));
+            number.map(|number| RequestGuard { api: self.api.clone(), number })
         };
-        let is_watch = subject.verb == "watch";
+        let is_watch = attributes.verb == "watch";
         let answered = match fault {
             None => Ok(self.plain(user, parsed, None).await),
-            Some(fault) => self.suffer(user, parsed, fault).await,
+            Some(fault) => self.respond_with_fault(user, parsed, fault).await,
         };
-        match ending {
-            Some(ending) => Ok(self.record(ending, answered?, is_watch)),
+        match guard {
+            Some(guard) => Ok(self.record(guard, answered?, is_watch)),
             None => answered,
         }
     }
@@ -85,25 +85,30 @@ impl ApiServer {
     }
 
     /// Records the result of a request. A watch ends when it is no longer read.
-    fn record(&self, ending: Ending, response: Response<Body>, is_watch: bool) -> Response<Body> {
-        self.api.injection().requests().note_answer(ending.number, response.status().as_u16(), self.api.now());
+    fn record(&self, guard: RequestGuard, response: Response<Body>, is_watch: bool) -> Response<Body> {
+        self.api.injection().requests().note_answer(guard.number, response.status().as_u16(), self.api.now());
         if !is_watch || response.status() != StatusCode::OK {
             return response;
         }
-        response.map(|body| bodies::observed(body, move |piece| ending.note(piece)))
+        response.map(|body| bodies::observed(body, move |piece| guard.note(piece)))
     }
 
     /// Carries out a request with a fault.
-    async fn suffer(&self, user: Result<User, ApiError>, parsed: ParsedRequest, fault: Fault) -> Result<Response<Body>, Broken> {
+    async fn respond_with_fault(
+        &self,
+        user: Result<User, ApiError>,
+        parsed: ParsedRequest,
+        fault: Fault,
+    ) -> Result<Response<Body>, Broken> {
         let random = fault.random;
         let action = fault.action.clone();
-        if let Some(answer) = self.instead(&action, &parsed) {
+        if let Some(answer) = self.replacement(&action, &parsed) {
             return Ok(answer);
         }
         match action {
             Action::Reset { phase: Phase::Before } => return Err(Broken),
             Action::Delay { ms, jitter, phase: Phase::Before } => tokio::time::sleep(delay(ms, jitter, random)).await,
-            Action::Conflict { .. } => self.disturb(&parsed).await,
+            Action::Conflict { .. } => self.write_conflict(&parsed).await,
             _ => {}
         }
         let response = self.plain(user, parsed, Some(fault)).await;
@@ -134,7 +139,7 @@ impl ApiServer {
     }
 
     /// Returns the answer of a fault that prevents the request.
-    fn instead(&self, action: &Action, parsed: &ParsedRequest) -> Option<Response<Body>> {
+    fn replacement(&self, action: &Action, parsed: &ParsedRequest) -> Option<Response<Body>> {
         Some(match action {
             Action::Status { code, reason, message, retry_after, body } => injected(failure(*code, reason, message), *retry_after, *body),
             Action::Throttle { retry_after, .. } => {
@@ -158,14 +163,14 @@ impl ApiServer {
     }
 
     /// Writes the object before the request does.
-    async fn disturb(&self, parsed: &ParsedRequest) {
+    async fn write_conflict(&self, parsed: &ParsedRequest) {
         let Path::Objects(resource_path) = &parsed.path else { return };
         let path = Path::Objects(ResourcePath { subresource: None, ..resource_path.clone() });
         let revision = self.api.with(|state| state.store.revision()).to_string();
-        let body = json!({"metadata": {"labels": {FOREIGN_LABEL: revision}}}).to_string();
+        let body = json!({"metadata": {"labels": {CONFLICT_LABEL: revision}}}).to_string();
         let mut headers = http::HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/merge-patch+json"));
-        headers.insert(header::USER_AGENT, HeaderValue::from_static(FOREIGNER));
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(CONFLICT_USER_AGENT));
         let write = ParsedRequest { method: Method::PATCH, path, headers, body: body.into(), ..ParsedRequest::default() };
         // If the object does not exist, the request reports it.
         drop(self.carry_out(User::administrator(), write, None).await);
@@ -173,19 +178,19 @@ impl ApiServer {
 }
 
 /// Records the end of a request when it is dropped.
-struct Ending {
+struct RequestGuard {
     api: Api,
     number: u64,
 }
 
-impl Ending {
+impl RequestGuard {
     fn note(&self, piece: &Bytes) {
         let lines = piece.split(|byte| *byte == b'\n').count() - 1;
         self.api.injection().requests().note_events(self.number, lines as u64);
     }
 }
 
-impl Drop for Ending {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.api.injection().requests().end(self.number);
     }
@@ -193,7 +198,7 @@ impl Drop for Ending {
 
 /// The attributes of a request.
 #[derive(Debug, Default)]
-struct Subject {
+struct RequestAttributes {
     verb: String,
     resource_path: ResourcePath,
     user: String,
@@ -201,11 +206,11 @@ struct Subject {
     at: jiff::Timestamp,
 }
 
-impl Subject {
+impl RequestAttributes {
     fn of(api: &Api, parsed: &ParsedRequest, user: Option<&User>) -> Self {
         let (verb, resource_path) = match &parsed.path {
             Path::Objects(resource_path) => (verb(&parsed.method, resource_path, &parsed.query).to_owned(), resource_path.clone()),
-            Path::Group(group) | Path::Resources(group, _) => (parsed.method.as_str().to_lowercase(), in_group(group)),
+            Path::Group(group) | Path::Resources(group, _) => (parsed.method.as_str().to_lowercase(), group_path(group)),
             _ => (parsed.method.as_str().to_lowercase(), ResourcePath::default()),
         };
         let registry = api.registry();
@@ -230,10 +235,10 @@ impl Subject {
         }
     }
 
-    fn asked(&self, parsed: &ParsedRequest, fault: Option<&Fault>) -> Asked {
+    fn recorded(&self, parsed: &ParsedRequest, fault: Option<&Fault>) -> RecordedRequest {
         let request = self.request(parsed);
         let text = str::to_owned;
-        Asked {
+        RecordedRequest {
             at: self.at,
             method: text(parsed.method.as_str()),
             path: parsed.uri.clone(),
@@ -246,12 +251,12 @@ impl Subject {
             user: text(request.user),
             user_agent: text(request.user_agent),
             fault: fault.map(|fault| fault.rule),
-            ..Asked::default()
+            ..RecordedRequest::default()
         }
     }
 }
 
-fn in_group(group: &str) -> ResourcePath {
+fn group_path(group: &str) -> ResourcePath {
     ResourcePath { group: group.to_owned(), ..ResourcePath::default() }
 }
 
