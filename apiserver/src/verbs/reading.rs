@@ -24,18 +24,18 @@ use crate::verbs::request_context::RequestContext;
 use crate::verbs::target;
 
 /// How long a request waits for a future revision.
-const PATIENCE: Duration = Duration::from_secs(3);
+const REVISION_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The selection of objects.
 #[derive(Debug, Clone)]
-pub(crate) struct Interest {
+pub(crate) struct ObjectFilter {
     namespace: Option<String>,
     name: Option<String>,
     labels: Option<LabelSelector>,
     fields: Option<FieldSelector>,
 }
 
-impl Interest {
+impl ObjectFilter {
     /// Reads the selectors of a request.
     ///
     /// # Errors
@@ -55,14 +55,14 @@ impl Interest {
     }
 
     /// Tells from the key alone whether an object is selected; `None` if that depends on its content.
-    pub(crate) fn covers_key(&self, (namespace, name): &Key) -> Option<bool> {
+    pub(crate) fn matches_key(&self, (namespace, name): &Key) -> Option<bool> {
         let is_here = self.namespace.as_ref().is_none_or(|wanted| wanted == namespace);
         let is_it = self.name.as_ref().is_none_or(|wanted| wanted == name);
         (!self.is_selective()).then_some(is_here && is_it)
     }
 
     /// Tells whether an object is selected, in the version of the request.
-    pub(crate) fn covers(&self, value: &Value) -> bool {
+    pub(crate) fn matches(&self, value: &Value) -> bool {
         self.namespace.as_ref().is_none_or(|namespace| value["metadata"]["namespace"] == namespace.as_str())
             && self.name.as_ref().is_none_or(|name| value["metadata"]["name"] == name.as_str())
             && self.labels.as_ref().is_none_or(|labels| labels.matches(value))
@@ -122,12 +122,12 @@ pub(crate) async fn list(api: &Api, served: &Arc<Served>, context: &RequestConte
 }
 
 /// A stored object, and its form in the version of the request.
-type Seen = (Arc<Stored>, Arc<Value>);
+type Converted = (Arc<Stored>, Arc<Value>);
 
 /// The selected objects of a request.
 pub(crate) struct Selection {
     /// The objects.
-    pub items: Vec<Seen>,
+    pub items: Vec<Converted>,
     metadata: Value,
 }
 
@@ -145,7 +145,7 @@ impl Selection {
 pub(crate) async fn select(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Result<Selection, Reply>, ApiError> {
     let limit = context.query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let page = Page::read(&context.query, limit)?;
-    let interest = Interest::read(served, context)?;
+    let filter = ObjectFilter::read(served, context)?;
     if let Some(revision) = page.least {
         wait_for(api, revision).await?;
     }
@@ -169,22 +169,22 @@ pub(crate) async fn select(api: &Api, served: &Arc<Served>, context: &RequestCon
     let stored: Vec<Arc<Stored>> = after.iter().map(|(_, stored)| Arc::clone(stored)).collect();
     let seen = conversion::see_all(api, served, &stored).await?;
     let objects = after.into_iter().zip(seen).map(|((key, stored), seen)| (key, (stored, seen))).collect();
-    Ok(Ok(cut(&interest, objects, limit, revision)))
+    Ok(Ok(cut(&filter, objects, limit, revision)))
 }
 
 /// Takes the selected objects, up to a limit, with the continue token.
-fn cut(interest: &Interest, objects: Vec<(Key, Seen)>, limit: Option<usize>, revision: u64) -> Selection {
+fn cut(filter: &ObjectFilter, objects: Vec<(Key, Converted)>, limit: Option<usize>, revision: u64) -> Selection {
     let mut items = Vec::new();
     let mut metadata = json!({"resourceVersion": revision.to_string()});
     let total = objects.len();
     let mut last = String::new();
     for (index, (key, object)) in objects.into_iter().enumerate() {
-        if !interest.covers(&object.1) {
+        if !filter.matches(&object.1) {
             continue;
         }
         if limit.is_some_and(|limit| items.len() == limit) {
             metadata["continue"] = json!(token(revision as i64, &last));
-            if !interest.is_selective() {
+            if !filter.is_selective() {
                 metadata["remainingItemCount"] = json!(total - index);
             }
             break;
@@ -288,7 +288,7 @@ async fn wait_for(api: &Api, revision: u64) -> Result<(), ApiError> {
     if revision <= present() {
         return Ok(());
     }
-    tokio::time::sleep(PATIENCE).await;
+    tokio::time::sleep(REVISION_TIMEOUT).await;
     let current = present();
     if revision <= current {
         return Ok(());

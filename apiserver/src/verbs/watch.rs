@@ -21,7 +21,7 @@ use crate::schema::field_error;
 use crate::storage::resource::set_revision;
 use crate::storage::store::{Change, Compacted, Stored, WatchEventType, line};
 use crate::verbs::conversion;
-use crate::verbs::reading::{self, Interest};
+use crate::verbs::reading::{self, ObjectFilter};
 use crate::verbs::request_context::RequestContext;
 
 /// Limit of changes that are taken from the store at once, and sent in one chunk.
@@ -38,12 +38,12 @@ struct Watch {
     api: Api,
     served: Arc<Served>,
     context: RequestContext,
-    interest: Interest,
+    filter: ObjectFilter,
     /// All events up to this revision were sent.
     cursor: u64,
     /// The last revision sent to the watcher.
-    told: u64,
-    tick: watch::Receiver<u64>,
+    sent_revision: u64,
+    latest: watch::Receiver<u64>,
     kinds: watch::Receiver<u64>,
     first: Option<Bytes>,
     has_bookmarks: bool,
@@ -60,7 +60,7 @@ pub(crate) async fn answer(api: &Api, served: &Arc<Served>, context: &RequestCon
     if context.accept.is_yaml {
         return Err(ApiError::new(406, "NotAcceptable", "only the following media types are accepted: application/json;stream=watch"));
     }
-    let interest = Interest::read(served, context)?;
+    let filter = ObjectFilter::read(served, context)?;
     let start = match context.query.text("resourceVersion") {
         None | Some("0") => None,
         Some(text) => Some(text.parse::<u64>().map_err(|_| {
@@ -77,17 +77,17 @@ pub(crate) async fn answer(api: &Api, served: &Arc<Served>, context: &RequestCon
     let kinds = api.kinds_changed();
     let is_listed = initial.unwrap_or(start.is_none());
     let stale = reading::stale_revision(api, served, context).filter(|_| is_listed);
-    let (tick, now, objects) = api.with(|state| {
-        let tick = state.store.subscribe(&served.resource);
+    let (latest, now, objects) = api.with(|state| {
+        let latest = state.store.subscribe(&served.resource);
         let store = &state.store;
         let revision = stale.unwrap_or_else(|| store.visible_revision());
         let objects =
             if is_listed { store.list_at(&served.resource, context.resource_path.namespace.as_deref(), revision) } else { Ok(Vec::new()) };
-        (tick, revision, objects.unwrap_or_default())
+        (latest, revision, objects.unwrap_or_default())
     });
     let mut cursor = if is_listed { now } else { start.unwrap_or(now) };
     if is_fault(context, &Action::WatchDuplicate {}) && !is_listed {
-        let is_seen = |change: &Change| change.event_type(|value| interest.covers(value)).is_some();
+        let is_seen = |change: &Change| change.event_type(|value| filter.matches(value)).is_some();
         cursor = api.with(|state| state.store.before_last(&served.resource, cursor, is_seen));
     }
     let begun_at = Instant::now();
@@ -95,10 +95,10 @@ pub(crate) async fn answer(api: &Api, served: &Arc<Served>, context: &RequestCon
         api: api.clone(),
         served: Arc::clone(served),
         context: context.copy(),
-        interest,
+        filter,
         cursor,
-        told: cursor,
-        tick,
+        sent_revision: cursor,
+        latest,
         kinds,
         first: None,
         has_bookmarks: context.query.is_on("allowWatchBookmarks") && !is_fault(context, &Action::WatchNoBookmarks {}),
@@ -111,7 +111,7 @@ pub(crate) async fn answer(api: &Api, served: &Arc<Served>, context: &RequestCon
     let mut text = BytesMut::new();
     let objects: Vec<Arc<Stored>> = objects.into_iter().map(|(_, stored)| stored).collect();
     for value in conversion::see_all(api, served, &objects).await? {
-        if watch.interest.covers(&value) {
+        if watch.filter.matches(&value) {
             text.extend_from_slice(&watch.write(WatchEventType::Added.name(), (*value).clone()));
         }
     }
@@ -146,7 +146,7 @@ fn check(context: &RequestContext) -> Result<(), ApiError> {
 }
 
 /// The reason why a watch continues.
-enum Woken {
+enum Wakeup {
     Changed,
     Bookmark,
     End,
@@ -160,12 +160,12 @@ impl Watch {
         }
         while !self.is_over {
             // Marked as seen before the check, so that no change is missed in between.
-            self.tick.borrow_and_update();
+            self.latest.borrow_and_update();
             self.kinds.borrow_and_update();
             match self.api.with(|state| state.store.changes_after(&self.served.resource, self.cursor, BATCH)) {
                 Err(Compacted) => return Some(self.expire()),
                 Ok(changes) => {
-                    let text = self.tell(&changes).await;
+                    let text = self.encode(&changes).await;
                     if !text.is_empty() {
                         return Some(text);
                     }
@@ -178,34 +178,34 @@ impl Watch {
                 return None;
             }
             match self.wait().await {
-                Woken::Changed => {}
-                Woken::Bookmark => {
+                Wakeup::Changed => {}
+                Wakeup::Bookmark => {
                     if let Some(text) = self.due_bookmark() {
                         return Some(text);
                     }
                 }
-                Woken::End => return None,
+                Wakeup::End => return None,
             }
         }
         None
     }
 
-    async fn wait(&mut self) -> Woken {
+    async fn wait(&mut self) -> Wakeup {
         let last = self.last_bookmark_at;
         let next_bookmark = last.map_or(self.bookmark_at, |last| last.min(self.bookmark_at));
         let has_bookmarks = self.has_bookmarks;
         tokio::select! {
             biased;
-            changed = self.tick.changed() => if changed.is_ok() { Woken::Changed } else { Woken::End },
-            changed = self.kinds.changed() => if changed.is_ok() { Woken::Changed } else { Woken::End },
-            () = tokio::time::sleep_until(self.ends_at) => Woken::End,
+            changed = self.latest.changed() => if changed.is_ok() { Wakeup::Changed } else { Wakeup::End },
+            changed = self.kinds.changed() => if changed.is_ok() { Wakeup::Changed } else { Wakeup::End },
+            () = tokio::time::sleep_until(self.ends_at) => Wakeup::End,
             () = tokio::time::sleep_until(next_bookmark), if has_bookmarks => {
                 if self.last_bookmark_at.is_some_and(|last| last <= next_bookmark) {
                     self.last_bookmark_at = None;
                 } else {
                     self.bookmark_at = next_bookmark + BOOKMARKS;
                 }
-                Woken::Bookmark
+                Wakeup::Bookmark
             }
         }
     }
@@ -226,30 +226,30 @@ impl Watch {
             let rest = state.store.changes_after(resource, self.cursor, 1);
             (state.store.visible_revision(), rest.is_ok_and(|rest| rest.is_empty()))
         });
-        if !is_complete || revision <= self.told {
+        if !is_complete || revision <= self.sent_revision {
             return None;
         }
         Some(self.bookmark(revision, false))
     }
 
     /// Returns the events of changes. If one of them cannot be converted, an error event is sent, and the watch ends.
-    async fn tell(&mut self, changes: &[Arc<Change>]) -> Bytes {
+    async fn encode(&mut self, changes: &[Arc<Change>]) -> Bytes {
         let mut text = BytesMut::new();
         for change in changes {
             self.cursor = change.revision;
             let served = Arc::clone(&self.served);
             let is_plain = change.revisions().all(|revision| versioning::is_plain(&served, revision));
-            let is_told_as_stored = is_plain && versioning::webhook(&served).is_none() && self.context.accept.form == Form::Plain;
-            if is_told_as_stored && let Some(is_covered) = self.interest.covers_key(change.key()) {
-                if let Some(event_type) = change.event_type_without_selection().filter(|_| is_covered) {
-                    self.told = change.revision;
+            let is_sent_as_stored = is_plain && versioning::webhook(&served).is_none() && self.context.accept.form == Form::Plain;
+            if is_sent_as_stored && let Some(is_matching) = self.filter.matches_key(change.key()) {
+                if let Some(event_type) = change.event_type_without_selection().filter(|_| is_matching) {
+                    self.sent_revision = change.revision;
                     change.write_line(event_type, &mut text);
                 }
                 continue;
             }
             let stored = [change.before(), change.after()];
             if stored.iter().flatten().any(|stored| conversion::is_foreign(&served, &stored.value)) {
-                match self.tell_converted(change).await {
+                match self.encode_converted(change).await {
                     Ok(line) => text.extend_from_slice(&line),
                     Err(failure) => {
                         self.is_over = true;
@@ -261,14 +261,14 @@ impl Watch {
             }
             let seen = |value: &Value| {
                 if is_plain {
-                    return self.interest.covers(value);
+                    return self.filter.matches(value);
                 }
                 let mut value = value.clone();
                 versioning::convert(&served, &mut value);
-                self.interest.covers(&value)
+                self.filter.matches(&value)
             };
             let Some(event_type) = change.event_type(seen) else { continue };
-            self.told = change.revision;
+            self.sent_revision = change.revision;
             if is_plain && self.context.accept.form == Form::Plain {
                 change.write_line(event_type, &mut text);
                 continue;
@@ -281,7 +281,7 @@ impl Watch {
     }
 
     /// Returns the event of an object stored in another version.
-    async fn tell_converted(&mut self, change: &Change) -> Result<Bytes, ApiError> {
+    async fn encode_converted(&mut self, change: &Change) -> Result<Bytes, ApiError> {
         let mut seen = Vec::new();
         for stored in [change.before(), change.after()] {
             seen.push(match stored {
@@ -289,7 +289,7 @@ impl Watch {
                 None => None,
             });
         }
-        let [was, is] = [&seen[0], &seen[1]].map(|value| value.as_ref().is_some_and(|value| self.interest.covers(value)));
+        let [was, is] = [&seen[0], &seen[1]].map(|value| value.as_ref().is_some_and(|value| self.filter.matches(value)));
         let (event_type, value) = match (was, is) {
             (false, false) => return Ok(Bytes::new()),
             (false, true) => (WatchEventType::Added, &seen[1]),
@@ -300,7 +300,7 @@ impl Watch {
         if event_type == WatchEventType::Deleted {
             set_revision(&mut value, change.revision);
         }
-        self.told = change.revision;
+        self.sent_revision = change.revision;
         Ok(self.write(event_type.name(), value))
     }
 
@@ -319,7 +319,7 @@ impl Watch {
     }
 
     fn bookmark(&mut self, revision: u64, is_end_of_list: bool) -> Bytes {
-        self.told = revision;
+        self.sent_revision = revision;
         let kind = &self.served.kind;
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if is_end_of_list {
