@@ -210,7 +210,7 @@ impl Api {
         };
         self.keep(revision, &served.resource, &key, old, stored.as_ref());
         if served.kind.kind == "CustomResourceDefinition" {
-            self.learn(&mut state, served, old.map(|old| &*old.value), stored.as_ref(), &key);
+            self.update_registry(&mut state, served, old.map(|old| &*old.value), stored.as_ref(), &key);
         }
         drop(state);
         self.notify_controllers();

@@ -4,8 +4,8 @@
 
 mod deletion;
 mod keeping;
+mod kind_rules;
 mod receiving;
-mod sameness;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -17,8 +17,8 @@ use crate::kinds::registry::Served;
 use crate::kinds::{builtin, definition};
 use crate::patch::ownership::{self, Manager, Operation};
 use crate::schema::metadata::{self, NameRule};
-pub(crate) use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation, is_marked_first, mark};
-use sameness::{generation_grows, gives_its_status, has_generation, is_same, without_times};
+pub(crate) use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation, is_marked_before_removal, mark};
+use kind_rules::{accepts_initial_status, generation_grows, has_generation, is_same, without_times};
 
 /// Attempts of a write without a resource version.
 pub(crate) const ATTEMPTS: usize = 5;
@@ -86,7 +86,7 @@ impl Writer<'_> {
                 metadata.insert("generation".into(), json!(1));
             }
         }
-        if kind.has_status && !gives_its_status(kind) {
+        if kind.has_status && !accepts_initial_status(kind) {
             value.as_object_mut().map(|object| object.remove("status"));
         }
         let sent = builtin::decides(kind).then(|| value.clone());
@@ -113,8 +113,8 @@ impl Writer<'_> {
     /// If it is based on another version than the stored one.
     pub(crate) fn draft(&self, old: &Value, mut new: Value) -> Result<Draft, ApiError> {
         self.check_version(old, &mut new)?;
-        self.keep_what_is_the_servers(old, &mut new)?;
-        self.keep_what_is_not_written(old, &mut new);
+        self.keep_server_fields(old, &mut new)?;
+        self.keep_unwritten_fields(old, &mut new);
         Ok(Draft { value: new, owners: None })
     }
 
@@ -145,8 +145,8 @@ impl Writer<'_> {
         let mut new = self.readmit(changed)?;
         self.check_identity(old, &new)?;
         ownership::take(&mut new);
-        self.keep_what_is_the_servers(old, &mut new)?;
-        self.keep_what_is_not_written(old, &mut new);
+        self.keep_server_fields(old, &mut new)?;
+        self.keep_unwritten_fields(old, &mut new);
         Ok(Draft { value: new, owners: Some(seen["metadata"]["managedFields"].clone()) })
     }
 

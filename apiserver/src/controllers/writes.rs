@@ -59,9 +59,9 @@ pub(super) async fn delete(api: &Api, resource: &Resource, stored: Arc<Stored>, 
     let Some(served) = api.registry().stored(resource).cloned() else { return };
     let uid = Some(uid_of(&stored.value).to_owned());
     let deletion = Deletion { propagation, uid, ..Deletion::default() };
-    let mut told = Map::from_iter([("preconditions".to_owned(), json!({"uid": deletion.uid}))]);
-    told.extend(propagation.map(|propagation| ("propagationPolicy".to_owned(), json!(propagation.name()))));
-    let (user, options) = (user(), Options { deletion: told, ..Options::default() });
+    let mut webhook_options = Map::from_iter([("preconditions".to_owned(), json!({"uid": deletion.uid}))]);
+    webhook_options.extend(propagation.map(|propagation| ("propagationPolicy".to_owned(), json!(propagation.name()))));
+    let (user, options) = (user(), Options { deletion: webhook_options, ..Options::default() });
     let requester = Requester { user: &user, options: &options, fault: None };
     match deleting::delete_one(api, &served, stored, &deletion, requester).await {
         Ok(_) => {}

@@ -35,7 +35,7 @@ pub struct Details {
     /// The seconds after which the client may try again.
     pub retry_after: Option<u64>,
     /// Whether empty details are included.
-    pub are_told: bool,
+    pub includes_empty: bool,
 }
 
 /// One field error.
@@ -64,13 +64,13 @@ impl ApiError {
 
     /// Returns the error with empty details included.
     pub fn with_details(mut self) -> Self {
-        self.details.are_told = true;
+        self.details.includes_empty = true;
         self
     }
 
     /// Returns an error with empty details included, as some errors have.
     pub fn plain(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { details: Details { are_told: true, ..Details::default() }, ..Self::new(code, reason, message) }
+        Self { details: Details { includes_empty: true, ..Details::default() }, ..Self::new(code, reason, message) }
     }
 
     /// Returns the error for an unknown path.
@@ -154,7 +154,7 @@ impl ApiError {
             status.insert("reason".into(), json!(self.reason));
         }
         let details = self.details.to_json();
-        if !details.is_empty() || self.details.are_told {
+        if !details.is_empty() || self.details.includes_empty {
             status.insert("details".into(), Value::Object(details));
         }
         status.insert("code".into(), json!(self.code));

@@ -25,7 +25,7 @@ pub struct Served {
     /// The warning for clients of a deprecated version.
     pub deprecation: Option<String>,
     /// Whether the definition is being deleted, so that no objects can be created.
-    pub is_leaving: bool,
+    pub is_terminating: bool,
     /// Objects written after this revision conform to the schema.
     pub since: u64,
     /// When the definition was last changed; `None` for built-in kinds.
@@ -46,7 +46,7 @@ impl Served {
             schema: None,
             stored_schema: None,
             deprecation: None,
-            is_leaving: false,
+            is_terminating: false,
             since: 0,
             defined_at: None,
             came_at: None,
@@ -82,7 +82,7 @@ impl Registry {
     /// Serves the kinds of a definition, from the given revision and time on.
     pub fn define(&mut self, definition: &Value, since: u64, now: Timestamp) {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let is_leaving = definition["metadata"]["deletionTimestamp"].is_string();
+        let is_terminating = definition["metadata"]["deletionTimestamp"].is_string();
         let known = self.defined.get(&name).and_then(|versions| versions.first()).and_then(|served| served.came_at);
         let came_at = known.or(Some(now));
         let served = definition::kinds(definition).into_iter().map(|kind| {
@@ -92,7 +92,7 @@ impl Registry {
             let stored_schema = stored.and_then(|version| definition::schema(definition, version["name"].as_str().unwrap_or_default()));
             let deprecation = definition::deprecation(definition, &kind.version);
             let (defined_at, kind) = (Some(now), Served::of(kind));
-            Arc::new(Served { schema, stored_schema, deprecation, is_leaving, since, defined_at, came_at, ..kind })
+            Arc::new(Served { schema, stored_schema, deprecation, is_terminating, since, defined_at, came_at, ..kind })
         });
         self.defined.insert(name, served.collect());
         self.index();

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::sameness::needs_version;
+use super::kind_rules::needs_version;
 use super::{Writer, check_namespace};
 use crate::http::api_error::{ApiError, FieldError};
 use crate::kinds::builtin;
@@ -44,7 +44,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    pub(super) fn keep_what_is_the_servers(&self, old: &Value, new: &mut Value) -> Result<(), ApiError> {
+    pub(super) fn keep_server_fields(&self, old: &Value, new: &mut Value) -> Result<(), ApiError> {
         let kind = &self.served.kind;
         let name = old["metadata"]["name"].as_str().unwrap_or_default();
         let (stored, sent) = (old["metadata"]["uid"].clone(), new["metadata"]["uid"].clone());
@@ -83,7 +83,7 @@ impl Writer<'_> {
     }
 
     /// Restores the status in writes of the object, and everything else in writes of the status.
-    pub(super) fn keep_what_is_not_written(&self, old: &Value, new: &mut Value) {
+    pub(super) fn keep_unwritten_fields(&self, old: &Value, new: &mut Value) {
         let keep = |new: &mut Value, field: &str| {
             let Some(object) = new.as_object_mut() else { return };
             match old.get(field) {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Writer;
-use super::sameness::is_empty;
+use super::kind_rules::is_empty;
 use crate::http::api_error::{ApiError, FieldError};
 use crate::http::request::FieldValidation;
 use crate::kinds::builtin;

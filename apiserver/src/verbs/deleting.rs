@@ -33,14 +33,14 @@ pub(crate) async fn delete(api: &Api, served: &Arc<Served>, context: &RequestCon
     let (deleted, more) = delete_one(api, served, old, &deletion, requester).await?;
     warnings.extend(more);
     let answer = match deleted {
-        Deleted::Gone(seen) if !answers_with_the_object(served) => {
+        Deleted::Removed(seen) if !answers_with_the_object(served) => {
             let (name, uid) = (seen["metadata"]["name"].as_str().unwrap_or_default(), crate::storage::resource::uid_of(&seen));
             Reply::success(&served.kind.group, &served.kind.plural, name, uid)
         }
-        Deleted::Gone(seen) => reading::shape(served, context, last_form(api, served, &seen))?,
-        Deleted::Leaving(seen) => {
+        Deleted::Removed(seen) => reading::shape(served, context, last_state(api, served, &seen))?,
+        Deleted::Terminating(seen) => {
             let answer = reading::shape(served, context, (*seen).clone())?;
-            if deletion.is_told_as_accepted { answer.with_code(202) } else { answer }
+            if deletion.answers_accepted { answer.with_code(202) } else { answer }
         }
     };
     Ok(answer.with_warnings(warnings))
@@ -65,9 +65,9 @@ pub(crate) async fn evict(api: &Api, served: &Arc<Served>, context: &RequestCont
 /// The result of a deletion, with the object in the version of the request.
 pub(crate) enum Deleted {
     /// The object is marked, and waits for its finalizers.
-    Leaving(Arc<Value>),
+    Terminating(Arc<Value>),
     /// The object is removed.
-    Gone(Arc<Value>),
+    Removed(Arc<Value>),
 }
 
 /// Deletes an object, with retries after conflicts. Returns the warnings of webhooks, too.
@@ -85,14 +85,14 @@ pub(crate) async fn delete_one(
     let writer = Writer { served, subresource: "", options: requester.options, manager: "", now: api.now(), is_patch: false };
     let (namespace, name) = crate::storage::resource::key_of(&old.value);
     // For collections of custom objects, webhooks do not get the names.
-    let told = if deletion.is_of_many && served.kind.is_custom() { "" } else { &name };
+    let shown_name = if deletion.is_of_collection && served.kind.is_custom() { "" } else { &name };
     let mut warnings = Vec::new();
     for _ in 0..ATTEMPTS {
         // An object that cannot be converted is not deleted.
         let seen = conversion::see(api, served, &old).await?;
         if chain.has_webhooks() && !deletion.is_admitted {
             let request =
-                AdmissionRequest { operation: Operation::Delete, name: told, namespace: &namespace, object: None, old: Some(&seen) };
+                AdmissionRequest { operation: Operation::Delete, name: shown_name, namespace: &namespace, object: None, old: Some(&seen) };
             let (_, more) = chain.mutate(request).await?;
             // A forbidden deletion is not sent to validating webhooks.
             writer.delete(&old.value, deletion)?;
@@ -100,10 +100,10 @@ pub(crate) async fn delete_one(
         }
         let decision = writer.delete(&old.value, deletion)?;
         if deletion.is_dry_run {
-            return Ok((would_be(served, old.revision, seen, decision), warnings));
+            return Ok((dry_run_result(served, old.revision, seen, decision), warnings));
         }
         let outcome = match &decision {
-            Decision::Remove(value) if rules::is_marked_first(served, value) => {
+            Decision::Remove(value) if rules::is_marked_before_removal(served, value) => {
                 let mut marked = value.clone();
                 rules::mark(&mut marked, api.now());
                 api.commit(served, Some(&old), Decision::Store(marked)).and_then(|stored| {
@@ -114,8 +114,8 @@ pub(crate) async fn delete_one(
             _ => api.commit(served, Some(&old), decision),
         };
         match outcome {
-            Ok(Some(stored)) => return Ok((Deleted::Leaving(conversion::see_again(served, &stored, &seen)), warnings)),
-            Ok(None) => return Ok((Deleted::Gone(conversion::see_again(served, &old, &seen)), warnings)),
+            Ok(Some(stored)) => return Ok((Deleted::Terminating(conversion::see_again(served, &stored, &seen)), warnings)),
+            Ok(None) => return Ok((Deleted::Removed(conversion::see_again(served, &old, &seen)), warnings)),
             Err(_) => {}
         }
         let key = (namespace.clone(), name.clone());
@@ -125,22 +125,22 @@ pub(crate) async fn delete_one(
 }
 
 /// Returns the result of a dry run.
-fn would_be(served: &Served, revision: u64, seen: Arc<Value>, decision: Decision) -> Deleted {
+fn dry_run_result(served: &Served, revision: u64, seen: Arc<Value>, decision: Decision) -> Deleted {
     match decision {
-        Decision::Remove(_) => Deleted::Gone(seen),
-        Decision::Unchanged => Deleted::Leaving(seen),
+        Decision::Remove(_) => Deleted::Removed(seen),
+        Decision::Unchanged => Deleted::Terminating(seen),
         Decision::Store(value) => {
             let stored = Arc::new(Stored { revision, value: Arc::new(value) });
-            Deleted::Leaving(conversion::see_again(served, &stored, &seen))
+            Deleted::Terminating(conversion::see_again(served, &stored, &seen))
         }
     }
 }
 
 /// Returns the last state of a removed object: with its own revision; pods are marked first.
-fn last_form(api: &Api, served: &Served, value: &Value) -> Value {
+fn last_state(api: &Api, served: &Served, value: &Value) -> Value {
     let mut value = value.clone();
     value["metadata"]["resourceVersion"] = json!(api.with(|state| state.store.revision()).to_string());
-    if rules::is_marked_first(served, &value) {
+    if rules::is_marked_before_removal(served, &value) {
         rules::mark(&mut value, api.now());
     }
     value
@@ -156,7 +156,7 @@ fn answers_with_the_object(served: &Served) -> bool {
 /// Answers a request to delete all selected objects, page by page if it has a limit.
 pub(crate) async fn delete_all(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, ApiError> {
     let (deletion, options) = deletion_options::read(served, context)?;
-    let deletion = Deletion { is_of_many: true, ..deletion };
+    let deletion = Deletion { is_of_collection: true, ..deletion };
     let requester = Requester { user: &context.user, options: &options, fault: context.fault.as_ref() };
     let selection = match reading::select(api, served, context).await? {
         Ok(selection) => selection,

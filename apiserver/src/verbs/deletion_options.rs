@@ -53,10 +53,10 @@ pub(super) fn read(served: &Served, context: &RequestContext) -> Result<(Deletio
         uid: conditions.uid,
         resource_version: conditions.resource_version,
         is_dry_run,
-        is_told_as_accepted: sent.orphan_dependents == Some(false),
+        answers_accepted: sent.orphan_dependents == Some(false),
         ..Deletion::default()
     };
-    Ok((deletion, Options { is_dry_run, deletion: sent.told(), ..Options::default() }))
+    Ok((deletion, Options { is_dry_run, deletion: sent.for_webhooks(), ..Options::default() }))
 }
 
 fn sent(served: &Served, context: &RequestContext) -> Result<DeleteOptions, ApiError> {
@@ -129,9 +129,9 @@ impl DeleteOptions {
     }
 
     /// Returns the options for webhooks.
-    fn told(&self) -> Map<String, Value> {
+    fn for_webhooks(&self) -> Map<String, Value> {
         match serde_json::to_value(self) {
-            Ok(Value::Object(told)) => told,
+            Ok(Value::Object(for_webhooks)) => for_webhooks,
             _ => Map::new(),
         }
     }

@@ -368,7 +368,7 @@ fn check_size(value: &Value) -> Result<(), ApiError> {
 
 /// Checks that the namespace of a new object exists and is not being deleted, and so does its definition.
 fn check_place(api: &Api, served: &Served, namespace: &str, name: &str) -> Result<(), ApiError> {
-    if served.is_leaving {
+    if served.is_terminating {
         return Err(rules::forbidden(served, name, "create not allowed while custom resource definition is terminating"));
     }
     if namespace.is_empty() {

@@ -112,8 +112,8 @@ fn check_status(kind: &Kind, object: &Field<'_, '_>, old: &Field<'_, '_>, causes
         ("autoscaling", "HorizontalPodAutoscaler") => scaling::autoscaler_status(&status, causes),
         ("policy", "PodDisruptionBudget") => scaling::budget_status(&status, causes),
         ("", "Namespace") => {
-            let is_leaving = object.value["metadata"]["deletionTimestamp"].is_string();
-            let wanted = if is_leaving { "Terminating" } else { "Active" };
+            let is_terminating = object.value["metadata"]["deletionTimestamp"].is_string();
+            let wanted = if is_terminating { "Terminating" } else { "Active" };
             if status.at("phase").text() != wanted {
                 causes.push(invalid("status.Phase", status.at("phase").value, format!("may only be '{wanted}'")));
             }

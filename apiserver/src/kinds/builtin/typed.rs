@@ -97,7 +97,7 @@ impl Reading {
         members.retain(|name, value| {
             let Some(field) = message.member(name).filter(|_| is_falsy(value)) else { return true };
             let is_container = field.form != Form::One;
-            !(field.when_zero == Zero::Dropped || field.when_zero == Zero::Told && is_container)
+            !(field.when_zero == Zero::Dropped || field.when_zero == Zero::Written && is_container)
         });
         message.complete(members);
         Ok(())

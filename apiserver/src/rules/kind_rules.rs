@@ -1,4 +1,4 @@
-//! The significance of changes, by kind.
+//! Differences between kinds in writes: versions, generations, significant changes.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::kinds::kind::Kind;
 use crate::kinds::registry::Served;
 
 /// Tells whether new objects of a kind keep the status from the client; others begin with that of the server.
-pub(super) fn gives_its_status(kind: &Kind) -> bool {
+pub(super) fn accepts_initial_status(kind: &Kind) -> bool {
     !kind.is_custom() && matches!(kind.kind.as_str(), "Node" | "CustomResourceDefinition")
 }
 
