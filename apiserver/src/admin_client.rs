@@ -54,7 +54,7 @@ pub struct ObjectHandle {
 impl ObjectHandle {
     /// Returns the object in the version of the kind, if it exists.
     pub fn value(&self) -> Option<Arc<Value>> {
-        self.stored.as_ref().map(|stored| versioning::see(&self.served, stored))
+        self.stored.as_ref().map(|stored| versioning::to_requested_version(&self.served, stored))
     }
 
     /// Returns the path of its requests.

@@ -23,14 +23,14 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
 ];
 
 /// Tells whether an object stored at a revision is returned unchanged.
-pub fn is_plain(served: &Served, revision: u64) -> bool {
+pub fn is_as_stored(served: &Served, revision: u64) -> bool {
     let kind = &served.kind;
     kind.version == kind.storage_version && kind.group == served.resource.group && (!kind.is_custom() || revision > served.since)
 }
 
 /// Returns a stored object in the version of a kind, pruned and with the defaults of that version's schema.
-pub fn see(served: &Served, stored: &Stored) -> Arc<Value> {
-    if is_plain(served, stored.revision) {
+pub fn to_requested_version(served: &Served, stored: &Stored) -> Arc<Value> {
+    if is_as_stored(served, stored.revision) {
         return Arc::clone(&stored.value);
     }
     let mut value = (*stored.value).clone();
@@ -62,7 +62,7 @@ pub fn convert(served: &Served, value: &mut Value) {
 }
 
 /// Converts an object from the version of a kind to its stored form.
-pub fn store(served: &Served, value: &mut Value) {
+pub fn to_storage_version(served: &Served, value: &mut Value) {
     let kind = &served.kind;
     if let Some(stored) = own_stored_schema(served) {
         stored.conform(value);
@@ -207,7 +207,7 @@ mod tests {
         convert(&served, &mut value);
         assert_eq!((&value["apiVersion"], &value["note"]), (&json!("events.k8s.io/v1"), &json!("m")));
         assert_eq!((value.get("reportingController"), value.get("deprecatedFirstTimestamp")), (None, Some(&Value::Null)));
-        store(&served, &mut value);
+        to_storage_version(&served, &mut value);
         assert_eq!((&value["apiVersion"], &value["message"], value.get("note")), (&json!("v1"), &json!("m"), None));
     }
 

@@ -89,7 +89,7 @@ pub(crate) async fn delete_one(
     let mut warnings = Vec::new();
     for _ in 0..ATTEMPTS {
         // An object that cannot be converted is not deleted.
-        let seen = conversion::see(api, served, &old).await?;
+        let seen = conversion::to_requested_version(api, served, &old).await?;
         if chain.has_webhooks() && !deletion.is_admitted {
             let request =
                 AdmissionRequest { operation: Operation::Delete, name: shown_name, namespace: &namespace, object: None, old: Some(&seen) };
@@ -114,8 +114,8 @@ pub(crate) async fn delete_one(
             _ => api.commit(served, Some(&old), decision),
         };
         match outcome {
-            Ok(Some(stored)) => return Ok((Deleted::Terminating(conversion::see_again(served, &stored, &seen)), warnings)),
-            Ok(None) => return Ok((Deleted::Removed(conversion::see_again(served, &old, &seen)), warnings)),
+            Ok(Some(stored)) => return Ok((Deleted::Terminating(conversion::with_current_metadata(served, &stored, &seen)), warnings)),
+            Ok(None) => return Ok((Deleted::Removed(conversion::with_current_metadata(served, &old, &seen)), warnings)),
             Err(_) => {}
         }
         let key = (namespace.clone(), name.clone());
@@ -131,7 +131,7 @@ fn dry_run_result(served: &Served, revision: u64, seen: Arc<Value>, decision: De
         Decision::Unchanged => Deleted::Terminating(seen),
         Decision::Store(value) => {
             let stored = Arc::new(Stored { revision, value: Arc::new(value) });
-            Deleted::Terminating(conversion::see_again(served, &stored, &seen))
+            Deleted::Terminating(conversion::with_current_metadata(served, &stored, &seen))
         }
     }
 }

@@ -140,7 +140,7 @@ async fn below(api: &Api, served: &Arc<Served>, context: &RequestContext, subres
         ("finalize", method) if method != "PUT" => Err(ApiError::no_method()),
         ("scale", "GET") => {
             let stored = existing(api, served, context)?;
-            reading::shape_scale(context, scale_of(served, &*conversion::see(api, served, &stored).await?)?)
+            reading::shape_scale(context, scale_of(served, &*conversion::to_requested_version(api, served, &stored).await?)?)
         }
         (_, "GET") => reading::get(api, served, context).await,
         (_, "PUT") => writing::update(api, served, context, subresource).await,

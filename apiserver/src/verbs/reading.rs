@@ -81,7 +81,7 @@ pub(crate) async fn get(api: &Api, served: &Arc<Served>, context: &RequestContex
         Some(revision) => existing_at(api, served, context, revision)?,
         None => visible(api, served, context)?,
     };
-    shape(served, context, (*conversion::see(api, served, &stored).await?).clone())
+    shape(served, context, (*conversion::to_requested_version(api, served, &stored).await?).clone())
 }
 
 /// Returns the revision of a stale read: as old as the fault requests, or as the history reaches.
@@ -167,7 +167,7 @@ pub(crate) async fn select(api: &Api, served: &Arc<Served>, context: &RequestCon
     let after = objects.into_iter().skip_while(|(key, _)| start.as_ref().is_some_and(|start| path_of(key) < *start));
     let after: Vec<(Key, Arc<Stored>)> = after.collect();
     let stored: Vec<Arc<Stored>> = after.iter().map(|(_, stored)| Arc::clone(stored)).collect();
-    let seen = conversion::see_all(api, served, &stored).await?;
+    let seen = conversion::all_to_requested_version(api, served, &stored).await?;
     let objects = after.into_iter().zip(seen).map(|((key, stored), seen)| (key, (stored, seen))).collect();
     Ok(Ok(cut(&filter, objects, limit, revision)))
 }

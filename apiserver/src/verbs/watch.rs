@@ -110,7 +110,7 @@ pub(crate) async fn answer(api: &Api, served: &Arc<Served>, context: &RequestCon
     };
     let mut text = BytesMut::new();
     let objects: Vec<Arc<Stored>> = objects.into_iter().map(|(_, stored)| stored).collect();
-    for value in conversion::see_all(api, served, &objects).await? {
+    for value in conversion::all_to_requested_version(api, served, &objects).await? {
         if watch.filter.matches(&value) {
             text.extend_from_slice(&watch.write(WatchEventType::Added.name(), (*value).clone()));
         }
@@ -238,8 +238,8 @@ impl Watch {
         for change in changes {
             self.cursor = change.revision;
             let served = Arc::clone(&self.served);
-            let is_plain = change.revisions().all(|revision| versioning::is_plain(&served, revision));
-            let is_sent_as_stored = is_plain && versioning::webhook(&served).is_none() && self.context.accept.form == Form::Plain;
+            let is_as_stored = change.revisions().all(|revision| versioning::is_as_stored(&served, revision));
+            let is_sent_as_stored = is_as_stored && versioning::webhook(&served).is_none() && self.context.accept.form == Form::Plain;
             if is_sent_as_stored && let Some(is_matching) = self.filter.matches_key(change.key()) {
                 if let Some(event_type) = change.event_type_without_selection().filter(|_| is_matching) {
                     self.sent_revision = change.revision;
@@ -248,7 +248,7 @@ impl Watch {
                 continue;
             }
             let stored = [change.before(), change.after()];
-            if stored.iter().flatten().any(|stored| conversion::is_foreign(&served, &stored.value)) {
+            if stored.iter().flatten().any(|stored| conversion::needs_webhook(&served, &stored.value)) {
                 match self.encode_converted(change).await {
                     Ok(line) => text.extend_from_slice(&line),
                     Err(failure) => {
@@ -260,7 +260,7 @@ impl Watch {
                 continue;
             }
             let seen = |value: &Value| {
-                if is_plain {
+                if is_as_stored {
                     return self.filter.matches(value);
                 }
                 let mut value = value.clone();
@@ -269,7 +269,7 @@ impl Watch {
             };
             let Some(event_type) = change.event_type(seen) else { continue };
             self.sent_revision = change.revision;
-            if is_plain && self.context.accept.form == Form::Plain {
+            if is_as_stored && self.context.accept.form == Form::Plain {
                 change.write_line(event_type, &mut text);
                 continue;
             }
@@ -285,7 +285,7 @@ impl Watch {
         let mut seen = Vec::new();
         for stored in [change.before(), change.after()] {
             seen.push(match stored {
-                Some(stored) => Some(conversion::see(&self.api, &self.served, &stored).await?),
+                Some(stored) => Some(conversion::to_requested_version(&self.api, &self.served, &stored).await?),
                 None => None,
             });
         }

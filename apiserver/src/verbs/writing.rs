@@ -72,9 +72,9 @@ pub(crate) async fn create_received(
             return Ok((new, warnings));
         }
         if taken.is_none() {
-            let new = conversion::store(api, served, new).await?;
+            let new = conversion::to_storage_version(api, served, new).await?;
             if let Ok(Some(stored)) = api.commit(served, None, Decision::Store(new)) {
-                return Ok(((*conversion::see(api, served, &stored).await?).clone(), warnings));
+                return Ok(((*conversion::to_requested_version(api, served, &stored).await?).clone(), warnings));
             }
         }
         if attempts == 0 {
@@ -210,7 +210,7 @@ pub(crate) async fn write(
     let chain = AdmissionChain::new(api, served, writer.subresource, context.requester(writer.options));
     for _ in 0..ATTEMPTS {
         let stored = existing(api, served, context)?;
-        let old = conversion::see(api, served, &stored).await?;
+        let old = conversion::to_requested_version(api, served, &stored).await?;
         let (draft, mut warnings) = change(&old)?;
         let (decision, more) = admit_changed(writer, &chain, &old, draft).await.map_err(|failure| failure.after(&warnings))?;
         warnings.extend(more);
@@ -222,12 +222,12 @@ pub(crate) async fn write(
             }
             Decision::Store(value) => {
                 check_size(&value)?;
-                (Decision::Store(conversion::store(api, served, value).await?), None)
+                (Decision::Store(conversion::to_storage_version(api, served, value).await?), None)
             }
             Decision::Remove(value) => (Decision::Remove(value.clone()), Some(value)),
         };
         match api.commit(served, Some(&stored), decision) {
-            Ok(Some(stored)) => return Ok(((*conversion::see(api, served, &stored).await?).clone(), warnings)),
+            Ok(Some(stored)) => return Ok(((*conversion::to_requested_version(api, served, &stored).await?).clone(), warnings)),
             Ok(None) => return Ok((last.unwrap_or_default(), warnings)),
             Err(_) => {}
         }
