@@ -89,7 +89,7 @@ impl Writer<'_> {
         if kind.has_status && !accepts_initial_status(kind) {
             value.as_object_mut().map(|object| object.remove("status"));
         }
-        let sent = builtin::decides(kind).then(|| value.clone());
+        let sent = builtin::assigns_fields(kind).then(|| value.clone());
         let (mut value, warnings) = self.validate(value, None)?;
         // The store of a real server refuses this, which a dry run does not reach.
         if is_stored && !self.options.is_dry_run {

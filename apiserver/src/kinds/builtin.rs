@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 pub use kopfd_base::builtin_kinds::Subresource;
 
-pub use assigned::{decides, written};
+pub use assigned::{assigns_fields, written};
 pub(crate) use checks::field::Field;
 pub(crate) use checks::webhooks;
 pub(crate) use typed::wrap_numbers;

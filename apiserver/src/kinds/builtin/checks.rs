@@ -145,7 +145,7 @@ fn namespace(object: &Value, causes: &mut Vec<FieldError>) {
 
 /// Returns the warnings about a valid object.
 pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
-    const OF_PODS: &str = "Pod names and hostnames";
+    const HOST_NAMES: &str = "Pod names and hostnames";
     let field = Field::root(object);
     let spec = field.at("spec");
     let name = |use_of_it: &str| {
@@ -166,13 +166,13 @@ pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<
         }
         ("", "Pod") => name("the Pod's hostname").into_iter().chain(warnings::of_pods(&field)).collect(),
         ("apps", "Deployment" | "ReplicaSet") | ("", "ReplicationController") | ("batch", "Job") => {
-            name(OF_PODS).into_iter().chain(template(&spec, "/spec/template")).collect()
+            name(HOST_NAMES).into_iter().chain(template(&spec, "/spec/template")).collect()
         }
         ("networking.k8s.io", "Ingress") | ("discovery.k8s.io", "EndpointSlice") => networking::warnings(object, old.is_none()),
         ("apps", "StatefulSet" | "DaemonSet") => template(&spec, "/spec/template"),
         ("batch", "CronJob") => {
             let job = spec.at("jobTemplate");
-            name(OF_PODS).into_iter().chain(template(&job.at("spec"), "/spec/jobTemplate/spec/template")).collect()
+            name(HOST_NAMES).into_iter().chain(template(&job.at("spec"), "/spec/jobTemplate/spec/template")).collect()
         }
         _ => Vec::new(),
     }
@@ -331,8 +331,8 @@ fn event_change(object: &Value, old: &Value, causes: &mut Vec<FieldError>) {
         ("deprecatedLastTimestamp", "lastTimestamp"),
         ("deprecatedCount", "count"),
     ];
-    for (field, told) in KEPT.iter().filter(|(field, _)| object[*field] != old[*field]) {
-        causes.push(invalid(told, &object[*field], "field is immutable"));
+    for (field, named) in KEPT.iter().filter(|(field, _)| object[*field] != old[*field]) {
+        causes.push(invalid(named, &object[*field], "field is immutable"));
     }
 }
 
@@ -374,14 +374,14 @@ fn new_event(object: &Value, causes: &mut Vec<FieldError>) {
             causes.push(series.at("lastObservedTime").required(""));
         }
     }
-    for (name, told) in [
+    for (name, named) in [
         ("deprecatedFirstTimestamp", "firstTimestamp"),
         ("deprecatedLastTimestamp", "lastTimestamp"),
         ("deprecatedCount", "count"),
         ("deprecatedSource", "source"),
     ] {
         if !event.at(name).is_empty() && event.at(name).value != &json!(0) {
-            causes.push(invalid(told, event.at(name).value, "needs to be unset"));
+            causes.push(invalid(named, event.at(name).value, "needs to be unset"));
         }
     }
 }

@@ -62,9 +62,9 @@ impl Compiler {
         if !node.rules.is_empty() {
             self.rules(node, &location);
         }
-        let (most_items, most_properties) = (node.limits.items.most, node.limits.properties.most);
+        let (max_items, max_properties) = (node.limits.items.most, node.limits.properties.most);
         if let Some(item) = &mut node.items {
-            let mut below = location.below(format!("{}.items", location.field), most_items);
+            let mut below = location.below(format!("{}.items", location.field), max_items);
             // Only items with keys can be correlated.
             if !matches!(node.list_type, ListType::Map(_)) {
                 below.uncorrelated = Some(location.field.clone());
@@ -72,7 +72,7 @@ impl Compiler {
             self.node(item, below);
         }
         if let Additional::Of(values) = &mut node.additional {
-            self.node(values, location.below(format!("{}.additionalProperties", location.field), most_properties));
+            self.node(values, location.below(format!("{}.additionalProperties", location.field), max_properties));
         }
         for (name, property) in &mut node.properties {
             self.node(property, location.below(format!("{}.properties[{name}]", location.field), Some(1)));
@@ -96,16 +96,16 @@ impl Compiler {
         let own = declared.kind("selfType");
         let old = if rule.is_old_self_optional == Some(true) { Type::optional(own.clone()) } else { own.clone() };
         let environment = Environment::new([("self", own), ("oldSelf", old)]);
-        let count = location.count.unwrap_or_else(|| declaration::most_often(declared.least_bytes));
+        let count = location.count.unwrap_or_else(|| declaration::max_occurrences(declared.min_bytes));
         let Some(program) = self.expression(&environment, rule, declared, &format!("{at}.rule"), &Expected::RULE) else {
             self.check_optional(rule, false, at);
             return None;
         };
-        self.observe("estimated rule cost", program.most_cost().saturating_mul(count), &format!("{at}.rule"));
+        self.observe("estimated rule cost", program.max_cost().saturating_mul(count), &format!("{at}.rule"));
         let message = rule.message_expression.as_ref().and_then(|_| {
             let field = format!("{at}.messageExpression");
             let message = self.expression(&environment, rule, declared, &field, &Expected::MESSAGE)?;
-            self.observe("estimated messageExpression cost", message.most_cost(), &field);
+            self.observe("estimated messageExpression cost", message.max_cost(), &field);
             Some(message)
         });
         let uses_old = program.uses("oldSelf");

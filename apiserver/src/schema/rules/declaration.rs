@@ -20,7 +20,7 @@ pub(super) struct Declaration {
     /// The maximum number of characters, items or entries.
     most: u64,
     /// The minimum number of bytes.
-    pub(super) least_bytes: u64,
+    pub(super) min_bytes: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -41,14 +41,14 @@ pub(super) fn declare(node: &Node, is_resource: bool) -> Option<Declaration> {
         Kind::Array => {
             let item = node.items.as_ref()?;
             let item = declare(item, item.is_embedded)?;
-            let most = limits.items.most.unwrap_or((MAX_REQUEST - 2) / (item.least_bytes + 1));
-            Some(Declaration { shape: Shape::List(Box::new(item)), most, least_bytes: 2 })
+            let most = limits.items.most.unwrap_or((MAX_REQUEST - 2) / (item.min_bytes + 1));
+            Some(Declaration { shape: Shape::List(Box::new(item)), most, min_bytes: 2 })
         }
         Kind::Object => match &node.additional {
             Additional::Of(values) if !is_resource => {
                 let value = declare(values, values.is_embedded)?;
-                let most = limits.properties.most.unwrap_or((MAX_REQUEST - 2) / (value.least_bytes + 6));
-                Some(Declaration { shape: Shape::Map(Box::new(value)), most, least_bytes: 2 })
+                let most = limits.properties.most.unwrap_or((MAX_REQUEST - 2) / (value.min_bytes + 6));
+                Some(Declaration { shape: Shape::Map(Box::new(value)), most, min_bytes: 2 })
             }
             _ => Some(object(node, is_resource)),
         },
@@ -59,8 +59,8 @@ pub(super) fn declare(node: &Node, is_resource: bool) -> Option<Declaration> {
     }
 }
 
-fn plain(kind: Type, most: u64, least_bytes: u64) -> Declaration {
-    Declaration { shape: Shape::Plain(kind), most, least_bytes }
+fn plain(kind: Type, most: u64, min_bytes: u64) -> Declaration {
+    Declaration { shape: Shape::Plain(kind), most, min_bytes }
 }
 
 fn text(node: &Node) -> Declaration {
@@ -86,18 +86,18 @@ fn text(node: &Node) -> Declaration {
 
 fn object(node: &Node, is_resource: bool) -> Declaration {
     let mut fields = BTreeMap::new();
-    let mut least_bytes = 2;
+    let mut min_bytes = 2;
     for (name, property) in properties(node, is_resource) {
         let Some(field) = declare(&property, property.is_embedded) else { continue };
         // Fields with defaults need not be sent.
         if node.limits.required.contains(&name) && property.default.is_none() {
-            least_bytes += name.len() as u64 + field.least_bytes + 4;
+            min_bytes += name.len() as u64 + field.min_bytes + 4;
         }
         if let Some(name) = escape(&name) {
             fields.insert(name, field);
         }
     }
-    Declaration { shape: Shape::Object(fields), most: 0, least_bytes }
+    Declaration { shape: Shape::Object(fields), most: 0, min_bytes }
 }
 
 /// Returns the members of an object that expressions can access. For a resource, they include its names.
@@ -160,6 +160,6 @@ impl Sizes for Declaration {
 }
 
 /// Returns how many values of a minimum size fit into a request.
-pub(super) fn most_often(least_bytes: u64) -> u64 {
-    MAX_REQUEST / (least_bytes + 1)
+pub(super) fn max_occurrences(min_bytes: u64) -> u64 {
+    MAX_REQUEST / (min_bytes + 1)
 }

@@ -12,14 +12,14 @@ use super::resources;
 use super::volumes::Volumes;
 
 /// The context of containers.
-pub(super) struct Surroundings<'a> {
+pub(super) struct PodContext<'a> {
     /// The specification of the pod.
     pub spec: Field<'a, 'a>,
     /// The valid volumes.
     pub volumes: Volumes<'a>,
 }
 
-impl Surroundings<'_> {
+impl PodContext<'_> {
     fn restarts(&self, policy: &str) -> bool {
         self.spec.value["restartPolicy"] == policy
     }
@@ -34,7 +34,7 @@ impl Surroundings<'_> {
 }
 
 /// Checks the containers of a pod.
-pub(super) fn containers(list: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut FieldErrors) {
+pub(super) fn containers(list: &Field<'_, '_>, around: &PodContext<'_>, causes: &mut FieldErrors) {
     if !list.must_be_filled(causes) {
         return;
     }
@@ -52,7 +52,7 @@ pub(super) fn containers(list: &Field<'_, '_>, around: &Surroundings<'_>, causes
 }
 
 /// Checks the init containers.
-pub(super) fn init_containers(list: &Field<'_, '_>, others: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut FieldErrors) {
+pub(super) fn init_containers(list: &Field<'_, '_>, others: &Field<'_, '_>, around: &PodContext<'_>, causes: &mut FieldErrors) {
     let others = others.list().iter().filter_map(|container| container["name"].as_str());
     let mut names: BTreeSet<&str> = others.collect();
     for container in list.items() {
@@ -83,7 +83,7 @@ pub(super) fn init_containers(list: &Field<'_, '_>, others: &Field<'_, '_>, arou
 }
 
 /// Checks the ephemeral containers.
-pub(super) fn ephemeral_containers(list: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut FieldErrors) {
+pub(super) fn ephemeral_containers(list: &Field<'_, '_>, around: &PodContext<'_>, causes: &mut FieldErrors) {
     const ALLOWED: &[&str] = &[
         "name",
         "image",
@@ -141,7 +141,7 @@ pub(super) fn image_text(container: &Field<'_, '_>, causes: &mut FieldErrors) {
     }
 }
 
-fn common(container: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut FieldErrors) {
+fn common(container: &Field<'_, '_>, around: &PodContext<'_>, causes: &mut FieldErrors) {
     if container.at("name").must_be_filled(causes) {
         container.at("name").must_be_a_label(causes);
     }
@@ -274,7 +274,7 @@ fn sources(list: &Field<'_, '_>, causes: &mut FieldErrors) {
     }
 }
 
-fn resize_policy(list: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut FieldErrors) {
+fn resize_policy(list: &Field<'_, '_>, around: &PodContext<'_>, causes: &mut FieldErrors) {
     let mut resources = BTreeSet::new();
     for policy in list.items() {
         let (resource, restart) = (policy.at("resourceName"), policy.at("restartPolicy"));

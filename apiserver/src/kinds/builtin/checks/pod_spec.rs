@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::containers::{self, Surroundings};
+use super::containers::{self, PodContext};
 use super::field::{Field, FieldErrors};
 use super::volumes::Volumes;
 use super::{labels, scheduling};
@@ -12,7 +12,7 @@ use super::{labels, scheduling};
 pub(super) fn check<'v>(spec: &Field<'_, 'v>, claims: impl Iterator<Item = &'v str>, causes: &mut FieldErrors) {
     let volumes = spec.at("volumes");
     let volumes = Volumes::check(&volumes, causes).with(claims);
-    let around = Surroundings { spec: *spec, volumes };
+    let around = PodContext { spec: *spec, volumes };
     containers::containers(&spec.at("containers"), &around, causes);
     containers::init_containers(&spec.at("initContainers"), &spec.at("containers"), &around, causes);
     containers::ephemeral_containers(&spec.at("ephemeralContainers"), &around, causes);
