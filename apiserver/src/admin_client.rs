@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use crate::auth::access::User;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::kinds::versioning;
 use crate::server::ApiServer;
 use crate::storage::resource::Key;
@@ -44,7 +44,7 @@ pub enum FindError {
 #[derive(Debug, Clone)]
 pub struct ObjectHandle {
     /// Its kind.
-    pub served: Arc<Served>,
+    pub served: Arc<ServedKind>,
     /// Its key in the store.
     pub key: Key,
     /// The object, if it exists.
@@ -93,7 +93,7 @@ pub fn find(server: &ApiServer, resource: &str, name: &str, namespace: Option<&s
     }
 }
 
-fn has_name(served: &Served, name: &str) -> bool {
+fn has_name(served: &ServedKind, name: &str) -> bool {
     let kind = &served.kind;
     let name = name.to_lowercase();
     name == served.full_name()
@@ -149,7 +149,7 @@ pub async fn send(server: &ApiServer, method: Method, path: &str, media: Option<
 }
 
 /// Returns the path of an object.
-pub fn path(served: &Served, namespace: &str, name: &str) -> String {
+pub fn path(served: &ServedKind, namespace: &str, name: &str) -> String {
     let kind = &served.kind;
     let root = if kind.group.is_empty() { format!("/api/{}", kind.version) } else { format!("/apis/{}/{}", kind.group, kind.version) };
     if kind.namespaced { format!("{root}/namespaces/{namespace}/{}/{name}", kind.plural) } else { format!("{root}/{}/{name}", kind.plural) }

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::admission::Caller;
 use crate::auth::access::{Authentication, User};
 use crate::faults::injection::Injection;
-use crate::kinds::registry::{Registry, Served};
+use crate::kinds::registry::{Registry, ServedKind};
 use crate::rules::Decision;
 use crate::storage::ids::Ids;
 use crate::storage::journal::Journal;
@@ -187,7 +187,12 @@ impl Api {
     ///
     /// # Errors
     /// If another client has written the object in the meantime.
-    pub(crate) fn commit(&self, served: &Served, old: Option<&Arc<Stored>>, decision: Decision) -> Result<Option<Arc<Stored>>, Conflict> {
+    pub(crate) fn commit(
+        &self,
+        served: &ServedKind,
+        old: Option<&Arc<Stored>>,
+        decision: Decision,
+    ) -> Result<Option<Arc<Stored>>, Conflict> {
         let expected = old.map_or(Expected::Nothing, |old| Expected::Revision(old.revision));
         let now = self.now();
         let mut state = self.0.state.lock();

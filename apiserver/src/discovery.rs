@@ -8,7 +8,7 @@ use crate::http::reply::Reply;
 use crate::http::request::{Path, Query};
 use crate::kinds::builtin;
 use crate::kinds::kind::Kind;
-use crate::kinds::registry::{Registry, Served};
+use crate::kinds::registry::{Registry, ServedKind};
 
 /// The checks in the verbose form of health.
 const CHECKS: &[&str] = &["ping", "log", "store", "controllers"];
@@ -92,7 +92,7 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Reply {
     Reply::object(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": full, "resources": all}))
 }
 
-fn resource(served: &Served) -> Vec<Value> {
+fn resource(served: &ServedKind) -> Vec<Value> {
     let kind = &served.kind;
     let mut main = json!({
         "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced, "kind": kind.kind, "verbs": kind.verbs,

@@ -13,7 +13,7 @@ use tracing::warn;
 
 use crate::http::api_error::{ApiError, FieldError};
 use crate::http::request::Options;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::kinds::{builtin, definition};
 use crate::patch::ownership::{self, Manager, Operation};
 use crate::schema::metadata::{self, NameRule};
@@ -27,7 +27,7 @@ pub(crate) const ATTEMPTS: usize = 5;
 #[derive(Debug, Clone)]
 pub(crate) struct Writer<'a> {
     /// The kind, in the version of the request.
-    pub served: &'a Served,
+    pub served: &'a ServedKind,
     /// The written subresource; empty for the object itself.
     pub subresource: &'a str,
     /// The options of the request.
@@ -296,7 +296,7 @@ pub(crate) fn no_object(failure: ApiError) -> ApiError {
 }
 
 /// Returns the failure of a write that is not allowed.
-pub(crate) fn forbidden(served: &Served, name: &str, why: &str) -> ApiError {
+pub(crate) fn forbidden(served: &ServedKind, name: &str, why: &str) -> ApiError {
     let mut failure = ApiError::new(403, "Forbidden", format!("{} {name:?} is forbidden: {why}", served.full_name()));
     name.clone_into(&mut failure.details.name);
     failure.details.group.clone_from(&served.kind.group);

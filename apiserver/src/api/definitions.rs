@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Api, State};
 use crate::http::request::Options;
 use crate::kinds::definition::{self, conditions};
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::rules::{self, Writer};
 use crate::storage::resource::Key;
 use crate::storage::store::{Expected, Stored};
@@ -18,7 +18,14 @@ const MANAGER: &str = "kube-apiserver";
 
 impl Api {
     /// Decides about the names of a definition, and serves its kinds, if they have changed.
-    pub(super) fn update_registry(&self, state: &mut State, served: &Served, old: Option<&Value>, new: Option<&Arc<Stored>>, key: &Key) {
+    pub(super) fn update_registry(
+        &self,
+        state: &mut State,
+        served: &ServedKind,
+        old: Option<&Value>,
+        new: Option<&Arc<Stored>>,
+        key: &Key,
+    ) {
         let Some(new) = new else {
             Arc::make_mut(&mut state.registry).forget(&key.1);
             self.0.kinds.send_modify(|count| *count += 1);
@@ -33,7 +40,7 @@ impl Api {
         self.accept_names(state, served, old, new, key);
     }
 
-    fn accept_names(&self, state: &mut State, served: &Served, old: Option<&Value>, new: &Arc<Stored>, key: &Key) {
+    fn accept_names(&self, state: &mut State, served: &ServedKind, old: Option<&Value>, new: &Arc<Stored>, key: &Key) {
         let now = self.now();
         let others = state.store.list(&served.resource, None);
         let mut accepted = conditions(&new.value, others.iter().map(|(_, other)| &*other.value), &rules::time(now));

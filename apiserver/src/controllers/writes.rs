@@ -9,7 +9,7 @@ use crate::admission::Operation;
 use crate::api::Api;
 use crate::auth::access::User;
 use crate::http::request::Options;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::rules::{Deletion, Propagation, Writer};
 use crate::storage::resource::{Resource, Stored, key_of, uid_of};
 use crate::storage::work_item::WorkItem;
@@ -21,7 +21,7 @@ const NAME: &str = "kube-controller-manager";
 /// Delay before a write denied by a webhook is retried.
 const AGAIN: Duration = Duration::from_secs(1);
 
-pub(super) async fn create(api: &Api, served: &Arc<Served>, value: Value) {
+pub(super) async fn create(api: &Api, served: &Arc<ServedKind>, value: Value) {
     let options = Options::default();
     let writer = Writer { served, subresource: "", options: &options, manager: NAME, now: api.now(), is_patch: false };
     let user = user();
@@ -36,7 +36,7 @@ fn user() -> User {
 }
 
 /// Writes a changed object; if another write came first, queues another item.
-pub(super) async fn write(api: &Api, served: &Arc<Served>, stored: &Arc<Stored>, new: Value, again: &WorkItem) {
+pub(super) async fn write(api: &Api, served: &Arc<ServedKind>, stored: &Arc<Stored>, new: Value, again: &WorkItem) {
     let options = Options::default();
     let writer = Writer { served, subresource: "finalize", options: &options, manager: NAME, now: api.now(), is_patch: true };
     let user = user();

@@ -48,7 +48,7 @@ pub struct RecordedRequest {
 
 /// The record.
 #[derive(Debug, Default)]
-pub struct Requests {
+pub struct RequestLog {
     /// Limit of recorded requests that have ended; zero disables the record.
     limit: usize,
     last: u64,
@@ -57,14 +57,14 @@ pub struct Requests {
     ended: VecDeque<RecordedRequest>,
 }
 
-impl Requests {
+impl RequestLog {
     /// Returns an empty record with a limit.
-    pub fn keeping(limit: usize) -> Self {
+    pub fn with_limit(limit: usize) -> Self {
         Self { limit, ..Self::default() }
     }
 
     /// Tells whether requests are recorded.
-    pub fn is_kept(&self) -> bool {
+    pub fn is_enabled(&self) -> bool {
         self.limit > 0
     }
 
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_newest_requests_are_kept_in_their_order() {
-        let mut requests = Requests::keeping(2);
+        let mut requests = RequestLog::with_limit(2);
         let numbers: Vec<u64> =
             (0..4).map(|_| requests.begin(RecordedRequest { verb: "watch".into(), ..RecordedRequest::default() })).collect();
         requests.note_answer(numbers[0], 200, Timestamp::from_millisecond(5).unwrap());

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Decision, Writer, forbidden, is_same, time};
 use crate::http::api_error::ApiError;
 use crate::kinds::definition;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::storage::work_item::{CLEANUP, FOREGROUND, ORPHAN};
 
 /// The namespaces that cannot be deleted.
@@ -150,7 +150,7 @@ impl Writer<'_> {
 }
 
 /// Tells whether an object is marked as being deleted before it is removed: so are kinds that may have a grace period, even if it is zero.
-pub(crate) fn is_marked_before_removal(served: &Served, object: &Value) -> bool {
+pub(crate) fn is_marked_before_removal(served: &ServedKind, object: &Value) -> bool {
     served.kind.kind == "Pod" && served.kind.group.is_empty() && !object["metadata"]["deletionTimestamp"].is_string()
 }
 
@@ -163,6 +163,6 @@ pub(crate) fn mark(object: &mut Value, now: Timestamp) {
     }
 }
 
-fn default_propagation(served: &Served) -> Propagation {
+fn default_propagation(served: &ServedKind) -> Propagation {
     if served.kind.group == "batch" && served.kind.kind == "Job" { Propagation::Orphan } else { Propagation::Background }
 }

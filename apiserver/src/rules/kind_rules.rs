@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::kinds::kind::Kind;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 
 /// Tells whether new objects of a kind keep the status from the client; others begin with that of the server.
 pub(super) fn accepts_initial_status(kind: &Kind) -> bool {
@@ -11,7 +11,7 @@ pub(super) fn accepts_initial_status(kind: &Kind) -> bool {
 }
 
 /// Tells whether updates of an object need a resource version.
-pub(super) fn needs_version(served: &Served) -> bool {
+pub(super) fn needs_version(served: &ServedKind) -> bool {
     const KINDS: &[&str] = &[
         "CustomResourceDefinition",
         "Lease",
@@ -24,7 +24,7 @@ pub(super) fn needs_version(served: &Served) -> bool {
 }
 
 /// Tells whether objects of a built-in kind have a generation.
-pub(super) fn has_generation(served: &Served) -> bool {
+pub(super) fn has_generation(served: &ServedKind) -> bool {
     const KINDS: &[&str] = &[
         "Deployment",
         "StatefulSet",
@@ -48,7 +48,7 @@ pub(super) fn has_generation(served: &Served) -> bool {
 }
 
 /// Tells whether a change increments the generation.
-pub(super) fn generation_grows(served: &Served, subresource: &str, old: &Value, new: &Value) -> bool {
+pub(super) fn generation_grows(served: &ServedKind, subresource: &str, old: &Value, new: &Value) -> bool {
     if subresource == "status" {
         return false;
     }

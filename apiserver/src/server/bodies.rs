@@ -20,10 +20,10 @@ const STEPS: u64 = 10;
 const HALF_A_LINE: &[u8] = b"{\"type\":\"MODIFIED\",\"object\":{\"apiVersion\":\"";
 
 /// Returns the body with a callback for each chunk.
-pub(super) fn observed(body: Body, mut look: impl FnMut(&Bytes) + Send + 'static) -> Body {
+pub(super) fn observed(body: Body, mut observe: impl FnMut(&Bytes) + Send + 'static) -> Body {
     Body::from_stream(body.into_data_stream().inspect(move |piece| {
         if let Ok(piece) = piece {
-            look(piece);
+            observe(piece);
         }
     }))
 }

@@ -63,7 +63,7 @@ impl ApiServer {
         // The request ends when this is dropped, even if the client is gone.
         let guard = {
             let mut requests = self.api.injection().requests();
-            let number = requests.is_kept().then(|| requests.begin(attributes.recorded(&parsed, fault.as_ref())));
+            let number = requests.is_enabled().then(|| requests.begin(attributes.recorded(&parsed, fault.as_ref())));
             number.map(|number| RequestGuard { api: self.api.clone(), number })
         };
         let is_watch = attributes.verb == "watch";

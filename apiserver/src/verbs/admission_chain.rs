@@ -11,7 +11,7 @@ use crate::faults::Fault;
 use crate::http::api_error::ApiError;
 use crate::http::request::Options;
 use crate::kinds::kind::Kind;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::storage::resource::Resource;
 use crate::storage::store::Stored;
 
@@ -37,7 +37,7 @@ pub(crate) struct Requester<'a> {
 /// The admission chain for the writes of one request.
 pub(crate) struct AdmissionChain<'a> {
     api: &'a Api,
-    served: &'a Served,
+    served: &'a ServedKind,
     subresource: &'a str,
     /// The kind of the written object, if it is not that of the resource.
     subresource_kind: Option<Kind>,
@@ -69,7 +69,7 @@ pub(crate) fn has_webhooks(api: &Api) -> bool {
 
 impl<'a> AdmissionChain<'a> {
     /// Returns the admission chain for the writes of a request.
-    pub(crate) fn new(api: &'a Api, served: &'a Served, subresource: &'a str, requester: Requester<'a>) -> Self {
+    pub(crate) fn new(api: &'a Api, served: &'a ServedKind, subresource: &'a str, requester: Requester<'a>) -> Self {
         let (mutating, validating) = api.with(|state| {
             let all = |resource: &Resource| state.store.list(resource, None).into_iter().map(|(_, stored)| stored).collect();
             (all(&MUTATING), all(&VALIDATING))

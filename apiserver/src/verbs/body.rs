@@ -6,18 +6,18 @@ use crate::http::api_error::ApiError;
 use crate::http::json::Body;
 use crate::http::{json, protobuf, request};
 use crate::kinds::definition;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::verbs::request_context::RequestContext;
 use kopfd_base::yaml;
 
 /// Tells whether objects of a kind are decoded into Go types, which accept integers only in integer form. Custom objects, and the schemas
 /// of definitions, have no such types.
-pub(crate) fn has_go_types(served: &Served) -> bool {
+pub(crate) fn has_go_types(served: &ServedKind) -> bool {
     !served.kind.is_custom() && served.kind.group != definition::GROUP
 }
 
 /// Reads the body of a request by its media type.
-pub(crate) fn read_body(served: &Served, context: &RequestContext) -> Result<Body, ApiError> {
+pub(crate) fn read_body(served: &ServedKind, context: &RequestContext) -> Result<Body, ApiError> {
     let media = request::media_type(&context.headers);
     let name = &served.kind.kind;
     let parse = if has_go_types(served) { json::parse_strictly } else { json::parse };

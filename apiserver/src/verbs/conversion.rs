@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::admission::{Client, Target};
 use crate::api::Api;
 use crate::http::api_error::ApiError;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::kinds::versioning::{self, webhook};
 use crate::storage::store::Stored;
 
@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// If a webhook cannot be called, or does not convert.
-pub(crate) async fn to_requested_version(api: &Api, served: &Served, stored: &Arc<Stored>) -> Result<Arc<Value>, ApiError> {
+pub(crate) async fn to_requested_version(api: &Api, served: &ServedKind, stored: &Arc<Stored>) -> Result<Arc<Value>, ApiError> {
     if !needs_webhook(served, &stored.value) {
         return Ok(versioning::to_requested_version(served, stored));
     }
@@ -34,7 +34,7 @@ pub(crate) async fn to_requested_version(api: &Api, served: &Served, stored: &Ar
 }
 
 /// Returns a stored object in the version of a kind, if only its metadata has changed since it was converted.
-pub(crate) fn with_current_metadata(served: &Served, stored: &Arc<Stored>, seen: &Value) -> Arc<Value> {
+pub(crate) fn with_current_metadata(served: &ServedKind, stored: &Arc<Stored>, seen: &Value) -> Arc<Value> {
     if !needs_webhook(served, &stored.value) {
         return versioning::to_requested_version(served, stored);
     }
@@ -54,7 +54,7 @@ pub(crate) fn with_current_metadata(served: &Served, stored: &Arc<Stored>, seen:
 ///
 /// # Errors
 /// If a webhook cannot be called, or does not convert one of them.
-pub(crate) async fn all_to_requested_version(api: &Api, served: &Served, objects: &[Arc<Stored>]) -> Result<Vec<Arc<Value>>, ApiError> {
+pub(crate) async fn all_to_requested_version(api: &Api, served: &ServedKind, objects: &[Arc<Stored>]) -> Result<Vec<Arc<Value>>, ApiError> {
     let mut seen: Vec<Arc<Value>> = objects.iter().map(|stored| Arc::clone(&stored.value)).collect();
     let mut remaining: Vec<usize> = Vec::new();
     for (index, stored) in objects.iter().enumerate() {
@@ -82,7 +82,7 @@ pub(crate) async fn all_to_requested_version(api: &Api, served: &Served, objects
 ///
 /// # Errors
 /// If a webhook cannot be called, or does not convert.
-pub(crate) async fn to_storage_version(api: &Api, served: &Served, mut value: Value) -> Result<Value, ApiError> {
+pub(crate) async fn to_storage_version(api: &Api, served: &ServedKind, mut value: Value) -> Result<Value, ApiError> {
     let kind = &served.kind;
     if kind.version == kind.storage_version || webhook(served).is_none() {
         versioning::to_storage_version(served, &mut value);
@@ -94,7 +94,7 @@ pub(crate) async fn to_storage_version(api: &Api, served: &Served, mut value: Va
 }
 
 /// Fills in the defaults of the stored version's schema before a webhook converts the object.
-fn with_defaults<'a>(served: &Served, value: &'a Value) -> Cow<'a, Value> {
+fn with_defaults<'a>(served: &ServedKind, value: &'a Value) -> Cow<'a, Value> {
     let is_stored_version = || {
         let version = value["apiVersion"].as_str().unwrap_or_default();
         version.rsplit_once('/').is_some_and(|(_, version)| version == served.kind.storage_version)
@@ -110,18 +110,18 @@ fn with_defaults<'a>(served: &Served, value: &'a Value) -> Cow<'a, Value> {
 }
 
 /// Tells whether an object needs a conversion by webhook.
-pub(crate) fn needs_webhook(served: &Served, value: &Value) -> bool {
+pub(crate) fn needs_webhook(served: &ServedKind, value: &Value) -> bool {
     webhook(served).is_some() && value["apiVersion"] != served.kind.api_version().as_str()
 }
 
 /// Prunes the result of a webhook by the version's schema, and fills in its defaults.
-fn pruned(served: &Served, mut value: Value) -> Value {
+fn pruned(served: &ServedKind, mut value: Value) -> Value {
     versioning::convert(served, &mut value);
     value
 }
 
 /// Converts objects of one version.
-async fn convert(api: &Api, served: &Served, objects: Vec<&Value>, wanted: &str) -> Result<Vec<Value>, ApiError> {
+async fn convert(api: &Api, served: &ServedKind, objects: Vec<&Value>, wanted: &str) -> Result<Vec<Value>, ApiError> {
     let from = objects.first().map(|first| first["apiVersion"].as_str().unwrap_or_default().to_owned()).unwrap_or_default();
     let fail = |text: String| ApiError::new(500, "", format!("conversion webhook for {from}, Kind={} failed: {text}", served.kind.kind));
     let Some(webhook) = webhook(served) else { return Ok(objects.into_iter().cloned().collect()) };

@@ -8,7 +8,7 @@ use crate::admission::Operation;
 use crate::api::Api;
 use crate::http::api_error::ApiError;
 use crate::http::reply::Reply;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::rules::{self, ATTEMPTS, Decision, Deletion, Writer};
 use crate::storage::store::Stored;
 use crate::verbs::admission_chain::{AdmissionChain, AdmissionRequest, Requester};
@@ -18,7 +18,7 @@ use crate::verbs::target::{check_name, existing};
 use crate::verbs::{conversion, deletion_options, reading};
 
 /// Answers a request to delete an object.
-pub(crate) async fn delete(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, ApiError> {
+pub(crate) async fn delete(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<Reply, ApiError> {
     let (deletion, options) = deletion_options::read(served, context)?;
     let old = existing(api, served, context)?;
     let mut warnings = Vec::new();
@@ -47,7 +47,7 @@ pub(crate) async fn delete(api: &Api, served: &Arc<Served>, context: &RequestCon
 }
 
 /// Deletes the pod of an eviction.
-pub(crate) async fn evict(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<(), ApiError> {
+pub(crate) async fn evict(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<(), ApiError> {
     let (deletion, options) = deletion_options::read(served, context)?;
     let deletion = Deletion { is_admitted: true, ..deletion };
     let requester = Requester { user: &context.user, options: &options, fault: context.fault.as_ref() };
@@ -76,7 +76,7 @@ pub(crate) enum Deleted {
 /// If the object is not the expected one, a webhook denies it, or the retries are used up.
 pub(crate) async fn delete_one(
     api: &Api,
-    served: &Arc<Served>,
+    served: &Arc<ServedKind>,
     mut old: Arc<Stored>,
     deletion: &Deletion,
     requester: Requester<'_>,
@@ -125,7 +125,7 @@ pub(crate) async fn delete_one(
 }
 
 /// Returns the result of a dry run.
-fn dry_run_result(served: &Served, revision: u64, seen: Arc<Value>, decision: Decision) -> Deleted {
+fn dry_run_result(served: &ServedKind, revision: u64, seen: Arc<Value>, decision: Decision) -> Deleted {
     match decision {
         Decision::Remove(_) => Deleted::Removed(seen),
         Decision::Unchanged => Deleted::Terminating(seen),
@@ -137,7 +137,7 @@ fn dry_run_result(served: &Served, revision: u64, seen: Arc<Value>, decision: De
 }
 
 /// Returns the last state of a removed object: with its own revision; pods are marked first.
-fn last_state(api: &Api, served: &Served, value: &Value) -> Value {
+fn last_state(api: &Api, served: &ServedKind, value: &Value) -> Value {
     let mut value = value.clone();
     value["metadata"]["resourceVersion"] = json!(api.with(|state| state.store.revision()).to_string());
     if rules::is_marked_before_removal(served, &value) {
@@ -146,7 +146,7 @@ fn last_state(api: &Api, served: &Served, value: &Value) -> Value {
     value
 }
 
-fn answers_with_the_object(served: &Served) -> bool {
+fn answers_with_the_object(served: &ServedKind) -> bool {
     const KINDS: &[&str] =
         &["Pod", "Service", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim", "Namespace", "ResourceQuota", "PodTemplate"];
     let group = served.kind.group.as_str();
@@ -154,7 +154,7 @@ fn answers_with_the_object(served: &Served) -> bool {
 }
 
 /// Answers a request to delete all selected objects, page by page if it has a limit.
-pub(crate) async fn delete_all(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, ApiError> {
+pub(crate) async fn delete_all(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<Reply, ApiError> {
     let (deletion, options) = deletion_options::read(served, context)?;
     let deletion = Deletion { is_of_collection: true, ..deletion };
     let requester = Requester { user: &context.user, options: &options, fault: context.fault.as_ref() };

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::http::api_error::{ApiError, FieldError};
 use crate::http::protobuf;
 use crate::http::request::{self, Options, Query};
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::rules::{Deletion, Propagation};
 use crate::verbs::body::read_body;
 use crate::verbs::request_context::RequestContext;
@@ -43,7 +43,7 @@ struct Preconditions {
 ///
 /// # Errors
 /// If they have values of wrong types, or contradict each other.
-pub(super) fn read(served: &Served, context: &RequestContext) -> Result<(Deletion, Options), ApiError> {
+pub(super) fn read(served: &ServedKind, context: &RequestContext) -> Result<(Deletion, Options), ApiError> {
     let sent = sent(served, context)?;
     let propagation = sent.propagation()?;
     let is_dry_run = sent.dry_run.as_ref().is_some_and(|all| !all.is_empty());
@@ -59,7 +59,7 @@ pub(super) fn read(served: &Served, context: &RequestContext) -> Result<(Deletio
     Ok((deletion, Options { is_dry_run, deletion: sent.for_webhooks(), ..Options::default() }))
 }
 
-fn sent(served: &Served, context: &RequestContext) -> Result<DeleteOptions, ApiError> {
+fn sent(served: &ServedKind, context: &RequestContext) -> Result<DeleteOptions, ApiError> {
     if context.body.is_empty() {
         return DeleteOptions::of_query(&context.query);
     }
@@ -73,7 +73,7 @@ fn sent(served: &Served, context: &RequestContext) -> Result<DeleteOptions, ApiE
     Ok(options)
 }
 
-fn read_body_of_options(served: &Served, context: &RequestContext) -> Result<Value, ApiError> {
+fn read_body_of_options(served: &ServedKind, context: &RequestContext) -> Result<Value, ApiError> {
     if request::media_type(&context.headers).as_deref() == Some("application/vnd.kubernetes.protobuf") {
         return protobuf::decode(&context.body);
     }

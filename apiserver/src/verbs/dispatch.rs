@@ -9,7 +9,7 @@ use crate::api::latency::Progress;
 use crate::http::api_error::ApiError;
 use crate::http::reply::Reply;
 use crate::http::request;
-use crate::kinds::registry::{Registry, Served};
+use crate::kinds::registry::{Registry, ServedKind};
 use crate::verbs::request_context::RequestContext;
 use crate::verbs::scale::scale_of;
 use crate::verbs::target::{existing, not_served_here};
@@ -22,7 +22,7 @@ pub(crate) async fn answer(api: &Api, context: RequestContext) -> Result<Reply, 
     let Some(served) = registry.find(&resource_path.group, &resource_path.version, &resource_path.plural).cloned() else {
         return not_served(&registry, &context);
     };
-    match api.latency().progress(served.came_at, context.now) {
+    match api.latency().progress(served.created_at, context.now) {
         Progress::Ready => {}
         Progress::Unserved => return not_served(&registry, &context),
         Progress::Unready => return Err(ApiError::storage_not_ready()),
@@ -46,7 +46,7 @@ fn not_served(registry: &Registry, context: &RequestContext) -> Result<Reply, Ap
     Ok(Reply::no_page())
 }
 
-async fn dispatch(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, ApiError> {
+async fn dispatch(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<Reply, ApiError> {
     let resource_path = &context.resource_path;
     let is_custom = served.kind.is_custom();
     if served.kind.namespaced != resource_path.namespace.is_some() && (resource_path.name.is_some() || !served.kind.namespaced) {
@@ -91,7 +91,7 @@ async fn dispatch(api: &Api, served: &Arc<Served>, context: &RequestContext) -> 
 }
 
 /// Returns the failure of a verb that custom objects do not support.
-fn not_supported(served: &Served, context: &RequestContext) -> ApiError {
+fn not_supported(served: &ServedKind, context: &RequestContext) -> ApiError {
     let verb = request::verb(&context.method, &context.resource_path, &context.query);
     let mut failure =
         ApiError::new(405, "MethodNotAllowed", format!("{verb} is not supported on resources of kind {:?}", served.full_name()));
@@ -105,7 +105,7 @@ fn is_watch(context: &RequestContext) -> bool {
     context.resource_path.is_watch || (context.resource_path.name.is_none() && context.query.is_on("watch"))
 }
 
-async fn below(api: &Api, served: &Arc<Served>, context: &RequestContext, subresource: &str) -> Result<Reply, ApiError> {
+async fn below(api: &Api, served: &Arc<ServedKind>, context: &RequestContext, subresource: &str) -> Result<Reply, ApiError> {
     let kind = &served.kind;
     let is_core = |plural: &str| kind.group.is_empty() && kind.plural == plural;
     let is_pods = is_core("pods");

@@ -9,7 +9,7 @@ use crate::http::api_error::{ApiError, FieldError};
 use crate::http::json::{self, Body};
 use crate::http::reply::Reply;
 use crate::http::request::{self, Options};
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::kinds::{builtin, versioning};
 use crate::patch::ownership;
 use crate::patch::{json_patch, merge_patch, strategic};
@@ -42,7 +42,7 @@ enum Form {
 }
 
 /// Answers a request to patch an object.
-pub(crate) async fn patch(api: &Api, served: &Arc<Served>, context: &RequestContext, subresource: &str) -> Result<Reply, ApiError> {
+pub(crate) async fn patch(api: &Api, served: &Arc<ServedKind>, context: &RequestContext, subresource: &str) -> Result<Reply, ApiError> {
     let options = Options::read(&context.query, "PatchOptions")?;
     let patch = read(served, context)?;
     if let Form::Apply = patch.form {
@@ -54,7 +54,7 @@ pub(crate) async fn patch(api: &Api, served: &Arc<Served>, context: &RequestCont
     let manager = context.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource, options: &options, manager: &manager, now: api.now(), is_patch: true };
     if subresource == "scale" {
-        let scales = Served::of(versioning::scales());
+        let scales = ServedKind::of(versioning::scales());
         return writing::write_scale(api, &writer, context, &patch.remarks, &|scale| {
             // Strategic merges are not supported for the scale of custom kinds.
             patched(if served.kind.is_custom() { served } else { &scales }, scale, &patch)
@@ -71,7 +71,7 @@ pub(crate) async fn patch(api: &Api, served: &Arc<Served>, context: &RequestCont
     Ok(reading::shape(served, context, value)?.with_warnings(warnings))
 }
 
-fn patched(served: &Served, old: &Value, patch: &Patch) -> Result<Value, ApiError> {
+fn patched(served: &ServedKind, old: &Value, patch: &Patch) -> Result<Value, ApiError> {
     match patch.form {
         Form::Json if has_go_types(served) => json_patch::apply(old, &patch.value),
         Form::Json => json_patch::apply(old, &patch.value).map(json::with_whole_numbers),
@@ -81,7 +81,7 @@ fn patched(served: &Served, old: &Value, patch: &Patch) -> Result<Value, ApiErro
     }
 }
 
-fn read(served: &Served, context: &RequestContext) -> Result<Patch, ApiError> {
+fn read(served: &ServedKind, context: &RequestContext) -> Result<Patch, ApiError> {
     let undecodable = |error| ApiError::bad_request(format!("error decoding patch: {error}"));
     let object = |value: Value| {
         if value.is_object() {
@@ -142,7 +142,7 @@ fn options_mistake(reason: &str, field: &str, text: &str) -> ApiError {
 
 async fn apply(
     api: &Api,
-    served: &Arc<Served>,
+    served: &Arc<ServedKind>,
     context: &RequestContext,
     subresource: &str,
     options: &Options,
@@ -215,8 +215,8 @@ async fn apply(
 }
 
 /// Returns the object to apply for a scale: the number of replicas at its path.
-fn unscaled(served: &Served, scale: &Value, namespace: &str) -> Result<Value, ApiError> {
-    check_typed(&Served::of(versioning::scales()), scale, namespace)?;
+fn unscaled(served: &ServedKind, scale: &Value, namespace: &str) -> Result<Value, ApiError> {
+    check_typed(&ServedKind::of(versioning::scales()), scale, namespace)?;
     let mut object = json!({"apiVersion": served.kind.api_version(), "kind": served.kind.kind, "metadata": scale["metadata"]});
     if let (Some(paths), Some(replicas)) = (&served.kind.scale, scale.pointer("/spec/replicas")) {
         versioning::set_at(&mut object, &paths.spec_replicas, replicas.clone());
@@ -242,7 +242,7 @@ fn note_last_applied(writer: &Writer<'_>, merged: &mut Value, applied: &Value) {
 }
 
 /// Checks that an applied object conforms to the schema exactly.
-fn check_typed(served: &Served, applied: &Value, namespace: &str) -> Result<(), ApiError> {
+fn check_typed(served: &ServedKind, applied: &Value, namespace: &str) -> Result<(), ApiError> {
     let kind = &served.kind;
     let name = applied["metadata"]["name"].as_str().unwrap_or_default();
     let refuse = |what: String| {
@@ -286,14 +286,14 @@ mod tests {
 
     #[test]
     fn owners_of_fields_cannot_be_applied() {
-        let served = Served::of(crate::kinds::kind::Kind::default());
+        let served = ServedKind::of(crate::kinds::kind::Kind::default());
         assert_eq!(check_typed(&served, &json!({"metadata": {"managedFields": [{"manager": "x"}]}}), "").unwrap_err().code, 400);
         assert!(check_typed(&served, &json!({"metadata": {"name": "a"}}), "").is_ok());
     }
 
     #[test]
     fn metadata_that_is_not_known_cannot_be_applied() {
-        let served = Served::of(crate::kinds::kind::Kind::default());
+        let served = ServedKind::of(crate::kinds::kind::Kind::default());
         assert_eq!(check_typed(&served, &json!({"metadata": {"name": "a", "size": null}}), "").unwrap_err().code, 500);
     }
 }

@@ -13,7 +13,7 @@ use crate::faults::{Action, Fault};
 use crate::http::api_error::{ApiError, FieldError};
 use crate::http::reply::Reply;
 use crate::http::request::{Form, Query};
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::kinds::selector::{FieldSelector, LabelSelector};
 use crate::kinds::table::{Include, Table};
 use crate::kinds::versioning;
@@ -40,7 +40,7 @@ impl ObjectFilter {
     ///
     /// # Errors
     /// If they are invalid, or use unsupported fields; or if numeric parameters are not numbers.
-    pub(crate) fn read(served: &Served, context: &RequestContext) -> Result<Self, ApiError> {
+    pub(crate) fn read(served: &ServedKind, context: &RequestContext) -> Result<Self, ApiError> {
         for number in ["limit", "timeoutSeconds"] {
             context.query.number(number)?;
         }
@@ -71,7 +71,7 @@ impl ObjectFilter {
 }
 
 /// Answers a request for one object.
-pub(crate) async fn get(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, ApiError> {
+pub(crate) async fn get(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<Reply, ApiError> {
     // A real server reports this as an internal error.
     let asked = revision(&context.query).map_err(|failure| ApiError::new(500, "", failure.message))?;
     if let Some(revision) = asked {
@@ -85,7 +85,7 @@ pub(crate) async fn get(api: &Api, served: &Arc<Served>, context: &RequestContex
 }
 
 /// Returns the revision of a stale read: as old as the fault requests, or as the history reaches.
-pub(crate) fn stale_revision(api: &Api, served: &Served, context: &RequestContext) -> Option<u64> {
+pub(crate) fn stale_revision(api: &Api, served: &ServedKind, context: &RequestContext) -> Option<u64> {
     let Some(Fault { action: Action::StaleRead { revisions, ms }, .. }) = &context.fault else { return None };
     Some(api.with(|state| {
         let store = &state.store;
@@ -100,13 +100,13 @@ pub(crate) fn stale_revision(api: &Api, served: &Served, context: &RequestContex
     }))
 }
 
-fn visible(api: &Api, served: &Served, context: &RequestContext) -> Result<Arc<Stored>, ApiError> {
+fn visible(api: &Api, served: &ServedKind, context: &RequestContext) -> Result<Arc<Stored>, ApiError> {
     let key = target::key(context);
     let found = api.with(|state| state.store.visible(&served.resource, &key));
     found.ok_or_else(|| ApiError::not_found(&served.kind.group, &served.kind.plural, &key.1))
 }
 
-fn existing_at(api: &Api, served: &Served, context: &RequestContext, revision: u64) -> Result<Arc<Stored>, ApiError> {
+fn existing_at(api: &Api, served: &ServedKind, context: &RequestContext, revision: u64) -> Result<Arc<Stored>, ApiError> {
     let key = target::key(context);
     let objects = api.with(|state| state.store.list_at(&served.resource, Some(&key.0), revision)).unwrap_or_default();
     let found = objects.into_iter().find(|(other, _)| *other == key).map(|(_, stored)| stored);
@@ -114,7 +114,7 @@ fn existing_at(api: &Api, served: &Served, context: &RequestContext, revision: u
 }
 
 /// Answers a request for a list.
-pub(crate) async fn list(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, ApiError> {
+pub(crate) async fn list(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<Reply, ApiError> {
     match select(api, served, context).await? {
         Ok(selection) => shape(served, context, selection.into_list(served)),
         Err(expired) => Ok(expired),
@@ -133,7 +133,7 @@ pub(crate) struct Selection {
 
 impl Selection {
     /// Returns the list for the client.
-    pub(crate) fn into_list(self, served: &Served) -> Value {
+    pub(crate) fn into_list(self, served: &ServedKind) -> Value {
         list_of(served, self.items.into_iter().map(|(_, seen)| (*seen).clone()).collect(), self.metadata)
     }
 }
@@ -142,7 +142,7 @@ impl Selection {
 ///
 /// # Errors
 /// If the request has invalid parameters, or waits for a future revision in vain.
-pub(crate) async fn select(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Result<Selection, Reply>, ApiError> {
+pub(crate) async fn select(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<Result<Selection, Reply>, ApiError> {
     let limit = context.query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let page = Page::read(&context.query, limit)?;
     let filter = ObjectFilter::read(served, context)?;
@@ -300,7 +300,7 @@ async fn wait_for(api: &Api, revision: u64) -> Result<(), ApiError> {
 }
 
 /// Returns a list object.
-pub(crate) fn list_of(served: &Served, items: Vec<Value>, mut metadata: Value) -> Value {
+pub(crate) fn list_of(served: &ServedKind, items: Vec<Value>, mut metadata: Value) -> Value {
     let kind = &served.kind;
     let items: Vec<Value> = if kind.is_custom() {
         if metadata.get("continue").is_none() {
@@ -321,7 +321,7 @@ pub(crate) fn list_of(served: &Served, items: Vec<Value>, mut metadata: Value) -
 }
 
 /// Returns an object or a list in the requested form.
-pub(crate) fn shape(served: &Served, context: &RequestContext, value: Value) -> Result<Reply, ApiError> {
+pub(crate) fn shape(served: &ServedKind, context: &RequestContext, value: Value) -> Result<Reply, ApiError> {
     let is_list = value["items"].is_array() && value["kind"] == served.kind.list_kind.as_str();
     let not_acceptable = |what: &str| {
         let text = format!("you requested {what}, but the requested object is {}", if is_list { "a list" } else { "not a list" });
@@ -358,17 +358,17 @@ fn without_end(mut list: Value) -> Value {
 }
 
 /// Returns the table of an object or a list, with the requested part of the objects.
-pub(crate) fn rows(served: &Served, context: &RequestContext, value: &Value) -> Result<Value, ApiError> {
+pub(crate) fn rows(served: &ServedKind, context: &RequestContext, value: &Value) -> Result<Value, ApiError> {
     rows_with(served, context, value, true)
 }
 
 /// Returns the `Scale` of an object in the requested form.
 pub(crate) fn shape_scale(context: &RequestContext, scale: Value) -> Result<Reply, ApiError> {
-    shape(&Served::of(versioning::scales()), context, scale)
+    shape(&ServedKind::of(versioning::scales()), context, scale)
 }
 
 /// Returns the table of an object or a list, with or without its columns.
-pub(crate) fn rows_with(served: &Served, context: &RequestContext, value: &Value, has_columns: bool) -> Result<Value, ApiError> {
+pub(crate) fn rows_with(served: &ServedKind, context: &RequestContext, value: &Value, has_columns: bool) -> Result<Value, ApiError> {
     let word = context.query.text("includeObject").unwrap_or_default();
     let include = Include::parse(word).ok_or_else(|| ApiError::bad_request(format!("unrecognized includeObject value: {word:?}")))?;
     let table = Table::of(&served.kind);

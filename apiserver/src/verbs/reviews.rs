@@ -8,7 +8,7 @@ use crate::http::api_error::{ApiError, FieldError};
 use crate::http::reply::Reply;
 use crate::kinds::builtin::{self, Field};
 use crate::kinds::kind::Kind;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::rules;
 use crate::verbs::body::read_body;
 use crate::verbs::request_context::RequestContext;
@@ -25,7 +25,7 @@ const MAX_LIFETIME: i64 = 1 << 32;
 ///
 /// # Errors
 /// If the review is invalid.
-pub(crate) fn answer(api: &Api, served: &Served, context: &RequestContext) -> Result<Option<Reply>, ApiError> {
+pub(crate) fn answer(api: &Api, served: &ServedKind, context: &RequestContext) -> Result<Option<Reply>, ApiError> {
     let kind = &served.kind;
     let is_token =
         kind.group.is_empty() && kind.plural == "serviceaccounts" && context.resource_path.subresource.as_deref() == Some("token");
@@ -197,7 +197,7 @@ fn token(api: &Api, token: &str, audiences: &Value) -> Value {
 }
 
 /// Issues a token that authenticates the service account.
-fn issue(api: &Api, served: &Served, context: &RequestContext, mut request: Value) -> Result<Reply, ApiError> {
+fn issue(api: &Api, served: &ServedKind, context: &RequestContext, mut request: Value) -> Result<Reply, ApiError> {
     let stored = target::existing(api, served, context)?;
     let (namespace, name) = target::key(context);
     let seconds = lifetime(&mut request, &namespace, &name)?;

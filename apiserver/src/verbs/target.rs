@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::api::Api;
 use crate::http::api_error::ApiError;
 use crate::http::reply::Reply;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::storage::resource::Key;
 use crate::storage::store::Stored;
 use crate::verbs::request_context::RequestContext;
@@ -18,7 +18,7 @@ pub(crate) fn key(context: &RequestContext) -> Key {
 }
 
 /// Returns the object of a request.
-pub(crate) fn existing(api: &Api, served: &Served, context: &RequestContext) -> Result<Arc<Stored>, ApiError> {
+pub(crate) fn existing(api: &Api, served: &ServedKind, context: &RequestContext) -> Result<Arc<Stored>, ApiError> {
     let key = key(context);
     api.read(&served.resource, &key).ok_or_else(|| ApiError::not_found(&served.kind.group, &served.kind.plural, &key.1))
 }
@@ -29,7 +29,12 @@ pub(crate) fn not_served_here() -> Result<Reply, ApiError> {
 }
 
 /// Checks the namespace and name of a body against the path, and fills in missing ones.
-pub(crate) fn check_against_path(served: &Served, context: &RequestContext, value: &mut Value, is_update: bool) -> Result<(), ApiError> {
+pub(crate) fn check_against_path(
+    served: &ServedKind,
+    context: &RequestContext,
+    value: &mut Value,
+    is_update: bool,
+) -> Result<(), ApiError> {
     if let Some(name) = &context.resource_path.name {
         match value["metadata"]["name"].as_str().unwrap_or_default() {
             "" if is_update => {

@@ -14,7 +14,7 @@ use crate::faults::Action;
 use crate::http::api_error::{ApiError, FieldError};
 use crate::http::reply::{Content, Reply};
 use crate::http::request::Form;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::kinds::table::Table;
 use crate::kinds::versioning;
 use crate::schema::field_error;
@@ -36,7 +36,7 @@ const LIFETIME: u64 = 1_800;
 /// The state of a watch between two chunks.
 struct Watch {
     api: Api,
-    served: Arc<Served>,
+    served: Arc<ServedKind>,
     context: RequestContext,
     filter: ObjectFilter,
     /// All events up to this revision were sent.
@@ -55,7 +55,7 @@ struct Watch {
 }
 
 /// Answers a request to watch.
-pub(crate) async fn answer(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, ApiError> {
+pub(crate) async fn answer(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<Reply, ApiError> {
     check(context)?;
     if context.accept.is_yaml {
         return Err(ApiError::new(406, "NotAcceptable", "only the following media types are accepted: application/json;stream=watch"));

@@ -9,7 +9,7 @@ use crate::api::Api;
 use crate::http::api_error::{ApiError, FieldError};
 use crate::http::reply::Reply;
 use crate::http::request::Options;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::kinds::versioning;
 use crate::rules::{self, ATTEMPTS, Decision, Draft, Writer};
 use crate::verbs::admission_chain::{AdmissionChain, AdmissionRequest};
@@ -26,7 +26,7 @@ const NAMES: usize = 8;
 const MAX_OBJECT: usize = 3 << 19;
 
 /// Answers a request to create an object.
-pub(crate) async fn create(api: &Api, served: &Arc<Served>, context: &RequestContext) -> Result<Reply, ApiError> {
+pub(crate) async fn create(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<Reply, ApiError> {
     let options = Options::read(&context.query, "CreateOptions")?;
     let mut body = read_body(served, context)?;
     let manager = context.manager(options.field_manager.as_deref());
@@ -140,7 +140,7 @@ async fn admit_new(
 }
 
 /// Answers a request to replace an object, or its subresource.
-pub(crate) async fn update(api: &Api, served: &Arc<Served>, context: &RequestContext, subresource: &str) -> Result<Reply, ApiError> {
+pub(crate) async fn update(api: &Api, served: &Arc<ServedKind>, context: &RequestContext, subresource: &str) -> Result<Reply, ApiError> {
     let options = Options::read(&context.query, "UpdateOptions")?;
     let manager = context.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource, options: &options, manager: &manager, now: api.now(), is_patch: false };
@@ -180,7 +180,7 @@ pub(crate) async fn update(api: &Api, served: &Arc<Served>, context: &RequestCon
 }
 
 /// Tells whether an update of a missing object creates it.
-fn is_created_by_put(served: &Served) -> bool {
+fn is_created_by_put(served: &ServedKind) -> bool {
     const KINDS: &[&str] = &[
         "Lease",
         "Event",
@@ -291,7 +291,7 @@ pub(crate) async fn write_scale(
 ) -> Result<Reply, ApiError> {
     let served = writer.served;
     let Some(paths) = served.kind.scale.clone() else { return not_served_here() };
-    let scales = Served::of(versioning::scales());
+    let scales = ServedKind::of(versioning::scales());
     let reader = Writer { served: &scales, ..writer.clone() };
     let decide = |old: &Value| {
         let scale = versioning::scale_of(served, old).unwrap_or_else(
@@ -330,7 +330,7 @@ pub(crate) async fn write_scale(
 }
 
 /// Answers a request to bind a pod to a node.
-pub(crate) async fn bind(api: &Api, served: &Served, context: &RequestContext) -> Result<Reply, ApiError> {
+pub(crate) async fn bind(api: &Api, served: &ServedKind, context: &RequestContext) -> Result<Reply, ApiError> {
     let options = Options::default();
     let binding = read_body(served, context)?.value;
     check_name(context, &binding)?;
@@ -367,7 +367,7 @@ fn check_size(value: &Value) -> Result<(), ApiError> {
 }
 
 /// Checks that the namespace of a new object exists and is not being deleted, and so does its definition.
-fn check_place(api: &Api, served: &Served, namespace: &str, name: &str) -> Result<(), ApiError> {
+fn check_place(api: &Api, served: &ServedKind, namespace: &str, name: &str) -> Result<(), ApiError> {
     if served.is_terminating {
         return Err(rules::forbidden(served, name, "create not allowed while custom resource definition is terminating"));
     }
