@@ -25,27 +25,27 @@ pub(super) struct Difference {
 pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         direction: Direction::AcceptsRefused,
-        reason: "Words of schemas in definitions are not read by their types: a minimum that is a text is none.",
+        reason: "Schema keywords in definitions are not decoded by type: a `minimum` that is a string is ignored.",
         places: &[("crd-mistakes: words of schemas that may not stand where they do", "21/status")],
     },
     Difference {
         direction: Direction::AcceptsRefused,
-        reason: "Fields of one version of a kind stay with their managers when another version without these fields is written.",
+        reason: "Managers keep the ownership of fields of one version of a kind when a version without these fields is written.",
         places: &[("versions: an object is applied through two versions", "4/status")],
     },
     Difference {
         direction: Direction::AcceptsRefused,
-        reason: "YAML is read as version 1.2, in which `yes` is a text, and not as version 1.1.",
+        reason: "YAML is parsed as version 1.2, where `yes` is a string, and not as version 1.1.",
         places: &[("applies: YAML is applied as JSON is", "1/status")],
     },
     Difference {
         direction: Direction::AcceptsRefused,
-        reason: "A patch that tests a number compares the number, not how many digits it was written with.",
+        reason: "A `test` in a JSON patch compares numbers by value, not by their notation.",
         places: &[("json-patches: tests compare texts of numbers and take null for nothing", "5/status")],
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "Of built-in kinds, only the defaults that operators meet are filled in, and empty members are shown as they were sent.",
+        reason: "Built-in kinds get only the defaults that operators depend on, and empty fields are returned as they were sent.",
         places: &[
             ("built-in: pods get their defaults", "18/body/status/podIPs"),
             ("built-in: what says nothing is not told, and what is always told is", "9/body/metadata/managedFields"),
@@ -55,7 +55,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "Pods name a service account; the real server of the tests runs without the admission that would fill it in.",
+        reason: "Pods get a default service account; the real server of the tests runs without the admission plug-in that sets it.",
         places: &[
             ("built-in: pods get their defaults", "1/body/spec/serviceAccount*"),
             ("built-in: pods get their defaults", "17/body/spec/serviceAccount*"),
@@ -89,7 +89,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "There are no nodes: nobody waits until a pod has ended.",
+        reason: "There are no nodes: a deleted pod is removed without waiting for its containers to end.",
         places: &[
             ("deletions: pods go at once where no node runs them", "5/body/metadata/deletionGracePeriodSeconds"),
             ("deletions: pods go at once where no node runs them", "6/status"),
@@ -99,7 +99,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "The controllers work at once, those of a real server a moment later.",
+        reason: "The controllers run immediately, those of a real server a moment later.",
         places: &[
             ("deletions: propagation puts its finalizers on", "3/body/metadata/resourceVersion"),
             ("deletions: propagation puts its finalizers on", "4/body/metadata/resourceVersion"),
@@ -114,7 +114,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "Some mistakes in definitions are told at another field, or told once more or less.",
+        reason: "Some mistakes in definitions are reported at another field, or a different number of times.",
         places: &[
             ("definitions: names are checked", "3/body/details.causes"),
             ("definitions: names are checked", "4/body/details.causes"),
@@ -128,12 +128,12 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "Unknown words of schemas in definitions are dropped without a warning.",
+        reason: "Unknown schema keywords in definitions are dropped without a warning.",
         places: &[("crd-mistakes: words of schemas that may not stand where they do", "25/warnings")],
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "Fields of one version of a kind stay with their managers when another version without these fields is written.",
+        reason: "Managers keep the ownership of fields of one version of a kind when a version without these fields is written.",
         places: &[
             ("versions: an object is applied through two versions", "5/body/metadata/managedFields"),
             ("versions: an object is applied through two versions", "5/body/metadata/resourceVersion"),
@@ -149,22 +149,22 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "A patch that removes the version of an object is refused as one with a wrong version.",
+        reason: "A patch that removes `apiVersion` is refused like one with a wrong `apiVersion`.",
         places: &[("versions: bodies name the version of their path", "8/status")],
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "Objects in an unknown version of a built-in group are a page that is not there.",
+        reason: "Requests for objects in an unknown version of a built-in group get 404 as plain text.",
         places: &[("methods: paths with slashes too many or at the end", "9/type/0")],
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "Tokens are for the audience that a cluster has by default; the real server of the tests has one of its own.",
+        reason: "Tokens have the default audience of a cluster; the real server of the tests is configured with another one.",
         places: &[("reviews: reviews of tokens and tokens of accounts", "2/body/spec.audiences/0")],
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "A body of another version is refused before its fields are looked at, so that nobody is warned of them.",
+        reason: "A body of another version is refused before its fields are checked, so the answer has no warnings about unknown fields.",
         places: &[
             ("first: creations that go well and do not", "10/warnings"),
             ("json-patches: a patch applies as a whole or not at all", "11/warnings"),
@@ -172,12 +172,12 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "YAML is read as version 1.2: `yes` is a text.",
+        reason: "YAML is parsed as version 1.2: `yes` is a string.",
         places: &[("applies: YAML is applied as JSON is", "2/status")],
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "A number is its value: how many digits it was written with is forgotten, and rewriting 1 as 1.0 is no change.",
+        reason: "Numbers are stored by value, not by their notation: rewriting 1 as 1.0 is no change.",
         places: &[
             ("merge-patches: numbers keep their form", "3/body/metadata/generation"),
             ("merge-patches: numbers keep their form", "4/body/metadata/generation"),
@@ -189,7 +189,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "A write that leaves the same object is no write, also where a real server counts one.",
+        reason: "A write that does not change the object keeps its resource version, also where a real server increments it.",
         places: &[
             ("namespaces: a namespace has a label and a finalizer of its own", "5/body/metadata/resourceVersion"),
             ("namespaces: a namespace has a label and a finalizer of its own", "7/body/metadata/resourceVersion"),
@@ -200,7 +200,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "Clearing managed fields is a write each time.",
+        reason: "Clearing managed fields increments the resource version each time.",
         places: &[
             ("applies: managed fields can be cleared and not be forged", "6/body/metadata/resourceVersion"),
             ("applies: managed fields can be cleared and not be forged", "7/body/metadata/resourceVersion"),
@@ -208,7 +208,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "Texts for people are our own.",
+        reason: "Descriptions and other texts for humans differ.",
         places: &[
             ("first: lists and watches with all parameters", "23/body/columnDefinitions/0/description"),
             ("watches: watches of tables and of metadata", "6/lines/0/object/columnDefinitions/0/description"),
@@ -219,7 +219,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "Discovery says no hash of the storage version: only migrations of storage ask for it.",
+        reason: "Discovery has no hash of the storage version: only storage migrations use it.",
         places: &[
             ("first: what a schema says is checked", "1/body/resources/0/storageVersionHash"),
             ("paths: groups and versions are listed", "2/body/resources/0/storageVersionHash"),
@@ -233,7 +233,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "The list of OpenAPI documents is told as JSON, which it is, and what is not on it as a page that is not there.",
+        reason: "The list of OpenAPI documents has the content type JSON, and a document that is not listed answers 404.",
         places: &[
             ("paths: health, version and other paths", "10/body"),
             ("paths: health, version and other paths", "10/type"),
@@ -242,7 +242,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         direction: Direction::AnswersOtherwise,
-        reason: "The history begins above 1000, so that 1 is always too old.",
+        reason: "The first revision is above 1000, so that revision 1 has always expired.",
         places: &[("watches: a watch from before the beginning is told so", "2/body")],
     },
 ];
