@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::cases;
 use crate::differ::embedded::Embedded;
-use crate::differ::play::{Server as _, Who};
+use crate::differ::run::{Client, Server as _};
 use crate::harness::{Case, Scene};
 
 pub const CASES: &[Case] = cases![built_in_kinds_have_the_fields_that_they_have_on_a_real_server];
@@ -49,7 +49,7 @@ fn built_in_kinds_have_the_fields_that_they_have_on_a_real_server(scene: &Scene<
 
 async fn get(embedded: &Embedded, path: &str) -> Value {
     let request = Request::get(path).body(Bytes::new()).expect("a request");
-    let body = embedded.send(Who::Administrator, request).await.into_body().collect().await.expect("an answer in this process");
+    let body = embedded.send(RequestUser::Administrator, request).await.into_body().collect().await.expect("an answer in this process");
     serde_json::from_slice(&body.to_bytes()).expect("descriptions are JSON")
 }
 
