@@ -6,8 +6,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::cases::{Case, cases};
-use crate::harness::{PATIENCE, Process, eventually, has_finalizer, is_handled};
-use crate::stage::{Server, Stage};
+use crate::context::{CaseContext, Server};
+use crate::harness::{Process, TIMEOUT, eventually, has_finalizer, is_handled};
 
 pub const CASES: &[Case] = cases![Each:
     failures_are_retried_ignored_or_final,
@@ -25,13 +25,13 @@ struct Scene<'s> {
 }
 
 impl<'s> Scene<'s> {
-    fn start(stage: &'s Stage<'_>, server: &'s Server, operator: &str) -> Self {
+    fn start(context: &'s CaseContext<'_>, server: &'s Server, operator: &str) -> Self {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/operators").join(operator);
-        let mut command = Command::new(&stage.world().tools().kopf);
-        command.args(["run", "--standalone", "--log-format=full", "-n", &stage.namespace]).arg(file);
+        let mut command = Command::new(&context.servers().tools().kopf);
+        command.args(["run", "--standalone", "--log-format=full", "-n", &context.namespace]).arg(file);
         command.env("KUBECONFIG", &server.kubeconfig).env("HOME", &server.home).env("PYTHONDONTWRITEBYTECODE", "1");
-        let process = Process::start("kopf", &mut command, &stage.directory.join("kopf.log"));
-        let scene = Self { server, process, collection: stage.path("clients.kopfd.dev/v1/gauges"), namespace: &stage.namespace };
+        let process = Process::start("kopf", &mut command, &context.directory.join("kopf.log"));
+        let scene = Self { server, process, collection: context.path("clients.kopfd.dev/v1/gauges"), namespace: &context.namespace };
         scene.logs("Initial authentication has finished.");
         scene
     }
@@ -49,14 +49,14 @@ impl<'s> Scene<'s> {
     /// Waits until all handlers of an object have finished and its status fulfils a condition.
     fn handled(&self, name: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
         self.server.object(&self.path(name), what, |object| {
-            self.process.must_run();
+            self.process.expect_running();
             is_handled(object) && condition(object)
         })
     }
 
     /// Waits for an Event about an object.
     fn event(&self, name: &str, reason: &str, text: &str) {
-        eventually(&format!("an event {reason} about {name} says {text:?}"), PATIENCE / 2, || {
+        eventually(&format!("an event {reason} about {name} says {text:?}"), TIMEOUT / 2, || {
             let events = self.server.client.list(&format!("/api/v1/namespaces/{}/events", self.namespace));
             let is_it = |event: &&Value| {
                 event["involvedObject"]["name"] == name
@@ -68,19 +68,19 @@ impl<'s> Scene<'s> {
     }
 
     fn logs(&self, text: &str) {
-        eventually(&format!("kopf logs {text:?}"), PATIENCE / 2, || self.process.log().contains(text).then_some(()));
+        eventually(&format!("kopf logs {text:?}"), TIMEOUT / 2, || self.process.log().contains(text).then_some(()));
     }
 
     fn end(self) {
-        let status = self.process.stop(PATIENCE / 2);
-        assert!(status.success(), "kopf ends with {status}:\n{}", self.process.last_words());
+        let status = self.process.stop(TIMEOUT / 2);
+        assert!(status.success(), "kopf ends with {status}:\n{}", self.process.output_tail());
         let log = self.process.log();
         assert!(!log.contains("Traceback") || log.contains("Broken"), "{log}");
     }
 }
 
-fn a_result_goes_into_the_status(stage: &Stage<'_>, server: &Server) {
-    let scene = Scene::start(stage, server, "minimal.py");
+fn a_result_goes_into_the_status(context: &CaseContext<'_>, server: &Server) {
+    let scene = Scene::start(context, server, "minimal.py");
     scene.create("first", json!({"spec": {"size": 3}}));
     let first = scene.handled("first", "is installed", |object| object["status"]["install"].is_object());
     assert_eq!(first["status"]["install"], json!({"size": 3, "installed": true}));
@@ -93,8 +93,8 @@ fn a_result_goes_into_the_status(stage: &Stage<'_>, server: &Server) {
     scene.end();
 }
 
-fn failures_are_retried_ignored_or_final(stage: &Stage<'_>, server: &Server) {
-    let scene = Scene::start(stage, server, "exceptions.py");
+fn failures_are_retried_ignored_or_final(context: &CaseContext<'_>, server: &Server) {
+    let scene = Scene::start(context, server, "exceptions.py");
     scene.create("failing", json!({}));
     let failing = scene.handled("failing", "is done with", |object| object["status"]["comes_round"].is_string());
     assert_eq!(failing["status"]["comes_round"], "after 2 retries");
@@ -109,8 +109,8 @@ fn failures_are_retried_ignored_or_final(stage: &Stage<'_>, server: &Server) {
     scene.end();
 }
 
-fn every_cause_reaches_its_handlers(stage: &Stage<'_>, server: &Server) {
-    let scene = Scene::start(stage, server, "handlers.py");
+fn every_cause_reaches_its_handlers(context: &CaseContext<'_>, server: &Server) {
+    let scene = Scene::start(context, server, "handlers.py");
     // After its first object the operator watches, and receives later ones as added.
     scene.create("beacon", json!({}));
     scene.handled("beacon", "is created", |object| object["status"]["phase"] == "Created");
@@ -132,9 +132,9 @@ fn every_cause_reaches_its_handlers(stage: &Stage<'_>, server: &Server) {
     scene.logs("SEEN MODIFIED dial");
 
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "near", "labels": {"beside": "dial"}}});
-    server.client.create(&stage.path("configmaps"), &map);
+    server.client.create(&context.path("configmaps"), &map);
     scene.logs("BESIDE ADDED near");
-    server.client.delete(&stage.path("configmaps/near"));
+    server.client.delete(&context.path("configmaps/near"));
     scene.logs("BESIDE DELETED near");
 
     server.client.delete(&scene.path("dial"));
@@ -149,13 +149,13 @@ fn every_cause_reaches_its_handlers(stage: &Stage<'_>, server: &Server) {
     scene.create("stays", json!({}));
     scene.handled("stays", "is created", |object| object["status"]["phase"] == "Created");
     scene.end();
-    let scene = Scene::start(stage, server, "handlers.py");
+    let scene = Scene::start(context, server, "handlers.py");
     scene.handled("stays", "is resumed", |object| object["status"]["resumed"] == true);
     scene.end();
 }
 
-fn handlers_are_selected_by_filters(stage: &Stage<'_>, server: &Server) {
-    let scene = Scene::start(stage, server, "filtering.py");
+fn handlers_are_selected_by_filters(context: &CaseContext<'_>, server: &Server) {
+    let scene = Scene::start(context, server, "filtering.py");
     scene.create("red", json!({"metadata": {"labels": {"colour": "red"}}, "spec": {"size": 60, "mode": "plain"}}));
     scene.create("xplain", json!({"metadata": {"annotations": {"example.com/watched": "yes"}}, "spec": {"size": 60, "mode": "precise"}}));
     let red = scene.handled("red", "is handled", |object| object["status"]["large"] == true);
