@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::embedded::Embedded;
-use super::harness::{Client, Cluster, Kind, PATIENCE, eventually};
+use super::harness::{Client, Cluster, Kind, TIMEOUT, eventually};
 use super::support::objects::spec;
 use super::support::process::{children, cpu};
 use super::support::ratios::{Ratios, count, rounds};
@@ -91,7 +91,7 @@ fn play(client: &Client, watchers: usize, group: &str, processes: &[u32]) -> [Ra
     let (path, definition) = kind.definition();
     client.ensure(path, &definition);
     let collection = kind.collection("default");
-    let list = eventually("the kind is served", PATIENCE, || client.request("GET", &collection, "application/json", None).ok());
+    let list = eventually("the kind is served", TIMEOUT, || client.request("GET", &collection, "application/json", None).ok());
     // The real server serves a new kind before it has settled, and then ends watches.
     sleep(Duration::from_secs(3));
     let revision = list["metadata"]["resourceVersion"].as_str().expect("lists have a revision");

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::cases;
 use crate::differ::embedded::Embedded;
 use crate::differ::run::{Client, Server as _};
-use crate::harness::{Case, Scene};
+use crate::harness::{Case, TestContext};
 
 pub const CASES: &[Case] = cases![built_in_kinds_have_the_fields_that_they_have_on_a_real_server];
 
@@ -20,7 +20,7 @@ const OTHERWISE: [(&str, &str); 2] = [
     ("ListMeta", "what lists say of themselves is described shortly"),
 ];
 
-fn built_in_kinds_have_the_fields_that_they_have_on_a_real_server(scene: &Scene<'_>) {
+fn built_in_kinds_have_the_fields_that_they_have_on_a_real_server(context: &TestContext<'_>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let embedded = Embedded::new();
     let ours = |path: &str| runtime.block_on(get(&embedded, path));
@@ -31,7 +31,7 @@ fn built_in_kinds_have_the_fields_that_they_have_on_a_real_server(scene: &Scene<
     for group in groups {
         let path = format!("/openapi/v3/{group}");
         let described = components(&ours(&path));
-        let real = components(&scene.client().get(&path).unwrap_or_else(|| panic!("the real server describes {group}")));
+        let real = components(&context.client().get(&path).unwrap_or_else(|| panic!("the real server describes {group}")));
         for (name, fields) in &described {
             known += fields.len();
             match real.get(name) {

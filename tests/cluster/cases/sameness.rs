@@ -15,7 +15,7 @@ use super::cases;
 use crate::differ::answers;
 use crate::differ::case::{self, Case as Differential};
 use crate::differ::run::{RequestUser, Server, run};
-use crate::harness::{Case, Cluster, Controllers, Scene};
+use crate::harness::{Case, Cluster, Controllers, TestContext};
 
 pub const CASES: &[Case] = cases![the_real_server_answers_as_recorded];
 
@@ -36,9 +36,9 @@ impl Server for Real {
     }
 }
 
-fn the_real_server_answers_as_recorded(scene: &Scene<'_>) {
+fn the_real_server_answers_as_recorded(context: &TestContext<'_>) {
     // Its own cluster: the controllers of workloads would write in between.
-    let (directory, tools) = (scene.directory().join("cluster"), scene.cluster().tools());
+    let (directory, tools) = (context.directory().join("cluster"), context.cluster().tools());
     let cluster = Cluster::start(&directory, tools, Controllers::Housekeeping);
     let real = Real(
         [RequestUser::Administrator, RequestUser::Guest, RequestUser::UnknownToken, RequestUser::Anonymous]

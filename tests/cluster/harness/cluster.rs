@@ -238,7 +238,7 @@ impl ApiServer {
     /// Waits until the server answers that it is ready.
     pub(crate) fn wait_until_ready(&self, client: &Client) {
         eventually(&format!("{} is ready", self.title), Duration::from_mins(2), || {
-            self.running().must_run();
+            self.running().expect_running();
             let (client, runtime) = client.parts();
             let request = http::Request::get("/readyz").body(Vec::new()).expect("a request from well-formed parts");
             let answer = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(5), client.request_text(request)).await });

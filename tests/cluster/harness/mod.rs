@@ -5,20 +5,20 @@
 pub mod child;
 mod client;
 mod cluster;
-mod gate;
+mod context;
 mod kind;
 mod operator;
 mod process;
 mod runner;
-mod scene;
 mod twins;
 mod wait;
+mod write_proxy;
 
 pub use cluster::{Cluster, Controllers, GUEST_TOKEN, admin_token};
+pub use context::{Call, TestContext, Version, has_finalizer, is_handled, last_handled, progress};
 pub use kind::Kind;
 pub use operator::{Engine, Launch, Operator};
 pub use runner::{Case, Options, run};
-pub use scene::{Call, Scene, Version, has_finalizer, is_handled, last_handled, progress};
 pub use twins::Handler;
 #[allow(unused_imports, reason = "the suite of the clients stands on these parts alone")]
 pub use {
@@ -26,5 +26,5 @@ pub use {
     cluster::Tools,
     process::Process,
     runner::{caught, run_titled},
-    wait::{PATIENCE, eventually},
+    wait::{TIMEOUT, eventually},
 };

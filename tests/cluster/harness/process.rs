@@ -61,14 +61,14 @@ impl Process {
     }
 
     /// Fails the case if the program has ended, and shows the end of its log.
-    pub(super) fn must_run(&self) {
+    pub(super) fn expect_running(&self) {
         if let Some(status) = self.ended() {
-            panic!("{} has ended ({status}); its last words:\n{}", self.title, self.last_words());
+            panic!("{} has ended ({status}); its last words:\n{}", self.title, self.output_tail());
         }
     }
 
     /// Returns the last lines of the log.
-    pub(super) fn last_words(&self) -> String {
+    pub(super) fn output_tail(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(30)..].join("\n")
