@@ -298,7 +298,7 @@ async fn paths_queries_and_names_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn connections_that_are_slow_half_closed_or_flooded_harm_nobody_else() {
+async fn slow_half_closed_or_flooded_connections_do_not_affect_others() {
     let server = Server::start();
     let short = Duration::from_secs(2);
     let head = |more: &str| server.head("GET", MAPS, more);
@@ -391,7 +391,7 @@ async fn two_thousand_watches_take_bounded_memory_and_all_hear_of_a_change() {
 }
 
 #[tokio::test]
-async fn idle_connections_lock_nobody_out_where_files_are_few() {
+async fn idle_connections_are_closed_when_file_descriptors_run_out() {
     let server = Server::start_with("ulimit -n 64; exec \"$@\"", &[]);
     let mut idle = Vec::new();
     for number in 0..200 {

@@ -89,7 +89,7 @@ fn a_command_that_is_not_understood_has_an_exit_code_of_its_own() {
 }
 
 #[test]
-fn whoever_asks_for_nothing_is_told_what_there_is() {
+fn without_a_command_the_help_is_printed() {
     let told = text(&kopfd(&[]).stderr);
     for wanted in ["--config", "  init ", "  dev ", "  test ", "  check ", "  apiserver "] {
         assert!(told.contains(wanted), "{wanted} is missing in:\n{told}");

@@ -70,7 +70,7 @@ fn a_kind_that_is_not_served_is_the_exit_code() {
 }
 
 #[test]
-fn kinds_that_nobody_names_need_not_be_watchable() {
+fn unnamed_kinds_need_not_be_watchable() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write(folder.path(), "operator.yaml", &manifest("greet").replace("v1/configmaps", "everything").replace("create", "event"));
     write(folder.path(), "code.rhai", "fn greet() {}");
@@ -89,7 +89,7 @@ fn kinds_that_nobody_names_need_not_be_watchable() {
 }
 
 #[test]
-fn a_trial_that_does_not_settle_ends_with_what_it_waits_for() {
+fn a_trial_that_does_not_settle_lists_its_pending_handlers() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write(folder.path(), "operator.yaml", &manifest("wait"));
     write(folder.path(), "code.rhai", "fn wait() { throw temporary(\"not yet\", 3600); }");
@@ -130,7 +130,7 @@ fn a_folder_of_everything_can_be_applied() {
 }
 
 #[test]
-fn what_scripts_write_is_told_with_what_it_changes() {
+fn writes_of_scripts_are_reported_with_their_changes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = tried_once(folder.path(), "database");
     let account = String::from_utf8_lossy(&run.stderr);

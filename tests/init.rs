@@ -14,7 +14,7 @@ fn told(output: &Output) -> String {
 }
 
 #[test]
-fn what_is_made_can_be_checked_tried_and_tested() {
+fn a_new_operator_can_be_checked_tried_and_tested() {
     let folder = tempfile::tempdir().unwrap();
     let made = kopfd(folder.path(), &["init", "my-operator"]);
     assert!(made.status.success(), "{}", told(&made));
@@ -31,7 +31,7 @@ fn what_is_made_can_be_checked_tried_and_tested() {
 }
 
 #[test]
-fn the_readme_shows_what_the_tests_of_a_new_operator_say() {
+fn the_readme_shows_the_test_output_of_a_new_operator() {
     let folder = tempfile::tempdir().unwrap();
     assert!(kopfd(folder.path(), &["init"]).status.success());
     let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();

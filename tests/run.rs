@@ -130,7 +130,7 @@ const STUCK: &str =
     "k8s::create(#{apiVersion: \"v1\", kind: \"Secret\", metadata: #{name: \"marker\", namespace: \"default\"}});\nsleep(3600);";
 
 #[test]
-fn an_operator_whose_log_is_not_read_goes_on_and_counts_what_is_lost() {
+fn an_operator_with_an_unread_log_continues_and_counts_lost_lines() {
     const NOISE: usize = 1500;
     let cluster = Cluster::start();
     cluster.write("operator.yaml", &operator("create", &noise(NOISE)));

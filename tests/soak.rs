@@ -236,7 +236,7 @@ fn resident() -> f64 {
 }
 
 #[test]
-fn nothing_stays_of_what_has_gone() {
+fn memory_of_deleted_objects_is_freed() {
     let _alone = super::alone();
     let objects = std::env::var("KOPFD_SOAK_OBJECTS").map_or(OBJECTS, |number| number.parse().expect("a number of objects"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();

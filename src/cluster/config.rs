@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_account_wins_unless_a_kubeconfig_is_asked_for() {
+    fn a_service_account_takes_precedence_unless_a_kubeconfig_is_requested() {
         let directory = TempDir::new().unwrap();
         let file = kubeconfig(&directory, "one", "one", "https://one");
         let places = Places { kubeconfigs: Some(file.clone().into()), ..places(&directory) };
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn missing_credentials_are_reported() {
         let directory = TempDir::new().unwrap();
         assert!(matches!(config(Options::default(), places(&directory)), Err(LoginError::Nothing)));
         let file = kubeconfig(&directory, "one", "", "https://one");

@@ -232,7 +232,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_wanted_groups_are_asked_for() {
+    async fn only_the_selected_groups_are_discovered() {
         let api = vector_api()["input"]["api"].take();
         let groups = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>());
         assert_eq!(scanned(&api, groups(&[""]).as_ref()).await.0, ["/api", "/api/v1"]);

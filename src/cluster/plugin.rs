@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_is_told() {
+    fn failures_of_plugins_are_reported() {
         let problem = |script: &str| resolve(&mut with_plugin(script)).unwrap_err().to_string();
         assert!(problem("echo no login >&2; exit 3").ends_with("exit status: 3: no login"));
         assert!(problem("echo hello").contains("no ExecCredential"));

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_next_is_told_beside_kopfs_own_words() {
+    fn messages_of_kopf_are_followed_by_the_next_step() {
         let handler = Handler::simple("fn", On::Create);
         let record = Record::fresh(Timestamp::UNIX_EPOCH, None);
         let verdict = Verdict::Temporary { text: Some("not there yet".into()), delay: Some(Duration::from_secs(10)) };

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_only_before_a_deletion_and_goes_as_soon_as_nobody_needs_it() {
+    fn a_finalizer_is_added_before_a_deletion_and_removed_when_no_handler_needs_it() {
         assert_eq!(adjust(true, &body(false, false), "ours"), Adjustment::Add);
         assert_eq!(adjust(true, &body(false, true), "ours"), Adjustment::None);
         assert_eq!(adjust(false, &body(true, true), "ours"), Adjustment::Remove);

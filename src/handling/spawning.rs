@@ -177,14 +177,14 @@ mod tests {
     }
 
     #[test]
-    fn what_matches_and_does_not_run_is_started_unless_it_ended_on_its_own() {
+    fn a_matching_daemon_is_started_unless_it_has_ended_by_itself() {
         assert_eq!(planned(json!({"labels": {"on": "1"}}), &["a"], &[]), (vec!["b".into()], vec![], true));
         assert_eq!(planned(json!({"labels": {"on": "1"}}), &["a"], &["b"]), (vec![], vec![], true));
         assert_eq!(planned(json!({"labels": {"on": "1"}}), &[], &["a", "b"]), (vec![], vec![], false));
     }
 
     #[test]
-    fn what_does_not_match_is_stopped_and_holds_nothing() {
+    fn mismatching_daemons_are_stopped_and_need_no_finalizer() {
         assert_eq!(planned(json!({}), &["a"], &[]), (vec![], vec![("a".into(), StopReason::Mismatch)], false));
     }
 

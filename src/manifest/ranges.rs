@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_beyond_their_ranges_are_told_with_the_range() {
+    fn settings_outside_of_their_ranges_are_reported_with_the_range() {
         let mut settings = Settings::default();
         settings.queueing.worker_limit = Some(usize::MAX);
         settings.queueing.error_delays = vec![SECOND, Duration::MAX];

@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_those_of_the_content() {
+    fn positions_are_those_of_the_content() {
         let root = tree("run: |\n  let x = 1;\n  return x;\nwhen: 'a > 1'\nkey: value\n");
         let start = |key: &str| {
             let Kind::Text(text) = &root.get(key).unwrap().kind else { panic!() };

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_is_told_by_what_it_changes() {
+    fn a_patch_is_reported_with_its_changes() {
         let body = Body::from(json!({"metadata": {"annotations": {"kopf.zalando.org/f": "{}"}}, "status": {"old": 1, "same": 2}}));
         let mut patch = Patch::default();
         patch.set(&["status", "old"], json!(3)).unwrap();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_from_outside_is_told_by_what_is_different() {
+    fn a_foreign_change_is_reported_with_its_differences() {
         let lines = told(|log| {
             log.report_event(EventKind::Listed, &body("1", json!({"spec": {"size": 1}})));
             log.report_event(EventKind::Modified, &body("2", json!({"spec": {"size": 2}, "metadata": {"managedFields": []}})));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_has_written_is_no_news() {
+    fn own_writes_are_not_reported_again() {
         let first = body("1", json!({"spec": {"size": 1}}));
         let mut patch = Patch::default();
         patch.set(&["status", "create", "port"], json!(80)).unwrap();
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_scripts_write_is_told_in_a_line_each() {
+    fn writes_of_scripts_are_reported_in_a_line_each() {
         let (before, after) = (json!({"data": {"a": 1}}), json!({"data": {"a": 2}}));
         let lines = told(|log| {
             log.tell_write(Write::Stored, "Pod x", None, Some(&after));

@@ -93,7 +93,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_write_is_told_by_what_it_changes() {
+    fn a_write_is_reported_with_its_changes() {
         let before = json!({"metadata": {"resourceVersion": "1", "annotations": {"kopf.zalando.org/f": "{}"}}, "status": {"old": 1}});
         let after =
             json!({"metadata": {"resourceVersion": "2", "annotations": {"kopf.zalando.org/g": "{}", "x": "y"}}, "status": {"old": 2}});

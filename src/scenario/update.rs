@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_in_brackets_with_comments_is_left_alone() {
+    fn a_flow_list_with_comments_is_not_changed() {
         let text = "calls: [\n  a, # first\n  b]\n";
         assert_eq!(updated(text, list(&[new("c")])), text);
         let source = Source::new("a.yaml", text);

@@ -240,7 +240,7 @@ mod tests {
     use super::type_title;
 
     #[test]
-    fn types_are_told_in_words_also_where_there_are_several() {
+    fn types_are_named_in_messages() {
         assert_eq!(type_title("&str | ImmutableString | String"), "a text");
         assert_eq!(type_title("i64 | array"), "a list or an integer");
         assert_eq!(type_title("kopfd::script::view::View"), "a part of the object");

@@ -140,7 +140,7 @@ fn the_patch_makes_the_maps_that_it_needs() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused() {
+fn values_without_a_json_form_are_refused() {
     for (text, part) in [
         ("patch.status.f = || 1;", "a function has no JSON form"),
         ("patch.status.f = #{a: [0.0 / 0.0]};", "(at a.0)"),

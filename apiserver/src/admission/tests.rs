@@ -172,7 +172,7 @@ fn conditions_decide_and_their_errors_follow_the_failure_policy() {
 }
 
 #[test]
-fn the_question_has_what_the_request_is_about() {
+fn the_review_describes_the_request() {
     let configuration = configuration(vec![webhook("v.ex.dev", json!({}))]);
     let calls = scripted(|_, _| Ok(json!({"allowed": true})));
     with(Operation::Create, |attributes| {
@@ -199,7 +199,7 @@ fn denials_keep_their_codes_and_reasons() {
 }
 
 #[test]
-fn answers_that_are_none_fail_the_request_unless_failures_are_ignored() {
+fn invalid_answers_fail_the_request_unless_failures_are_ignored() {
     let failure = |answer: Result<Value, String>| validated(answer, json!({})).unwrap_err();
     let wrong = failure(Ok(json!({"allowed": true, "uid": "zzz"})));
     assert_eq!((wrong.code, &*wrong.reason), (500, "InternalError"));
@@ -233,7 +233,7 @@ fn patches_change_the_object() {
 }
 
 #[test]
-fn a_webhook_sees_what_those_before_it_did_and_may_ask_for_those_after_it() {
+fn a_webhook_sees_earlier_changes_and_can_be_reinvoked_after_later_ones() {
     let declared = vec![webhook("first.ex.dev", json!({"reinvocationPolicy": "IfNeeded"})), webhook("second.ex.dev", json!({}))];
     let calls = scripted(|name, review| {
         let size = review["request"]["object"]["spec"]["size"].as_i64().unwrap();

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_is_read_with_what_is_inside_of_its_pods() {
+    fn a_deployment_is_decoded_with_its_pod_template() {
         let container =
             [bytes(1, b"c"), bytes(2, b"nginx"), bytes(8, &bytes(1, &[bytes(1, b"cpu"), bytes(2, &bytes(1, b"100m"))].concat()))].concat();
         let request = bytes(2, &[bytes(1, b"/x"), bytes(2, &[number(1, 1), bytes(3, b"http")].concat())].concat());
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn malformed_messages_are_refused() {
         let code = |body: &[u8]| decode(body).unwrap_err().code;
         assert_eq!(code(b"{}"), 400);
         assert_eq!(code(&envelope("v1", "ConfigMap", &[0xff])), 400);

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_resource_is_something_else() {
+    fn other_paths_are_not_resources() {
         assert_eq!(Path::parse("/apis/ex.dev"), Path::Group("ex.dev".into()));
         assert_eq!(Path::parse("/api/v2"), Path::Other("/api/v2".into()));
         assert_eq!(Path::parse("/"), Path::Other("/".into()));

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_tell_their_selectable_fields() {
+    fn definitions_declare_their_selectable_fields() {
         let definition = json!({"spec": {"versions": [{"name": "v1", "selectableFields": [{"jsonPath": ".spec.color"}]}]}});
         let kind = Kind { version: "v1".into(), definition: Some(definition.into()), namespaced: true, ..Kind::default() };
         let selector = FieldSelector::parse("spec.color=red", &kind).unwrap();

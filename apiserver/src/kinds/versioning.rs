@@ -193,7 +193,7 @@ mod tests {
     use crate::kinds::kind::Scale;
 
     #[test]
-    fn an_event_has_two_faces() {
+    fn an_event_is_served_in_two_groups() {
         let kind = Kind {
             group: "events.k8s.io".into(),
             version: "v1".into(),

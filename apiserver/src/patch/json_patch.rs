@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_that_are_none_are_refused_one_way_or_the_other() {
+    fn invalid_operations_are_refused() {
         assert_eq!(patched(json!({"op": "frob", "path": "/spec"})), Err(422));
         assert_eq!(patched(json!({"path": "/spec"})), Err(422));
         assert_eq!(patched(json!({"op": "remove"})), Err(422));

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn directives_do_not_stay_in_what_is_new() {
+    fn directives_are_removed_from_new_values() {
         let patch = json!({"$setElementOrder/containers": [{"name": "a"}], "containers": [{"name": "a", "$retainKeys": ["name"]}]});
         assert_eq!(pod(json!({}), patch), Ok(json!({"containers": [{"name": "a"}]})));
     }

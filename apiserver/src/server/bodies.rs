@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_broken_body_has_half_of_what_was_to_come() {
+    async fn a_broken_body_ends_in_the_middle() {
         assert_eq!(text(broken_in_the_middle(Body::from("abcdef"))).await, ("abc".to_owned(), true));
     }
 

@@ -223,7 +223,7 @@ async fn a_watch_is_dropped_and_goes_on_from_its_last_revision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_told_that_its_history_is_gone() {
+async fn a_watch_ends_with_an_expired_event() {
     let server = Server::new();
     server.fault(json!({"userAgent": "test*"}), json!({"watchExpire": {"how": "http"}}));
     assert_eq!(server.watch("").await.status, 410);
@@ -288,7 +288,7 @@ async fn reads_are_stale_and_writes_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn somebody_else_writes_first() {
+async fn a_conflicting_write_comes_first() {
     let server = Server::new();
     let created = server.create("a").await.value;
     server.fault(json!({"userAgent": "test/*"}), json!({"conflict": {"times": 1}}));
@@ -357,7 +357,7 @@ async fn requests_are_on_record() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_control_takes_rules_and_tells_what_became_of_them() {
+async fn the_control_api_accepts_rules_and_lists_their_firings() {
     let server = Server::new();
     let rule = json!({"match": {"verb": "list"}, "times": 1, "action": {"status": {"code": 500}}});
     let id = server.ask("POST", "/_dev/faults", rule).await.value["id"].clone();

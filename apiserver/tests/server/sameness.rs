@@ -11,7 +11,7 @@ use compare::{Verdicts, compare};
 use differences::DIFFERENCES;
 
 #[test]
-fn every_reason_stands_in_the_documents() {
+fn every_reason_is_in_the_documentation() {
     let page = include_str!("../../../docs/apiserver-differences.md");
     for difference in DIFFERENCES {
         assert!(page.contains(&format!("\n* {}\n", difference.reason)), "{}", difference.reason);

@@ -20,7 +20,7 @@ async fn send(server: &Embedded, method: &str, path: &str, media: &str, body: Va
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_tells_of_what_comes_changes_and_goes() {
+async fn a_watch_sends_creations_changes_and_deletions() {
     let server = Embedded::new();
     let request = Request::get(format!("{PATH}?watch=true&timeoutSeconds=60&labelSelector=a%3Db&allowWatchBookmarks=true"));
     let mut lines = server.send(RequestUser::Administrator, request.body(Bytes::new()).unwrap()).await.into_body().into_data_stream();

@@ -36,7 +36,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn slips_are_recognised_and_other_words_are_not() {
+    fn misspellings_are_recognised_and_other_words_are_not() {
         assert_eq!(nearest("nmae", ["name", "namespace", "uid"]), Some("name"));
         assert_eq!(nearest("inof", ["info", "error"]), Some("info"));
         assert_eq!(nearest("retires", ["retry", "retries"]), Some("retries"));

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_listed_again_has_vanished() {
+    fn objects_missing_from_a_new_list_have_vanished() {
         let object = |name: &str| format!(r#"{{"metadata":{{"name":"{name}","namespace":"n","uid":"u-{name}"}}}}"#);
         let mut known = Known::default();
         known.begin_listing();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_without_a_uid_are_told_apart_by_their_creation() {
+    fn objects_without_a_uid_are_distinguished_by_their_creation() {
         let object = |created: &str| format!(r#"{{"metadata":{{"name":"a","creationTimestamp":"{created}"}}}}"#);
         let mut known = Known::default();
         known.remember(&PartialMetadata::of(&object("1")).unwrap());

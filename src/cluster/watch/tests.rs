@@ -168,7 +168,7 @@ async fn lines_may_be_cut_anywhere_and_the_last_may_lack_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_place_leads_to_a_list_that_tells_of_vanished_objects() {
+async fn an_expired_watch_is_followed_by_a_list_that_reports_vanished_objects() {
     for loss in [Stream(vec![status_line(410)]), Status(410, "")] {
         let replies = vec![page(10, "", &["a", "b"]), loss, page(20, "", &["b", "c"])];
         let run = run(1, replies).await;
@@ -201,7 +201,7 @@ async fn a_forbidden_or_missing_resource_is_reported_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_is_left_alone_as_long_as_it_asks() {
+async fn a_busy_server_is_not_asked_before_its_retry_time() {
     for status in [429, 503] {
         let began = Instant::now();
         let replies = vec![page(10, "", &[]), Status(status, "30"), page(10, "", &[]), Stream(vec![line("ADDED", "a", 11), Pause(1000)])];

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_before_a_spot_is_found_past_comments() {
+    fn the_end_of_the_previous_token_is_found_past_comments() {
         let source = source("let x = \"a\\\"b\" /* ; */ // ;\n\nlet y = `c`\nz");
         let end = |line| source.end_before(Spot { line, column: 1, length: 1 }).map(|end| (end.line, end.column));
         assert_eq!((end(1), end(3), end(4)), (None, Some((1, 15)), Some((3, 12))));

@@ -302,7 +302,7 @@ async fn refusals_can_be_caught_and_name_the_call_otherwise() {
 }
 
 #[tokio::test]
-async fn wrong_calls_of_the_cluster_are_told() {
+async fn wrong_calls_of_the_cluster_are_reported() {
     for (script, expected) in [
         ("k8s::get(1, \"a\")", "the kind must be a text"),
         ("k8s::get(\"pods\", \"\")", "the name is empty"),

@@ -26,7 +26,7 @@ pub const CASES: &[Case] = cases![Each:
     a_watcher_lists_in_pages_and_watches,
     a_watcher_streams_its_first_list,
     a_watcher_of_metadata_sees_no_more,
-    a_controller_reconciles_what_it_owns,
+    a_controller_reconciles_owned_objects,
 ];
 pub const OWN: &[Case] = cases![Own: a_watcher_goes_on_after_restarts, a_watcher_goes_on_after_broken_watches];
 
@@ -182,7 +182,7 @@ async fn reconcile(object: Arc<DynamicObject>, context: Arc<Context>) -> Result<
     Ok(Action::requeue(Duration::from_mins(5)))
 }
 
-fn a_controller_reconciles_what_it_owns(context: &CaseContext<'_>, server: &Server) {
+fn a_controller_reconciles_owned_objects(context: &CaseContext<'_>, server: &Server) {
     let (client, runtime) = server.client.parts();
     let context = Arc::new(Context { client: client.clone(), calls: AtomicUsize::new(0) });
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

@@ -10,14 +10,14 @@ use super::cases;
 use crate::harness::{Case, Kind, Launch, Operator, TestContext, has_finalizer, is_handled, last_handled};
 
 pub const CASES: &[Case] = cases![
-    the_database_example_does_what_it_says,
-    the_database_example_tells_why_it_cannot_provision,
+    the_database_example_reconciles_its_children,
+    the_database_example_reports_why_it_cannot_provision,
     the_errors_of_the_exceptions_example_end_as_its_table_says,
     the_sub_handlers_example_handles_each_item,
     the_handlers_example_calls_each_handler_for_its_cause,
     the_children_example_makes_a_job_that_goes_with_its_parent,
     the_events_example_reports_pods_and_leaves_them_alone,
-    the_filtering_example_calls_what_its_filters_let_through,
+    the_filtering_example_calls_only_matching_handlers,
     the_minimal_example_returns_a_result,
 ];
 
@@ -189,7 +189,7 @@ fn the_events_example_reports_pods_and_leaves_them_alone(context: &TestContext<'
     log_says(context, &operator, "of pod watched-pod: DELETED");
 }
 
-fn the_filtering_example_calls_what_its_filters_let_through(context: &TestContext<'_>) {
+fn the_filtering_example_calls_only_matching_handlers(context: &TestContext<'_>) {
     let kind = SMALL.kind();
     run(context, "11-filtering");
     let called = |object: &Value| -> Vec<String> { object["status"].as_object().expect("there are results").keys().cloned().collect() };
@@ -206,7 +206,7 @@ fn the_filtering_example_calls_what_its_filters_let_through(context: &TestContex
     assert_eq!(called(&context.handled_again(&kind, "choosy")), expected, "neither filter lets the way back through");
 }
 
-fn the_database_example_does_what_it_says(context: &TestContext<'_>) {
+fn the_database_example_reconciles_its_children(context: &TestContext<'_>) {
     apply_definition(context, "database");
     let kind = DATABASE.kind();
     let production = |launch: Launch| Launch { namespaces: vec!["production".into()], ..launch };
@@ -263,7 +263,7 @@ fn check_stateful_set(set: &Value) {
     assert_eq!(container["resources"], resources);
 }
 
-fn the_database_example_tells_why_it_cannot_provision(context: &TestContext<'_>) {
+fn the_database_example_reports_why_it_cannot_provision(context: &TestContext<'_>) {
     apply_definition(context, "database");
     let kind = DATABASE.kind();
     context.start(&context.launch_source(&example("database").join("operator.yaml")));

@@ -13,7 +13,7 @@ pub const CASES: &[Case] = cases![
     objects_outside_of_namespaces_are_handled,
     config_maps_are_handled,
     pods_are_handled,
-    a_finalizer_of_somebody_else_is_left_alone,
+    a_foreign_finalizer_is_kept,
 ];
 
 fn life() -> [Handler; 3] {
@@ -83,7 +83,7 @@ fn pods_are_handled(context: &TestContext<'_>) {
     assert_eq!(calls.first().map(String::as_str), Some("on_event#0"), "the event comes before its consequences: {calls:?}");
 }
 
-fn a_finalizer_of_somebody_else_is_left_alone(context: &TestContext<'_>) {
+fn a_foreign_finalizer_is_kept(context: &TestContext<'_>) {
     let kind = context.thing();
     context.operator(&kind, &life());
     let theirs = "somebody.test/else";

@@ -27,7 +27,7 @@ pub const CASES: &[Case] = cases![
     the_scenarios_of_the_filtering_example_hold,
     the_scenarios_of_the_minimal_example_hold,
     the_scenarios_of_the_children_example_hold,
-    what_is_left_out_of_scenarios_has_its_reason,
+    skipped_scenarios_have_a_reason,
 ];
 
 /// The examples: each has a case above.
@@ -99,7 +99,7 @@ fn the_scenarios_of_the_events_example_hold(context: &TestContext<'_>) {
     run_all(context, "08-events");
 }
 
-fn what_is_left_out_of_scenarios_has_its_reason(_: &TestContext<'_>) {
+fn skipped_scenarios_have_a_reason(_: &TestContext<'_>) {
     let entries = fs::read_dir(example("")).expect("there are examples");
     let names: BTreeSet<String> =
         entries.map(|entry| entry.expect("it can be listed").file_name().to_string_lossy().into_owned()).collect();

@@ -9,33 +9,33 @@ use super::examples::{DATABASE, apply_definition, database_children, example};
 use crate::harness::{Case, Engine, Handler, Launch, TestContext};
 
 pub const CASES: &[Case] = cases![
-    a_database_outlives_a_crash_after_any_first_write_of_four,
-    a_database_outlives_a_crash_after_any_second_write_of_four,
-    a_database_outlives_a_crash_after_any_third_write_of_four,
-    a_database_outlives_a_crash_after_any_fourth_write_of_four,
-    an_object_outlives_a_crash_after_any_write,
+    a_database_survives_a_crash_after_any_first_write_of_four,
+    a_database_survives_a_crash_after_any_second_write_of_four,
+    a_database_survives_a_crash_after_any_third_write_of_four,
+    a_database_survives_a_crash_after_any_fourth_write_of_four,
+    an_object_survives_a_crash_after_any_write,
 ];
 
 /// More writes than any of these cases needs; a case that reaches this does not end.
 const TOO_MANY: usize = 80;
 
-fn a_database_outlives_a_crash_after_any_first_write_of_four(context: &TestContext<'_>) {
+fn a_database_survives_a_crash_after_any_first_write_of_four(context: &TestContext<'_>) {
     database_with_crashes(context, 1);
 }
 
-fn a_database_outlives_a_crash_after_any_second_write_of_four(context: &TestContext<'_>) {
+fn a_database_survives_a_crash_after_any_second_write_of_four(context: &TestContext<'_>) {
     database_with_crashes(context, 2);
 }
 
-fn a_database_outlives_a_crash_after_any_third_write_of_four(context: &TestContext<'_>) {
+fn a_database_survives_a_crash_after_any_third_write_of_four(context: &TestContext<'_>) {
     database_with_crashes(context, 3);
 }
 
-fn a_database_outlives_a_crash_after_any_fourth_write_of_four(context: &TestContext<'_>) {
+fn a_database_survives_a_crash_after_any_fourth_write_of_four(context: &TestContext<'_>) {
     database_with_crashes(context, 4);
 }
 
-fn an_object_outlives_a_crash_after_any_write(context: &TestContext<'_>) {
+fn an_object_survives_a_crash_after_any_write(context: &TestContext<'_>) {
     let kind = context.thing();
     let handlers = [
         Handler::on("create", "first"),

@@ -14,8 +14,8 @@ pub const CASES: &[Case] = cases![
     a_creation_that_changes_while_kopf_follows_kopfd_stays_a_creation,
     an_update_that_goes_on_while_kopfd_follows_kopf_is_one_update,
     an_update_that_goes_on_while_kopf_follows_kopfd_is_one_update,
-    what_kopf_has_handled_is_only_resumed_by_kopfd,
-    what_kopfd_has_handled_is_only_resumed_by_kopf,
+    an_object_handled_by_kopf_is_only_resumed_by_kopfd,
+    an_object_handled_by_kopfd_is_only_resumed_by_kopf,
     a_deletion_that_kopf_began_is_finished_by_kopfd,
     a_deletion_that_kopfd_began_is_finished_by_kopf,
 ];
@@ -63,12 +63,12 @@ fn an_update_that_goes_on_while_kopf_follows_kopfd_is_one_update(context: &TestC
     an_update_that_goes_on_is_one_update(context, kopf_follows_kopfd());
 }
 
-fn what_kopf_has_handled_is_only_resumed_by_kopfd(context: &TestContext<'_>) {
-    what_is_handled_is_only_resumed(context, kopfd_follows_kopf());
+fn an_object_handled_by_kopf_is_only_resumed_by_kopfd(context: &TestContext<'_>) {
+    a_handled_object_is_only_resumed(context, kopfd_follows_kopf());
 }
 
-fn what_kopfd_has_handled_is_only_resumed_by_kopf(context: &TestContext<'_>) {
-    what_is_handled_is_only_resumed(context, kopf_follows_kopfd());
+fn an_object_handled_by_kopfd_is_only_resumed_by_kopf(context: &TestContext<'_>) {
+    a_handled_object_is_only_resumed(context, kopf_follows_kopfd());
 }
 
 fn a_deletion_that_kopf_began_is_finished_by_kopfd(context: &TestContext<'_>) {
@@ -135,7 +135,7 @@ fn an_update_that_goes_on_is_one_update(context: &TestContext<'_>, pair: Pair) {
     assert_eq!(last.change[2], json!([["change", ["spec", "size"], 1, 3]]), "the difference begins at what was handled last");
 }
 
-fn what_is_handled_is_only_resumed(context: &TestContext<'_>, pair: Pair) {
+fn a_handled_object_is_only_resumed(context: &TestContext<'_>, pair: Pair) {
     let kind = context.thing();
     let handlers = [Handler::on("create", "on_create"), Handler::on("update", "on_update"), Handler::on("resume", "on_resume")];
     let first = context.operator_of(pair[0], &kind, &handlers);

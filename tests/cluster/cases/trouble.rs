@@ -14,7 +14,7 @@ pub const CASES: &[Case] = cases![
     a_server_that_forgets_everything_is_served_anew,
     a_thousand_objects_in_one_burst_are_all_handled,
     a_server_that_is_killed_and_restarted_is_served_on,
-    what_changes_during_a_downtime_is_handled_afterwards,
+    changes_during_a_downtime_are_handled_after_the_restart,
     a_crash_between_attempts_loses_neither_the_count_nor_the_time,
     a_deletion_does_not_wait_for_a_retry_of_the_creation,
     a_deletion_waits_for_a_running_handler_only,
@@ -53,7 +53,7 @@ fn a_crash_between_attempts_loses_neither_the_count_nor_the_time(context: &TestC
     assert!(calls.windows(2).all(|pair| pair[1].at.duration_since(pair[0].at).as_secs_f64() >= 6.0), "no attempt is early: {calls:?}");
 }
 
-fn what_changes_during_a_downtime_is_handled_afterwards(context: &TestContext<'_>) {
+fn changes_during_a_downtime_are_handled_after_the_restart(context: &TestContext<'_>) {
     let kind = context.thing();
     let handlers = [
         Handler::on("create", "on_create"),

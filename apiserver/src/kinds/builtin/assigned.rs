@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_sent_is_the_servers() {
+    fn fields_that_were_not_sent_belong_to_the_server() {
         let job = Kind { group: "batch".to_owned(), kind: "Job".to_owned(), ..Kind::default() };
         let labels = json!({"controller-uid": "u", "own": "x"});
         let new =

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_tell_the_same() {
+    fn selector_objects_match_the_same() {
         let selector =
             LabelSelector::of_object(&json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "DoesNotExist"}]}));
         let selector = selector.unwrap();

@@ -25,7 +25,7 @@ fn filled() -> (Store, u64) {
 }
 
 #[test]
-fn the_past_is_found_by_undoing_what_came_later() {
+fn past_states_are_restored_by_undoing_later_changes() {
     let (store, first) = filled();
     let at = |revision| sizes(&store.list_at(&things(), Some("default"), revision).unwrap());
     assert_eq!(at(first - 1), [0_u64; 0]);
@@ -55,7 +55,7 @@ fn a_removed_object_is_seen_in_its_last_state_with_the_revision_of_the_removal()
 }
 
 #[test]
-fn what_leaves_a_selection_is_deleted_for_its_watcher() {
+fn an_object_that_leaves_a_selection_is_deleted_for_its_watcher() {
     let (store, first) = filled();
     let changes = store.changes_after(&things(), first + 1, 10).unwrap();
     assert_eq!(changes[0].event_type(|value| value["spec"]["size"] == json!(1)), Some(WatchEventType::Deleted));
@@ -103,7 +103,7 @@ fn history_is_forgotten_by_bytes_where_most_of_it_is() {
 }
 
 #[test]
-fn readers_see_what_is_durable_and_nothing_of_what_is_undone() {
+fn readers_see_only_durable_writes() {
     let (mut store, first) = filled();
     let now = Timestamp::UNIX_EPOCH;
     let (a, c) = (("default".to_owned(), "a".to_owned()), ("default".to_owned(), "c".to_owned()));

@@ -3,7 +3,7 @@
 use crate::cases::{Case, cases};
 use crate::context::CaseContext;
 
-pub const CASES: &[Case] = cases![Both: rights_are_asked_for_and_given];
+pub const CASES: &[Case] = cases![Both: permissions_are_checked_and_granted];
 
 const RULES: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
@@ -18,7 +18,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: gauging}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: bob}]
 ";
 
-fn rights_are_asked_for_and_given(context: &CaseContext<'_>) {
+fn permissions_are_checked_and_granted(context: &CaseContext<'_>) {
     context.kubectl("auth can-i create configmaps").expect_lines(&["yes"]);
     context.kubectl("auth can-i '*' '*'").expect_lines(&["yes"]);
     context.kubectl("auth can-i get /healthz").expect_lines(&["yes"]);

@@ -6,9 +6,9 @@ use crate::cases::{Case, cases};
 use crate::context::CaseContext;
 
 pub const CASES: &[Case] = cases![Both:
-    what_is_applied_again_is_merged,
+    repeated_applies_are_merged,
     managers_of_fields_are_kept_apart,
-    what_is_not_applied_any_more_is_pruned,
+    fields_that_are_not_applied_again_are_pruned,
     built_in_lists_are_merged_by_their_keys,
     differences_are_shown_before_they_are_applied,
 ];
@@ -17,7 +17,7 @@ fn gauge(spec: &str) -> String {
     format!("apiVersion: clients.kopfd.dev/v1\nkind: Gauge\nmetadata: {{name: dial, labels: {{a: b}}}}\nspec: {spec}\n")
 }
 
-fn what_is_applied_again_is_merged(context: &CaseContext<'_>) {
+fn repeated_applies_are_merged(context: &CaseContext<'_>) {
     context.file("gauge.yaml", &gauge("{size: 5, mode: plain, notes: {a: first, b: second}}"));
     context.kubectl("apply -f gauge.yaml --dry-run=client").expect_output("gauge.clients.kopfd.dev/dial created (dry run)");
     context.kubectl("apply -f gauge.yaml --dry-run=server").expect_output("gauge.clients.kopfd.dev/dial created (server dry run)");
@@ -72,7 +72,7 @@ fn managers_of_fields_are_kept_apart(context: &CaseContext<'_>) {
     context.kubectl_fails("apply --server-side --dry-run=client -f moved.yaml").expect_stderr("");
 }
 
-fn what_is_not_applied_any_more_is_pruned(context: &CaseContext<'_>) {
+fn fields_that_are_not_applied_again_are_pruned(context: &CaseContext<'_>) {
     let map = |name: &str| format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, labels: {{set: pruned}}}}\n");
     context.file("set/all.yaml", &format!("{}{}", map("kept"), map("dropped")));
     let allow = "--prune-allowlist=core/v1/ConfigMap";

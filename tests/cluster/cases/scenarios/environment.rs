@@ -268,7 +268,7 @@ fn resources_of(context: &TestContext<'_>, group_version: &str) -> Vec<Resource>
     // A group of another case may be about to appear.
     let Some(list) = context.client().get(&format!("{root}/{group_version}")) else { return Vec::new() };
     let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
-    let declared_namespace = list["resources"].as_array().cloned().unwrap_or_default();
+    let resources = list["resources"].as_array().cloned().unwrap_or_default();
     let read = |resource: &Value| {
         let text = |key: &str| resource[key].as_str().unwrap_or_default().to_owned();
         let mut kind = Kind::of_group(group).named(&text("kind"), &text("name"));
@@ -278,7 +278,7 @@ fn resources_of(context: &TestContext<'_>, group_version: &str) -> Vec<Resource>
         let names = short.chain([text("singularName"), text("kind").to_lowercase()]).collect();
         Resource { kind, names }
     };
-    declared_namespace.iter().filter(|resource| !resource["name"].as_str().is_some_and(|name| name.contains('/'))).map(read).collect()
+    resources.iter().filter(|resource| !resource["name"].as_str().is_some_and(|name| name.contains('/'))).map(read).collect()
 }
 
 /// The observations for verifying a scenario at one moment.
