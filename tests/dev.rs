@@ -242,7 +242,7 @@ fn a_kubeconfig_belongs_to_one_server_and_goes_with_it() {
     std::fs::write(&kubeconfig, written).expect("the file can be written");
     let third = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]));
     assert!(third.status.success(), "{}", String::from_utf8_lossy(&third.stderr));
-    write(folder.path(), "kubeconfig", "a file of somebody else");
+    write(folder.path(), "kubeconfig", "a file of another program");
     let fourth = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]));
     assert_eq!(fourth.status.code(), Some(1), "{}", String::from_utf8_lossy(&fourth.stderr));
     let forced = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once", "--force"]));

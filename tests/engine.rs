@@ -5,5 +5,5 @@ mod in_process;
 mod layering;
 mod manifests;
 mod script;
-#[allow(dead_code, reason = "the golden cases use other parts of the world")]
+#[allow(dead_code, reason = "the golden cases use other parts of this module")]
 mod world;

@@ -175,16 +175,16 @@ fn debug_lines_are_shown_on_request_and_ignored_by_expectations() {
     let scenario = format!(
         "apiVersion: kopfd.dev/v1\nkind: Scenario\nmetadata: {{name: quiet}}\nspec:\n  operator: {}\n  given:\n    \
          - {{apiVersion: ops.acme.io/v1, kind: Backup, metadata: {{name: x}}, spec: {{target: db}}}}\n  steps:\n    \
-         - settle\n    - expect: {{logs: {{excludes: [The target is looked at.]}}}}\n",
+         - settle\n    - expect: {{logs: {{excludes: [The target is checked.]}}}}\n",
         operator.display()
     );
     std::fs::write(folder.path().join("quiet.yaml"), scenario).unwrap();
     let plain = kopfd(folder.path(), &[]);
     assert_eq!(plain.status.code(), Some(0), "{}", told(&plain));
-    assert!(!text(&plain.stdout).contains("looked at"), "{}", told(&plain));
+    assert!(!text(&plain.stdout).contains("is checked"), "{}", told(&plain));
     let verbose = kopfd(folder.path(), &["-v"]);
     assert_eq!(verbose.status.code(), Some(0), "{}", told(&verbose));
-    assert!(text(&verbose.stdout).contains("DEBUG   [default/x] The target is looked at."), "{}", told(&verbose));
+    assert!(text(&verbose.stdout).contains("DEBUG   [default/x] The target is checked."), "{}", told(&verbose));
 }
 
 #[test]

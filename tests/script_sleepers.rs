@@ -96,7 +96,7 @@ fn ten_thousand_handlers_sleep_in_little_memory_and_two_threads() {
 
 async fn stop(world: Arc<World>) {
     let world = Arc::into_inner(world).expect("all calls have ended");
-    Arc::into_inner(world.host).expect("nobody else has it").stop().await;
+    Arc::into_inner(world.host).expect("there is no other reference").stop().await;
 }
 
 /// A server whose watch sends an event every two milliseconds, with its time.

@@ -13,10 +13,10 @@ pub enum Quantity {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// There is no number at the beginning.
-    #[error("{0:?} is no quantity: it needs a number, such as in `500Mi` and `100m`")]
+    #[error("{0:?} is not a quantity: it needs a number, such as in `500Mi` and `100m`")]
     NoNumber(String),
     /// The suffix is unknown.
-    #[error("{text:?} is no quantity: there is no suffix {suffix:?} (there are n u m k M G T P E, Ki Mi Gi Ti Pi Ei, and exponents)")]
+    #[error("{text:?} is not a quantity: there is no suffix {suffix:?} (there are n u m k M G T P E, Ki Mi Gi Ti Pi Ei, and exponents)")]
     Suffix {
         /// The whole text.
         text: String,

@@ -52,7 +52,7 @@ pub enum ServeError {
     #[error("failed to start the script threads")]
     Threads(#[source] std::io::Error),
     /// The kinds of the cluster cannot be discovered.
-    #[error("failed to find out the kinds of the cluster")]
+    #[error("failed to discover the kinds of the cluster")]
     Discovery(#[source] cluster::Error),
 }
 

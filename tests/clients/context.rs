@@ -124,13 +124,13 @@ impl Servers {
     /// Returns the allowed differences of a command, and records that they occurred.
     pub fn excuse(&self, case: &str, command: &str) -> Option<&'static Excuse> {
         let number = DIFFERENCES.iter().position(|one| one.case == case && command.starts_with(&one.command))?;
-        self.differences.lock().expect("nobody panics while holding the differences").insert(number);
+        self.differences.lock().expect("no thread panics while holding the differences").insert(number);
         Some(&DIFFERENCES[number].excuse)
     }
 
     /// Prints the differences that occurred, and the listed ones that did not although their cases ran, which are errors.
     pub fn print_differences(&self, titles: &[String]) -> bool {
-        let met = self.differences.lock().expect("nobody panics while holding the differences");
+        let met = self.differences.lock().expect("no thread panics while holding the differences");
         let mut is_any_in_vain = false;
         println!("{} differences between the servers are allowed and were met", met.len());
         for (number, difference) in DIFFERENCES.iter().enumerate() {

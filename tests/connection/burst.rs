@@ -169,7 +169,7 @@ async fn ten_thousand_events_of_ten_thousand_objects_open_few_connections() {
         }
     };
     tokio::select! {
-        () = watcher.run(&mut sink, &stop) => unreachable!("nobody asks for the stop"),
+        () = watcher.run(&mut sink, &stop) => unreachable!("the stop is never requested"),
         ended = tokio::time::timeout(Duration::from_mins(2), done) => {
             assert!(ended.is_ok(), "only {} of {OBJECTS} objects were patched", server.patched.load(Ordering::SeqCst));
         }

@@ -52,7 +52,7 @@ impl Embedded {
         let login = Box::new(InProcess::new(Service::new(api.clone())));
         // Kopf's client was recorded without retries.
         let networking = Networking { error_backoffs: Vec::new(), ..Networking::default() };
-        let client = Client::with_login(login, networking, Watching::default(), clock).await.expect("nobody is asked for credentials");
+        let client = Client::with_login(login, networking, Watching::default(), clock).await.expect("no credentials are needed");
         for rule in faults(input) {
             api.add_fault(rule);
         }

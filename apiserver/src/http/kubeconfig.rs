@@ -22,7 +22,7 @@ pub enum Error {
     #[error("{0} belongs to another kopfd that is still running")]
     InUse(String),
     /// The file exists and was not written by kopfd.
-    #[error("{0} is no kubeconfig of kopfd's, so it is not overwritten")]
+    #[error("{0} is not a kubeconfig of kopfd, so it is not overwritten")]
     Foreign(String),
 }
 

@@ -133,7 +133,7 @@ async fn below(api: &Api, served: &Arc<ServedKind>, context: &RequestContext, su
             existing(api, served, context)?;
             let name = context.resource_path.name.as_deref().unwrap_or_default();
             Err(ApiError::bad_request(format!(
-                "pod {name} is run by nobody: this server has no nodes, so that {subresource} leads nowhere"
+                "pod {name} does not run on a node: this server has no nodes, so {subresource} is not available"
             )))
         }
         ("log" | "eviction" | "binding" | "exec" | "attach" | "portforward", _) => Err(ApiError::no_method()),

@@ -335,7 +335,7 @@ pub(crate) fn shape(served: &ServedKind, context: &RequestContext, value: Value)
         Form::Metadata if is_list => return not_acceptable("PartialObjectMetadata"),
         Form::Metadata => versioning::metadata_of(&value),
         Form::MetadataList if !is_list && !served.kind.is_custom() => return not_acceptable("PartialObjectMetadataList"),
-        Form::MetadataList if !is_list => return Err(ApiError::new(500, "", "the object is no list, whose metadata could be told")),
+        Form::MetadataList if !is_list => return Err(ApiError::new(500, "", "the object is not a list with metadata")),
         Form::MetadataList => {
             let items: Vec<Value> = value["items"].as_array().into_iter().flatten().map(versioning::metadata_of).collect();
             let list =

@@ -327,7 +327,7 @@ fn target<'b>(
 }
 
 /// Reports a parameter that is not an argument of the kind of binding.
-#[expect(clippy::too_many_arguments, reason = "a parameter, what it is compared with, and where it is told")]
+#[expect(clippy::too_many_arguments, reason = "a parameter, its expected value, and the position of the report")]
 pub(super) fn check_parameter(
     code: &Code,
     kind: BindingKind,

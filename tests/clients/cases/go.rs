@@ -183,7 +183,7 @@ fn informers_go_on_after_broken_watches(context: &CaseContext<'_>) {
             (informer.count("delete", "m0") + informer.count("delete-unseen", "m0") == 1).then_some(())
         });
         for name in &names {
-            assert_eq!(informer.count("add", name), 1, "{name} is told once");
+            assert_eq!(informer.count("add", name), 1, "{name} is reported once");
         }
         assert_eq!(
             informer.received().iter().filter(|line| line["event"].as_str().is_some_and(|event| event.starts_with("delete"))).count(),

@@ -270,6 +270,6 @@ fn a_watcher_goes_on_after_broken_watches(context: &CaseContext<'_>) {
     seen.has("delete m0");
     for number in 0..20 {
         let is_told = |line: &String| *line == format!("apply m{number}") || *line == format!("first m{number}");
-        assert!(seen.lines().iter().any(is_told), "m{number} is told");
+        assert!(seen.lines().iter().any(is_told), "m{number} is reported");
     }
 }

@@ -97,7 +97,7 @@ fn a_foreign_finalizer_is_kept(context: &TestContext<'_>) {
     assert_eq!(released["metadata"]["finalizers"], json!([theirs]));
     context.merge(&kind, "one", json!({"spec": {"size": 1}}));
     context.expect_no_more_calls("one", &["on_create#0", "on_delete#0"]);
-    assert_eq!(context.get(&kind, "one").expect("it is held by somebody else")["metadata"]["finalizers"], json!([theirs]));
+    assert_eq!(context.get(&kind, "one").expect("another finalizer keeps it")["metadata"]["finalizers"], json!([theirs]));
     context.merge(&kind, "one", json!({"metadata": {"finalizers": null}}));
     context.gone(&kind, "one");
 }

@@ -101,7 +101,7 @@ fn a_chain_is_finished(context: &TestContext<'_>, pair: Pair) {
     context.operator_of(pair[1], &kind, &chain());
     let object = context.handled(&kind, "one");
     for handler in ["first", "second", "third"] {
-        assert!(object["status"][handler].is_object(), "every result is in the status, whoever got it: {object}");
+        assert!(object["status"][handler].is_object(), "every result is in the status, of both engines: {object}");
     }
     settled(context, &calls(pair, &["0 first#0", "0 second#0", "0 third#0", "1 third#0", "1 second#1"]));
 }

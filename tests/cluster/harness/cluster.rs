@@ -54,7 +54,7 @@ pub(crate) enum Controllers {
     /// All controllers: garbage collection, namespaces, workloads.
     Running,
     /// Garbage collection and namespaces, but no workloads.
-    #[allow(dead_code, reason = "only the suite of the clients compares with a server that does no more")]
+    #[allow(dead_code, reason = "only the client suite starts a server without the other controllers")]
     Housekeeping,
     /// Only the API server: quick to start, and no object changes by itself.
     Absent,

@@ -20,7 +20,7 @@ pub use kind::Kind;
 pub use operator::{Engine, Launch, Operator};
 pub use runner::{Case, Options, run};
 pub use twins::Handler;
-#[allow(unused_imports, reason = "the suite of the clients stands on these parts alone")]
+#[allow(unused_imports, reason = "the client suite uses only these parts")]
 pub use {
     client::Client,
     cluster::Tools,

@@ -75,7 +75,7 @@ impl Process {
     }
 
     fn child(&self) -> MutexGuard<'_, Child> {
-        self.child.lock().expect("nobody panics while holding a child")
+        self.child.lock().expect("no thread panics while holding a child")
     }
 }
 

@@ -102,13 +102,13 @@ pub fn run_titled(titles: &[String], threads: usize, run: impl Fn(usize) -> Resu
                     let outcome = run(number);
                     print_outcome(title, &outcome, began.elapsed());
                     if let Err(message) = outcome {
-                        failures.lock().expect("nobody panics while holding the failures").push((title.clone(), message));
+                        failures.lock().expect("no thread panics while holding the failures").push((title.clone(), message));
                     }
                 }
             });
         }
     });
-    let failures = failures.into_inner().expect("nobody panics while holding the failures");
+    let failures = failures.into_inner().expect("no thread panics while holding the failures");
     for (name, message) in &failures {
         println!("\n==== {name}\n{message}");
     }

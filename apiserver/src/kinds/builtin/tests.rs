@@ -182,7 +182,7 @@ fn values_are_read_by_the_types_of_their_fields() {
             "cannot unmarshal object into Go struct field spec.template.spec.containers",
         ),
         ("Pod", json!({"spec": {"containers": [{"command": "sh"}]}}), "field spec.containers[0].command of type []string"),
-        ("Pod", json!({"spec": {"containers": [{"resources": {"limits": {"cpu": "many"}}}]}}), "\"many\" is no quantity"),
+        ("Pod", json!({"spec": {"containers": [{"resources": {"limits": {"cpu": "many"}}}]}}), "\"many\" is not a quantity"),
         (
             "Pod",
             json!({"spec": {"nodeSelector": {"a": true}}}),
