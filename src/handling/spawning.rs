@@ -132,7 +132,7 @@ pub fn step(cancellation: Cancellation, reached: Stage, age: Duration) -> Step {
 }
 
 /// Returns the message about a step, if there is one.
-pub fn tell_step(handler: &Handler, step: Step) -> Option<Message> {
+pub fn step_message(handler: &Handler, step: Step) -> Option<Message> {
     let title = handler.title();
     Some(match (step.enter, step.delay) {
         (Some(Stage::Signalled), _) => Message::debug(format!("{title} is signalled to exit gracefully.")),
@@ -144,7 +144,7 @@ pub fn tell_step(handler: &Handler, step: Step) -> Option<Message> {
 }
 
 /// Returns the message about the end of a task.
-pub fn tell_end(handler: &Handler, is_requested: bool) -> Message {
+pub fn end_message(handler: &Handler, is_requested: bool) -> Message {
     let how = if is_requested { "on request" } else { "on its own" };
     Message::debug(format!("{} has exited {how} and will not be retried or restarted.", handler.title()))
 }

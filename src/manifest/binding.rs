@@ -175,7 +175,7 @@ impl OperatorBuilder<'_> {
                 if !fields.mentions("fn") && !fields.mentions("run") {
                     let spot = Spot { length: 1, ..fields.item.spot() };
                     let message = format!("{} needs `fn` or `run`", fields.noun);
-                    self.reader.tell(super::Severity::Error, spot, &fields.item.path, message, Some(hint.to_owned()));
+                    self.reader.report(super::Severity::Error, spot, &fields.item.path, message, Some(hint.to_owned()));
                 }
                 None
             }
@@ -239,7 +239,7 @@ impl OperatorBuilder<'_> {
             return false;
         };
         let hint = "give one of them an `id` of its own: progress is stored under it";
-        self.reader.tell(super::Severity::Error, bound.spot, &bound.path, message, Some(hint.to_owned()));
+        self.reader.report(super::Severity::Error, bound.spot, &bound.path, message, Some(hint.to_owned()));
         false
     }
 }

@@ -153,5 +153,5 @@ fn refuse(reader: &Reader, root: &Node) {
         _ => "this is no manifest of an operator".to_owned(),
     };
     let hint = format!("the manifest of an operator begins with `apiVersion: {API_VERSION}` and `kind: {KIND}`");
-    reader.tell(Severity::Error, Spot { length: 1, ..root.spot }, "", what, Some(hint));
+    reader.report(Severity::Error, Spot { length: 1, ..root.spot }, "", what, Some(hint));
 }

@@ -121,7 +121,7 @@ impl Reader {
     }
 
     /// Adds a diagnostic with a position.
-    pub fn tell(&self, severity: Severity, spot: Spot, path: &str, message: String, hint: Option<String>) {
+    pub fn report(&self, severity: Severity, spot: Spot, path: &str, message: String, hint: Option<String>) {
         if self.is_full() {
             return;
         }
@@ -144,27 +144,27 @@ impl Reader {
 
     /// Adds a YAML error.
     pub fn take(&self, mistake: Mistake) {
-        self.tell(Severity::Error, mistake.spot, mistake.path.as_deref().unwrap_or_default(), mistake.message, mistake.hint);
+        self.report(Severity::Error, mistake.spot, mistake.path.as_deref().unwrap_or_default(), mistake.message, mistake.hint);
     }
 
     /// Adds an error about a value, with a hint.
     pub fn error_with(&self, item: &Item<'_>, message: impl Into<String>, hint: impl Into<String>) {
-        self.tell(Severity::Error, item.spot(), &item.path, message.into(), Some(hint.into()));
+        self.report(Severity::Error, item.spot(), &item.path, message.into(), Some(hint.into()));
     }
 
     /// Adds an error about a key, with a hint.
     pub fn key_error(&self, item: &Item<'_>, message: impl Into<String>, hint: impl Into<String>) {
-        self.tell(Severity::Error, item.key, &item.path, message.into(), Some(hint.into()));
+        self.report(Severity::Error, item.key, &item.path, message.into(), Some(hint.into()));
     }
 
     /// Adds a warning about a value.
     pub fn warn(&self, item: &Item<'_>, message: impl Into<String>, hint: impl Into<String>) {
-        self.tell(Severity::Warning, item.spot(), &item.path, message.into(), Some(hint.into()));
+        self.report(Severity::Warning, item.spot(), &item.path, message.into(), Some(hint.into()));
     }
 
     /// Adds a hint about a value.
     pub fn hint(&self, item: &Item<'_>, message: impl Into<String>, hint: impl Into<String>) {
-        self.tell(Severity::Hint, item.spot(), &item.path, message.into(), Some(hint.into()));
+        self.report(Severity::Hint, item.spot(), &item.path, message.into(), Some(hint.into()));
     }
 
     /// Adds an error about a value of a wrong type.
@@ -192,7 +192,7 @@ impl Reader {
                 Kind::List(_) => "write its keys directly, without `- ` and `[…]`",
                 _ => "write keys with values: `key: value`",
             };
-            self.tell(Severity::Error, item.spot(), &item.path, message, Some(hint.to_owned()));
+            self.report(Severity::Error, item.spot(), &item.path, message, Some(hint.to_owned()));
             return None;
         };
         // An existing key was not meant by an unknown one.
@@ -231,7 +231,7 @@ impl Reader {
         if found.is_none() && !fields.misspelt.contains(&key) {
             let message = format!("{} needs `{key}`", fields.noun);
             let spot = fields.raw(key).map_or(fields.item.spot(), |null| null.key);
-            self.tell(Severity::Error, Spot { length: spot.length.min(1), ..spot }, &fields.item.path, message, Some(hint.to_owned()));
+            self.report(Severity::Error, Spot { length: spot.length.min(1), ..spot }, &fields.item.path, message, Some(hint.to_owned()));
         }
         found
     }

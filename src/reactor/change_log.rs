@@ -27,12 +27,12 @@ pub struct ChangeLog {
     /// The prefix of the operator's own annotations, without the slash.
     prefix: String,
     /// The logged objects, by unique id.
-    sights: Mutex<HashMap<String, Sight>>,
+    last_seen: Mutex<HashMap<String, LastSeen>>,
 }
 
 /// The last seen state of an object, with the operator's later writes.
 #[derive(Debug)]
-struct Sight {
+struct LastSeen {
     body: Body,
     own: Vec<(Vec<String>, Value)>,
     /// The version that includes all writes; `None` until it is known.
@@ -51,17 +51,17 @@ pub enum Write {
 impl ChangeLog {
     /// Returns the change log of an operator with this annotation prefix.
     pub fn new(prefix: &str) -> Self {
-        Self { prefix: prefix.to_owned(), sights: Mutex::default() }
+        Self { prefix: prefix.to_owned(), last_seen: Mutex::default() }
     }
 
     /// Logs an event, with the changes of other clients. The operator's own writes were logged before.
     pub fn report_event(&self, event_kind: EventKind, body: &Body) {
         let uid = body.uid().unwrap_or_default().to_owned();
         let before = {
-            let mut sights = self.sights.lock();
-            let before = sights.remove(&uid);
+            let mut last_seen = self.last_seen.lock();
+            let before = last_seen.remove(&uid);
             if event_kind != EventKind::Deleted {
-                sights.insert(uid, Sight::after(before.as_ref(), body));
+                last_seen.insert(uid, LastSeen::after(before.as_ref(), body));
             }
             before
         };
@@ -80,31 +80,31 @@ impl ChangeLog {
             return;
         }
         info!(target: "kopfd::objects", "┌ The {kind} {what}, at version {version}.");
-        tell(&told, "│ ");
+        log_lines(&told, "│ ");
     }
 
     /// Logs a patch as a difference.
-    pub fn tell_patch(&self, body: &Body, patch: &Patch) {
-        tell(&differences(body, patch, &format!("{}/", self.prefix)), "│ ");
-        if let Some(sight) = self.sights.lock().get_mut(body.uid().unwrap_or_default()) {
-            collect(&patch.merge, &mut Vec::new(), &mut sight.own);
+    pub fn report_patch(&self, body: &Body, patch: &Patch) {
+        log_lines(&differences(body, patch, &format!("{}/", self.prefix)), "│ ");
+        if let Some(state) = self.last_seen.lock().get_mut(body.uid().unwrap_or_default()) {
+            collect(&patch.merge, &mut Vec::new(), &mut state.own);
             let is_finalizers = |one: &Transform| matches!(one, Transform::AddFinalizer(_) | Transform::RemoveFinalizer(_));
             if patch.transforms.iter().any(is_finalizers) {
-                sight.own.push((vec!["metadata".to_owned(), "finalizers".to_owned()], Value::Null));
+                state.own.push((vec!["metadata".to_owned(), "finalizers".to_owned()], Value::Null));
             }
-            sight.complete_at = None;
+            state.complete_at = None;
         }
     }
 
     /// Records the version that includes the operator's write.
     pub fn patched(&self, body: &Body, version: Option<&str>) {
-        if let Some(sight) = self.sights.lock().get_mut(body.uid().unwrap_or_default()) {
-            sight.complete_at = version.and_then(number);
+        if let Some(state) = self.last_seen.lock().get_mut(body.uid().unwrap_or_default()) {
+            state.complete_at = version.and_then(number);
         }
     }
 
     /// Logs the write of a script to any object.
-    pub fn tell_write(&self, write: Write, object: &str, before: Option<&Value>, after: Option<&Value>) {
+    pub fn report_write(&self, write: Write, object: &str, before: Option<&Value>, after: Option<&Value>) {
         let mut told = Vec::new();
         let line = match (write, before, after) {
             (Write::Stored, None, _) => format!("+ {object} created"),
@@ -118,30 +118,30 @@ impl ChangeLog {
             (Write::Deleted, Some(_), None) => format!("- {object} deleted"),
             (Write::Deleted, Some(_), Some(_)) => format!("- {object} is to be deleted"),
         };
-        tell(&[line], "│ ");
-        tell(&told, "│   ");
+        log_lines(&[line], "│ ");
+        log_lines(&told, "│   ");
         if let (Some(before), Some(after)) = (before, after) {
             self.note(before, after);
         }
     }
 
     /// Logs a failed write of a script.
-    pub fn tell_failure(&self, object: &str, error: &str) {
+    pub fn report_failure(&self, object: &str, error: &str) {
         info!(target: "kopfd::objects", "│ ! {object}: {error}");
     }
 
     /// Includes the write of a script in the known state of the object, so that its event is not logged as a change.
     fn note(&self, before: &Value, after: &Value) {
         let text = |pointer: &str| after.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        if let Some(sight) = self.sights.lock().get_mut(text("/metadata/uid")) {
+        if let Some(state) = self.last_seen.lock().get_mut(text("/metadata/uid")) {
             let items = diff::diff(before, after, Scope::Full);
-            sight.own.extend(items.iter().flat_map(leaves).map(|leaf| (leaf.path, leaf.new)));
-            sight.complete_at = number(text("/metadata/resourceVersion"));
+            state.own.extend(items.iter().flat_map(leaves).map(|leaf| (leaf.path, leaf.new)));
+            state.complete_at = number(text("/metadata/resourceVersion"));
         }
     }
 
     /// Returns the changes of other clients.
-    fn foreign(&self, before: &Sight, body: &Body) -> Vec<String> {
+    fn foreign(&self, before: &LastSeen, body: &Body) -> Vec<String> {
         let mut found = Vec::new();
         for item in diff::diff(&before.body, body, Scope::Full) {
             let parts = leaves(&item);
@@ -164,7 +164,7 @@ impl EventSink for ChangeLog {
     fn accept(&self, event: &EngineEvent<'_>) {
         match event {
             EngineEvent::ObjectSeen { body, event_kind, .. } => self.report_event(*event_kind, body),
-            EngineEvent::PatchPrepared { body, patch } => self.tell_patch(body, patch),
+            EngineEvent::PatchPrepared { body, patch } => self.report_patch(body, patch),
             EngineEvent::PatchSent { body, version } => self.patched(body, *version),
             _ => {}
         }
@@ -175,7 +175,7 @@ impl EventSink for ChangeLog {
     }
 }
 
-impl Sight {
+impl LastSeen {
     /// Returns the known state after an event. Writes are kept until the object includes all of them.
     fn after(before: Option<&Self>, body: &Body) -> Self {
         let complete_at = before.and_then(|before| before.complete_at);
@@ -223,7 +223,7 @@ fn kind(body: &Body) -> &str {
 }
 
 /// Logs the lines of a change. The operator's own annotations are debug lines.
-fn tell(told: &[String], before: &str) {
+fn log_lines(told: &[String], before: &str) {
     let (own, others): (Vec<&String>, Vec<&String>) = told.iter().partition(|line| line.starts_with(ANNOTATIONS));
     let most = if tracing::enabled!(target: "kopfd::objects", tracing::Level::DEBUG) { usize::MAX } else { MAX_LINES };
     for line in others.iter().take(most) {
@@ -347,7 +347,7 @@ mod tests {
         patch.set(&["status", "create", "port"], json!(80)).unwrap();
         let lines = told(|log| {
             log.report_event(EventKind::Listed, &first);
-            log.tell_patch(&first, &patch);
+            log.report_patch(&first, &patch);
             log.patched(&first, Some("3"));
             // The first of two requests, then the second, with a change by another client in between.
             log.report_event(EventKind::Modified, &body("2", json!({"spec": {"size": 1}})));
@@ -370,11 +370,11 @@ mod tests {
     fn writes_of_scripts_are_reported_in_a_line_each() {
         let (before, after) = (json!({"data": {"a": 1}}), json!({"data": {"a": 2}}));
         let lines = told(|log| {
-            log.tell_write(Write::Stored, "Pod x", None, Some(&after));
-            log.tell_write(Write::Stored, "Pod x", Some(&before), Some(&after));
-            log.tell_write(Write::Stored, "Pod x", Some(&after), Some(&after));
-            log.tell_write(Write::Deleted, "Pod x", Some(&after), None);
-            log.tell_failure("Pod x", "HTTP 403");
+            log.report_write(Write::Stored, "Pod x", None, Some(&after));
+            log.report_write(Write::Stored, "Pod x", Some(&before), Some(&after));
+            log.report_write(Write::Stored, "Pod x", Some(&after), Some(&after));
+            log.report_write(Write::Deleted, "Pod x", Some(&after), None);
+            log.report_failure("Pod x", "HTTP 403");
         });
         let expected = [
             "│ + Pod x created",

@@ -32,7 +32,7 @@ impl ScriptApi {
     }
 
     /// Sends a request, and logs its changes.
-    async fn answer_telling(&self, request: ApiRequest, log: &ChangeLog) -> Result<Value, cluster::Error> {
+    async fn answer_and_report(&self, request: ApiRequest, log: &ChangeLog) -> Result<Value, cluster::Error> {
         let Some((write, name)) = written(&request.operation) else { return self.answer(request).await };
         let (resource, namespace) = (Arc::clone(&request.resource), request.namespace.clone().filter(|_| request.resource.namespaced));
         let is_whole = !matches!(&request.operation, Operation::Patch { subresource: Some(name), .. } if name != "status");
@@ -53,11 +53,11 @@ impl ScriptApi {
             None => format!("{} {name}", resource.kind),
         };
         match &answered {
-            Err(error) => log.tell_failure(&object, &error.chain()),
-            Ok(after) if write == Write::Stored && is_whole => log.tell_write(write, &object, before.as_ref(), Some(after)),
+            Err(error) => log.report_failure(&object, &error.chain()),
+            Ok(after) if write == Write::Stored && is_whole => log.report_write(write, &object, before.as_ref(), Some(after)),
             Ok(_) => {
                 let after = find(&name).await;
-                log.tell_write(write, &object, before.as_ref(), after.as_ref());
+                log.report_write(write, &object, before.as_ref(), after.as_ref());
             }
         }
         answered
@@ -93,7 +93,7 @@ impl Api for ScriptApi {
     fn send(&self, request: ApiRequest) -> BoxFuture<'_, Result<Value, ApiError>> {
         async move {
             match &self.log {
-                Some(log) => self.answer_telling(request, log).await.map_err(told),
+                Some(log) => self.answer_and_report(request, log).await.map_err(told),
                 None => self.answer(request).await.map_err(told),
             }
         }

@@ -129,9 +129,9 @@ impl<W: Effects> Worker<W> {
         // The patch may or may not have been sent.
         self.expected = Expected::default();
         let text = format!("Throttling for {} seconds due to a defect of the engine: {panic}", seconds(delay));
-        let told = Message::error(&text).followed_by("The object will be processed again in its newest state.");
+        let message = Message::error(&text).followed_by("The object will be processed again in its newest state.");
         // Logging itself may panic.
-        if std::panic::catch_unwind(AssertUnwindSafe(|| self.tell(&told))).is_err() {
+        if std::panic::catch_unwind(AssertUnwindSafe(|| self.log_message(&message))).is_err() {
             let logged = || tracing::error!(target: "kopfd::reactor", uid = &*self.uid, "{text}");
             // There is no other way to report it.
             let _ = std::panic::catch_unwind(AssertUnwindSafe(logged));
@@ -191,11 +191,11 @@ impl<W: Effects> Worker<W> {
             events.emit(&EngineEvent::ObjectSeen { body, event_kind: event.event_kind, consistency_in });
         }
         if is_last {
-            cycle::tell_nothing_changed(events);
+            cycle::log_nothing_changed(events);
         }
         events.emit(&EngineEvent::CycleDecided { delays: &[] });
         if let Some(body) = &state {
-            self.tell_cycle(body, None);
+            self.report_cycle(body, None);
         }
     }
 
@@ -205,19 +205,21 @@ impl<W: Effects> Worker<W> {
         let body = head.to_body(&self.served.resource);
         if event.event_kind == EventKind::Deleted {
             self.memories.forget(&self.uid);
-            self.tell_cycle(&body, None);
+            self.report_cycle(&body, None);
             return self.world.forget(&self.memo);
         }
         self.memories.notice(&self.uid, event.event_kind == EventKind::Listed);
         let mut retry_state = self.memories.retry_state(&self.uid);
         if !std::mem::replace(&mut retry_state.is_unreadable, true) {
-            let told = Message::error(format!("The object cannot be read and is not handled: {error}"));
-            self.tell(&told.followed_by("Its next changes are not reported while that lasts. Its deletion will not be held back."));
+            let message = Message::error(format!("The object cannot be read and is not handled: {error}"));
+            self.log_message(
+                &message.followed_by("Its next changes are not reported while that lasts. Its deletion will not be held back."),
+            );
         }
-        self.tell_cycle(&body, Some(&format!("the object cannot be read: {error}")));
+        self.report_cycle(&body, Some(&format!("the object cannot be read: {error}")));
         let finalizer = &self.served.storages.finalizer;
         if head.is_deleting() && head.has_finalizer(finalizer) {
-            self.tell(&Message::warning("Removing the finalizer without calling any handlers, since the object cannot be read."));
+            self.log_message(&Message::warning("Removing the finalizer without calling any handlers, since the object cannot be read."));
             let patch = Patch { transforms: vec![Transform::RemoveFinalizer(finalizer.clone())], ..Patch::default() };
             if let Err(error) = self.world.apply(&self.served.resource, &body, &patch).await {
                 self.throttle(&mut retry_state, &body, &chain(&error)).await;
@@ -261,7 +263,7 @@ impl<W: Effects> Worker<W> {
             match ended.map(|ended| ended.result) {
                 Ok(Ok(sent)) => {
                     retry_state.throttle.succeed();
-                    self.tell_cycle(&seen, None);
+                    self.report_cycle(&seen, None);
                     retry_state.remaining = sent.remaining;
                     version = sent.version;
                 }
@@ -271,14 +273,14 @@ impl<W: Effects> Worker<W> {
                 Ok(Err(error)) => self.throttle(&mut retry_state, &seen, &chain(&error)).await,
                 Err(panic) => {
                     let error = format!("a defect of the engine: {}", tasks::panic_text(&*panic));
-                    self.tell_cycle(&seen, Some(&error));
+                    self.report_cycle(&seen, Some(&error));
                     resume_unwind(panic);
                 }
             }
         }
         if event_kind == EventKind::Deleted {
             // A deleted object has nothing left to finish.
-            self.tell_cycle(&seen, None);
+            self.report_cycle(&seen, None);
             self.world.forget(&self.memo);
         } else {
             self.memories.keep_retry_state(&self.uid, retry_state);
@@ -286,11 +288,11 @@ impl<W: Effects> Worker<W> {
         (version, echo)
     }
 
-    fn tell(&self, message: &Message) {
-        self.world.events().tell(message);
+    fn log_message(&self, message: &Message) {
+        self.world.events().log_message(message);
     }
 
-    fn tell_cycle(&self, body: &Body, error: Option<&str>) {
+    fn report_cycle(&self, body: &Body, error: Option<&str>) {
         self.world.events().emit(&EngineEvent::CycleEnded { uid: &self.uid, body, error });
     }
 
@@ -302,10 +304,10 @@ impl<W: Effects> Worker<W> {
     }
 
     async fn throttle(&self, retry_state: &mut RetryState, body: &Body, error: &str) {
-        self.tell_cycle(body, Some(error));
+        self.report_cycle(body, Some(error));
         let now = self.world.clock().now();
         if let Some(delay) = retry_state.throttle.fail(&self.pace.error_delays, now) {
-            self.tell(&Message::error(format!("Throttling for {} seconds due to an unexpected error: {error}", seconds(delay))));
+            self.log_message(&Message::error(format!("Throttling for {} seconds due to an unexpected error: {error}", seconds(delay))));
             self.sleep_off(retry_state, delay).await;
         }
     }
@@ -313,7 +315,7 @@ impl<W: Effects> Worker<W> {
     async fn sleep_off(&self, retry_state: &mut RetryState, left: Duration) {
         if self.mailbox.sleep(left).await {
             retry_state.throttle.lift();
-            self.tell(&Message::info("Throttling is over. Switching back to normal operations."));
+            self.log_message(&Message::info("Throttling is over. Switching back to normal operations."));
         }
     }
 }

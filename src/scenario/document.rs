@@ -108,7 +108,7 @@ impl ReadContext<'_> {
     fn check(&self, expressions: &[Expression]) {
         for problem in script::check(&expressions::declaration(expressions.to_vec())) {
             let spot = Spot { line: problem.line, column: problem.column, length: problem.length };
-            self.reader.tell(Severity::Error, spot, "", problem.message, problem.hint);
+            self.reader.report(Severity::Error, spot, "", problem.message, problem.hint);
         }
     }
 

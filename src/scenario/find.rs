@@ -84,7 +84,7 @@ fn read(source: Source, is_named: bool, found: &mut Found) {
                     if is_named && !is_meant(&document.root) {
                         let hint = format!("a scenario begins with `apiVersion: {API_VERSION}` and `kind: {KIND}`");
                         let spot = Spot { length: 1, ..document.root.spot };
-                        reader.tell(Severity::Error, spot, "", "this is not a scenario".to_owned(), Some(hint));
+                        reader.report(Severity::Error, spot, "", "this is not a scenario".to_owned(), Some(hint));
                         continue;
                     }
                     if !is_named {

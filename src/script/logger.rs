@@ -43,12 +43,12 @@ fn log(native: &NativeCallContext<'_>, level: Level, text: &Dynamic) -> Result<(
     context.acts(native.fn_name())?;
     let text = convert::shown(text);
     context.budget().count_output(text.len())?;
-    tell(context.span(), level, &text);
+    write(context.span(), level, &text);
     Ok(())
 }
 
 /// Logs a line about an object.
-pub(super) fn tell(span: &tracing::Span, level: Level, text: &str) {
+pub(super) fn write(span: &tracing::Span, level: Level, text: &str) {
     span.in_scope(|| match level {
         Level::Debug => tracing::debug!(target: target!(), "{text}"),
         Level::Step => tracing::debug!(target: "kopfd::objects::steps", "{text}"),

@@ -114,8 +114,8 @@ impl Stage {
     }
 
     /// Logs a line about a sub-handler, and keeps it for the report.
-    pub(super) fn tell(&self, message: Message) {
-        logger::tell(&self.span, message.level, &message.to_string());
+    pub(super) fn log_message(&self, message: Message) {
+        logger::write(&self.span, message.level, &message.to_string());
         self.notes.borrow_mut().messages.push(message);
     }
 }

@@ -192,19 +192,19 @@ impl Running {
         let subhandling = self.stage.subhandling.as_ref().expect("there is no registry without it");
         let clock = &self.stage.scripts.environment.clock;
         let record = pass.record(&handler.id).expect("what is run has a record");
-        self.stage.tell(attempt::announce(handler));
+        self.stage.log_message(attempt::announce(handler));
         if let Some((outcome, message)) = attempt::check_limits(handler, record, clock.now()) {
-            self.stage.tell(message);
+            self.stage.log_message(message);
             return Ok(outcome);
         }
         let (verdict, subrefs) = self.call(handler, record.retries, record.started.at);
         if self.stage.budget.ending() == Some(Ending::Cancelled) {
-            self.stage.tell(Message::warning(format!("{} is cancelled. Will escalate.", handler.title())));
+            self.stage.log_message(Message::warning(format!("{} is cancelled. Will escalate.", handler.title())));
             return Err(self.stage.budget.end(Ending::Cancelled));
         }
         let (mut outcome, message) = attempt::judge(handler, record, verdict, clock.now(), subhandling.default_backoff);
         outcome.subrefs = subrefs;
-        self.stage.tell(message);
+        self.stage.log_message(message);
         let attempted = Attempted { id: handler.id.clone(), retry: record.retries, outcome: outcome.clone() };
         self.stage.notes.borrow_mut().attempts.push(attempted);
         Ok(outcome)

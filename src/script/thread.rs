@@ -310,8 +310,8 @@ impl Thread {
             let values = offer.values(function.params.iter().map(ImmutableString::as_str));
             let ended = values.map_err(Into::into).and_then(|values| function.run(&engine, &context, values));
             let explained = |error| {
-                let told = trace::tell(error, &function.title, function.global.source().unwrap_or_default(), scripts.origins());
-                format!("{}\n{}", told.text, told.trace)
+                let report = trace::describe(error, &function.title, function.global.source().unwrap_or_default(), scripts.origins());
+                format!("{}\n{}", report.text, report.trace)
             };
             ended.map(|ended| subhandlers::is_true(&ended.value())).map_err(explained)
         };

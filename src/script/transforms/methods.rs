@@ -69,7 +69,7 @@ impl Asked {
             let ended = self.closure.run(&engine, &context, vec![convert::to_dynamic(&body)]);
             ended.map_err(|error| {
                 let source = self.closure.global.source().unwrap_or_default();
-                trace::tell(error, "a transformation", source, &std::collections::BTreeMap::new()).text
+                trace::describe(error, "a transformation", source, &std::collections::BTreeMap::new()).text
             })
         };
         let fiber = Fiber::new(budget, run).map_err(|error| format!("no memory for a transformation: {error}"))?;
