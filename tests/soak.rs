@@ -224,7 +224,7 @@ async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Hos
     drop((kind, sink, watcher));
     let Soaked { host, scripts, patches, .. } = Arc::into_inner(world).expect("all workers have ended");
     drop(scripts);
-    assert_eq!(host.kept().await, kopfd::script::host::Kept::default(), "a revision that is replaced is dropped");
+    assert_eq!(host.kept().await, kopfd::script::host::MemoryCounts::default(), "a revision that is replaced is dropped");
     (host, patches.into_inner())
 }
 
