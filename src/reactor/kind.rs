@@ -252,7 +252,7 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
         self.note_list();
     }
 
-    fn troubled(&mut self, error: &cluster::Error) {
+    fn request_failed(&mut self, error: &cluster::Error) {
         // The watcher logs its failures and retries; a missing kind is noticed by the observer of kinds.
         tracing::debug!(target: "kopfd::reactor", resource = %self.kind.served.resource, error = error.chain(), "A watch is in trouble.");
     }

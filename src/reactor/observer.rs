@@ -522,7 +522,7 @@ impl Sink for ObservationSink {
         }
     }
 
-    fn troubled(&mut self, error: &cluster::Error) {
+    fn request_failed(&mut self, error: &cluster::Error) {
         if error.status() == Some(403) && !self.is_refused {
             self.is_refused = true;
             let (what, effect) = match self.subject {

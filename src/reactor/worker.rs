@@ -114,7 +114,7 @@ impl<W: Effects> Worker<W> {
 
     async fn process_events(&mut self) {
         while !self.stop.is_requested()
-            && let Some(event) = self.mailbox.take(self.patience()).await
+            && let Some(event) = self.mailbox.take(self.idle_time_left()).await
         {
             self.attempt.event = Some(event.clone());
             self.take_up(event).await;
@@ -146,7 +146,7 @@ impl<W: Effects> Worker<W> {
 
     /// Returns how long to wait for an event. If none is awaited, the next one may as well start a new worker: thousands of idle workers
     /// would cost memory, and have no state that is not on the object.
-    fn patience(&self) -> Duration {
+    fn idle_time_left(&self) -> Duration {
         let now = self.world.clock().now();
         self.expected.until.map_or(Duration::ZERO, |until| time_between(now, until).max(self.pace.idle_timeout))
     }

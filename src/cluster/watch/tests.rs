@@ -99,7 +99,7 @@ impl Sink for Transcript {
         self.lines.lock().push("listed".to_owned());
     }
 
-    fn troubled(&mut self, error: &Error) {
+    fn request_failed(&mut self, error: &Error) {
         self.lines.lock().push(error.status().map_or("trouble".to_owned(), |status| format!("trouble {status}")));
     }
 }
