@@ -21,7 +21,7 @@ use kopfd::kit::{Clock, Stop};
 use kopfd::object::{Body, Patch, Resource};
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
-use kopfd::reactor::{Background, Effects, Environment, Error as ReactorError, EventStream, Indexing, Pace, Patcher, Scripts};
+use kopfd::reactor::{Background, Effects, Environment, Error as ReactorError, EventStream, Indexing, Patcher, Scripts, WorkerSettings};
 use kopfd::script::host::Threads;
 use kopfd::script::{Call, Evaluation, Host, Installed, Options, Program, Returned, Subject};
 
@@ -209,7 +209,7 @@ async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Hos
     let storages = Arc::new(operator.settings.persistence.storages);
     let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, Duration::from_mins(1)));
     let world = Arc::new(Soaked { host, scripts, clock: clock.clone(), patches: AtomicUsize::new(0), events: EventStream::default() });
-    let kind = Arc::new(Kind::new(Arc::clone(&world), served, Arc::new(Pace::default()), None, Arc::from("soak")));
+    let kind = Arc::new(Kind::new(Arc::clone(&world), served, Arc::new(WorkerSettings::default()), None, Arc::from("soak")));
     let login = Box::new(Memory { round: number, objects });
     let client = Client::with_login(login, Networking::default(), Watching::default(), clock.clone()).await.unwrap();
     let mut watcher = Watcher::new(client, resource, None).unwrap();

@@ -19,7 +19,7 @@ use super::effects::Effects;
 use super::mailbox::{Event, Mailbox};
 use super::memory::Memories;
 use super::queues::{Queued, Queues};
-use super::worker::{Attempt, Expected, Pace, Read, Worker};
+use super::worker::{Attempt, Expected, Read, Worker, WorkerSettings};
 
 /// Limit of objects that begin processing at the same time. Each holds its parsed body, about ten times the size of its text; a longer
 /// list or burst waits in the connection, without using memory.
@@ -43,7 +43,7 @@ pub struct Kind<W: Effects> {
     /// The event queues of its objects.
     pub queues: Arc<Queues>,
     /// The settings of its workers.
-    pub pace: Arc<Pace>,
+    pub settings: Arc<WorkerSettings>,
     /// The operator's name, the prefix of the memo keys of its objects.
     pub operator: Arc<str>,
     workers: TaskGroup,
@@ -55,13 +55,13 @@ pub struct Kind<W: Effects> {
 
 impl<W: Effects + 'static> Kind<W> {
     /// Returns a kind without objects.
-    pub fn new(world: Arc<W>, served: Arc<Served>, pace: Arc<Pace>, worker_limit: Option<usize>, operator: Arc<str>) -> Self {
+    pub fn new(world: Arc<W>, served: Arc<Served>, settings: Arc<WorkerSettings>, worker_limit: Option<usize>, operator: Arc<str>) -> Self {
         Self {
             world,
             served,
             memories: Arc::default(),
             queues: Arc::new(Queues::new(worker_limit)),
-            pace,
+            settings,
             operator,
             workers: TaskGroup::default(),
             room: Arc::new(Semaphore::new(TAKEN_UP)),
@@ -77,8 +77,8 @@ impl<W: Effects + 'static> Kind<W> {
     }
 
     /// Returns the kind with workers that are cancelled by a stop. Without it they run until they are told to finish.
-    pub fn with_lives(self, lives: &Stop) -> Self {
-        Self { workers: TaskGroup::under(lives), ..self }
+    pub fn with_stop(self, stop: &Stop) -> Self {
+        Self { workers: TaskGroup::under(stop), ..self }
     }
 
     /// Returns the kind with the memories of another one.
@@ -164,7 +164,7 @@ async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut room: Optio
         mailbox: Arc::clone(mailbox),
         memo: kind.memo(uid),
         uid: Arc::clone(uid),
-        pace: Arc::clone(&kind.pace),
+        settings: Arc::clone(&kind.settings),
         stop: kind.calls.clone(),
         span,
         expected: Expected::default(),

@@ -31,7 +31,7 @@ pub type Read = fn(&str, &Resource) -> Result<Body, serde_json::Error>;
 
 /// The operator's settings of workers.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pace {
+pub struct WorkerSettings {
     /// The time limit of the wait for the event of an own patch.
     pub consistency_timeout: Duration,
     /// The time without events after which a worker ends that waits for the event of its own patch.
@@ -40,7 +40,7 @@ pub struct Pace {
     pub error_delays: Vec<Duration>,
 }
 
-impl Default for Pace {
+impl Default for WorkerSettings {
     fn default() -> Self {
         let fibonacci = [1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610];
         let timeout = Duration::from_secs(5);
@@ -63,7 +63,7 @@ pub struct Worker<W: Effects> {
     /// The key of the object's memo.
     pub memo: Arc<str>,
     /// Its settings.
-    pub pace: Arc<Pace>,
+    pub settings: Arc<WorkerSettings>,
     /// Ends running calls.
     pub stop: Stop,
     /// The span of its log lines.
@@ -123,7 +123,7 @@ impl<W: Effects> Worker<W> {
     }
 
     async fn recover(&mut self, panic: &str) {
-        let delays = &self.pace.error_delays;
+        let delays = &self.settings.error_delays;
         let delay = delays.get(self.attempt.panics).or(delays.last()).copied().unwrap_or_default().max(MIN_PAUSE_AFTER_PANIC);
         self.attempt.panics += 1;
         // The patch may or may not have been sent.
@@ -148,7 +148,7 @@ impl<W: Effects> Worker<W> {
     /// would cost memory, and have no state that is not on the object.
     fn idle_time_left(&self) -> Duration {
         let now = self.world.clock().now();
-        self.expected.until.map_or(Duration::ZERO, |until| time_between(now, until).max(self.pace.idle_timeout))
+        self.expected.until.map_or(Duration::ZERO, |until| time_between(now, until).max(self.settings.idle_timeout))
     }
 
     async fn take_up(&mut self, event: Event) {
@@ -168,13 +168,13 @@ impl<W: Effects> Worker<W> {
         self.world.events().emit(&EngineEvent::ObjectSeen { body: &body, event_kind, consistency_in });
         let (version, echo) = self.process(event.event_kind, body).await;
         if let Some(version) = version
-            && !self.pace.consistency_timeout.is_zero()
+            && !self.settings.consistency_timeout.is_zero()
         {
             #[cfg(test)]
             if super::defects::is_on(super::defects::Defect::WaitsForNothing) {
                 return;
             }
-            let until = Moment::after(self.world.clock().now(), self.pace.consistency_timeout).at;
+            let until = Moment::after(self.world.clock().now(), self.settings.consistency_timeout).at;
             self.expected = Expected { version: Some(version), until: Some(until), echo: echo.map(|echo| (event.raw, echo)) };
         }
     }
@@ -306,7 +306,7 @@ impl<W: Effects> Worker<W> {
     async fn throttle(&self, retry_state: &mut RetryState, body: &Body, error: &str) {
         self.report_cycle(body, Some(error));
         let now = self.world.clock().now();
-        if let Some(delay) = retry_state.throttle.fail(&self.pace.error_delays, now) {
+        if let Some(delay) = retry_state.throttle.fail(&self.settings.error_delays, now) {
             self.log_message(&Message::error(format!("Throttling for {} seconds due to an unexpected error: {error}", seconds(delay))));
             self.sleep_off(retry_state, delay).await;
         }

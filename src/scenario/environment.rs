@@ -340,7 +340,7 @@ impl Environment {
         if !run.is_ready() {
             return Ok(Some("the operator has not listed everything yet".to_owned()));
         }
-        if !run.is_calm() {
+        if !run.is_quiet() {
             return Ok(Some(run.pending()));
         }
         if !self.api.is_settled() {

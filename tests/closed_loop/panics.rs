@@ -14,7 +14,8 @@ use kopfd::kit::Clock;
 use kopfd::object::{Body, EventKind, Patch, Resource};
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{
-    ActivityMonitor, Background, Effects, EngineEvent, Environment, Error, Event, EventSink, EventStream, Indexing, Pace, Patcher, Scripts,
+    ActivityMonitor, Background, Effects, EngineEvent, Environment, Error, Event, EventSink, EventStream, Indexing, Patcher, Scripts,
+    WorkerSettings,
 };
 use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
 use serde_json::{Value, json};
@@ -208,7 +209,7 @@ async fn run(panics: Panics, heals_after: Duration) -> Run {
     PANICS.set(panics);
     let monitor = Arc::new(ActivityMonitor::default());
     let world = Arc::new(Panicking::new(&scene.world));
-    let kind = Kind::new(world, Arc::clone(&scene.served), Arc::new(Pace::default()), None, Arc::from("test"));
+    let kind = Kind::new(world, Arc::clone(&scene.served), Arc::new(WorkerSettings::default()), None, Arc::from("test"));
     let kind = Arc::new(kind.with_monitor(Some(Arc::clone(&monitor))).with_reader(read));
     let server = &scene.world.server;
     let act = async {
@@ -245,7 +246,7 @@ async fn run(panics: Panics, heals_after: Duration) -> Run {
         () = feed => unreachable!("the server goes on for ever"),
     }
     assert!(kind.queues.is_empty(), "{panics:?}: a mailbox is left without a worker");
-    assert!(monitor.is_calm(), "{panics:?}: a worker counts as running");
+    assert!(monitor.is_quiet(), "{panics:?}: a worker counts as running");
     assert!(kind.memories.is_empty(), "{panics:?}: the deleted object is remembered");
     let (mut called, mut updated_to) = (BTreeMap::new(), Value::Null);
     for call in scene.world.timeline.with("call") {
