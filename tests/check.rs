@@ -36,10 +36,10 @@ fn a_manifest_without_mistakes_is_said_to_be_fine() {
 #[test]
 fn a_part_that_is_checked_and_not_run_is_a_warning() {
     let output = kopfd(&["check", "--config", "manifests/everything"]);
-    let told = text(&output.stdout);
+    let printed = text(&output.stdout);
     let wanted = "warning: timers are checked, but this version does not run them: `run`, `dev` and `test` refuse them\n";
-    assert!(told.contains(wanted), "{told}");
-    assert!(told.ends_with(" warnings, 2 hints in everything\n") && !told.contains("error"), "{told}");
+    assert!(printed.contains(wanted), "{printed}");
+    assert!(printed.ends_with(" warnings, 2 hints in everything\n") && !printed.contains("error"), "{printed}");
     assert_eq!(output.status.code(), Some(0));
     let output = kopfd(&["check", "--config", "manifests/everything", "-o", "json"]);
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -68,9 +68,9 @@ fn webhooks_need_a_server_where_the_engine_brings_none() {
     assert!(text(&kopfd(&["check", look]).stdout).contains(message));
     assert!(text(&kopfd(&["run", look]).stderr).contains(message));
     // The embedded server can always reach webhooks; this version refuses them for another reason.
-    let told = kopfd(&["dev", look]).stderr;
-    assert!(text(&told).contains("error: webhooks are not supported by this version"), "{}", text(&told));
-    assert!(!text(&told).contains(message), "{}", text(&told));
+    let printed = kopfd(&["dev", look]).stderr;
+    assert!(text(&printed).contains("error: webhooks are not supported by this version"), "{}", text(&printed));
+    assert!(!text(&printed).contains(message), "{}", text(&printed));
 }
 
 #[test]
@@ -90,18 +90,18 @@ fn a_command_that_is_not_understood_has_an_exit_code_of_its_own() {
 
 #[test]
 fn without_a_command_the_help_is_printed() {
-    let told = text(&kopfd(&[]).stderr);
+    let printed = text(&kopfd(&[]).stderr);
     for wanted in ["--config", "  init ", "  dev ", "  test ", "  check ", "  apiserver "] {
-        assert!(told.contains(wanted), "{wanted} is missing in:\n{told}");
+        assert!(printed.contains(wanted), "{wanted} is missing in:\n{printed}");
     }
 }
 
 #[test]
 fn the_help_shows_three_commands_that_are_understood() {
-    let told = text(&kopfd(&["--help"]).stdout);
-    let (_, examples) = told.split_once("Examples:\n").unwrap();
+    let printed = text(&kopfd(&["--help"]).stdout);
+    let (_, examples) = printed.split_once("Examples:\n").unwrap();
     let commands: Vec<&str> = examples.lines().filter_map(|line| line.trim().split("  ").next()).filter(|line| !line.is_empty()).collect();
-    assert_eq!(commands.len(), 3, "{told}");
+    assert_eq!(commands.len(), 3, "{printed}");
     for command in commands {
         let words = command.split(' ').map(|word| word.trim_matches('\''));
         assert!(::kopfd::cli::Cli::try_parse_from(words).is_ok(), "{command}");

@@ -231,9 +231,9 @@ fn a_kubeconfig_belongs_to_one_server_and_goes_with_it() {
     dev.wait_for("watches");
     let written = std::fs::read(&kubeconfig).expect("the kubeconfig is there");
     let second = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]));
-    let told = String::from_utf8_lossy(&second.stderr);
+    let printed = String::from_utf8_lossy(&second.stderr);
     let hint = "hint: take another file with `--kubeconfig-out`";
-    assert_eq!(told, format!("error: {} belongs to another kopfd that is still running\n{hint}\n", kubeconfig.display()));
+    assert_eq!(printed, format!("error: {} belongs to another kopfd that is still running\n{hint}\n", kubeconfig.display()));
     assert_eq!(second.status.code(), Some(1));
     assert_eq!(std::fs::read(&kubeconfig).expect("the kubeconfig is there"), written);
     assert_eq!(dev.interrupt(), Some(0));
@@ -268,8 +268,8 @@ fn a_server_that_cannot_begin_says_why() {
     write(folder.path(), "operator.yaml", &manifest("greet"));
     write(folder.path(), "code.rhai", "fn greet() {}");
     let run = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once", "--port", &port]));
-    let told = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(told, format!("error: cannot listen on 127.0.0.1:{port}: Address already in use (os error 98)\n"));
+    let printed = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(printed, format!("error: cannot listen on 127.0.0.1:{port}: Address already in use (os error 98)\n"));
 }
 
 #[test]

@@ -174,7 +174,7 @@ impl BuiltIn {
     }
 
     fn of_kubeconfigs(&self, files: &[PathBuf]) -> Result<kube::Config, LoginError> {
-        let failed = |error| LoginError::Kubeconfig(told(error));
+        let failed = |error| LoginError::Kubeconfig(message(error));
         if files.is_empty() {
             return Err(LoginError::Nothing);
         }
@@ -240,7 +240,7 @@ fn user_agent() -> HeaderValue {
     HeaderValue::from_static(concat!("kopfd/", env!("CARGO_PKG_VERSION")))
 }
 
-fn told(error: KubeconfigError) -> String {
+fn message(error: KubeconfigError) -> String {
     match error {
         KubeconfigError::ReadConfig(error, path) => format!("cannot read {}: {error}", path.display()),
         error => error.to_string(),
@@ -336,12 +336,12 @@ mod tests {
         let options = Options { kubeconfig: Some(file), ..Options::default() };
         assert!(config(options, sources(&directory)).unwrap_err().to_string().contains("current context"));
         let options = Options { kubeconfig: Some("/nowhere".into()), ..Options::default() };
-        let told = config(options, sources(&directory)).unwrap_err().to_string();
-        assert_eq!(told, "failed to use the kubeconfig: cannot read /nowhere: No such file or directory (os error 2)");
+        let message = config(options, sources(&directory)).unwrap_err().to_string();
+        assert_eq!(message, "failed to use the kubeconfig: cannot read /nowhere: No such file or directory (os error 2)");
         let file = kubeconfig(&directory, "two", "two", "https://two");
         let options = Options { kubeconfig: Some(file), context: Some("zz".into()), ..Options::default() };
-        let told = config(options, sources(&directory)).unwrap_err().to_string();
-        assert_eq!(told, "failed to use the kubeconfig: there is no context \"zz\": it has two");
+        let message = config(options, sources(&directory)).unwrap_err().to_string();
+        assert_eq!(message, "failed to use the kubeconfig: there is no context \"zz\": it has two");
     }
 
     #[test]

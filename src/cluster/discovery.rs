@@ -210,7 +210,7 @@ pub(super) mod tests {
         (requested, scan)
     }
 
-    fn told(resource: &Resource) -> Value {
+    fn to_value(resource: &Resource) -> Value {
         json!({
             "group": resource.group, "version": resource.version, "plural": resource.plural, "kind": resource.kind,
             "singular": resource.singular, "shortcuts": resource.shortcuts, "categories": resource.categories,
@@ -228,7 +228,7 @@ pub(super) mod tests {
         let case = vector_api();
         let (requested, scan) = scanned(&case["input"]["api"], None).await;
         assert_eq!(json!(requested), case["expected"]["requested_urls"]);
-        assert_eq!(json!(scan.unwrap().resources.iter().map(told).collect::<Vec<_>>()), case["expected"]["resources"]);
+        assert_eq!(json!(scan.unwrap().resources.iter().map(to_value).collect::<Vec<_>>()), case["expected"]["resources"]);
     }
 
     #[tokio::test]

@@ -69,9 +69,9 @@ fn run(exec: &ExecConfig) -> Result<Vec<u8>, String> {
     if output.status.success() {
         return Ok(output.stdout);
     }
-    let told = String::from_utf8_lossy(&output.stderr);
-    let told = told.trim();
-    Err(if told.is_empty() { output.status.to_string() } else { format!("{}: {told}", output.status) })
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = stderr.trim();
+    Err(if stderr.is_empty() { output.status.to_string() } else { format!("{}: {stderr}", output.status) })
 }
 
 fn variable(entry: &HashMap<String, String>) -> Option<(&String, &String)> {

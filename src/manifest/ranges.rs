@@ -123,7 +123,7 @@ mod tests {
         settings.watching.inactivity_timeout = Duration::from_nanos(1);
         settings.networking.request_timeout = Some(Duration::ZERO);
         settings.background.cancellation_polling = Duration::from_millis(99);
-        let told: Vec<String> = check(&settings).iter().map(ToString::to_string).collect();
+        let messages: Vec<String> = check(&settings).iter().map(ToString::to_string).collect();
         let expected = [
             "`settings.watching.inactivityTimeout` must be from 1s to 36500d, not 1ns",
             "`settings.queueing.workerLimit` must be from 1 to 1000000, not 9223372036854775807",
@@ -131,7 +131,7 @@ mod tests {
             "`settings.background.cancellationPolling` must be from 100ms to 36500d, not 99ms",
             "`settings.networking.requestTimeout` must be from 100ms to 36500d, not 0s",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(messages, expected);
         assert_eq!(check(&settings)[2].index, Some(1));
     }
 }

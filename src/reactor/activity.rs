@@ -234,8 +234,8 @@ mod tests {
         let body = Body::from(json!({"kind": "Backup", "metadata": {"namespace": "default", "name": "x"}}));
         monitor.cycled("1", &body, Some("no such function\n  --> a.rhai:1:1"));
         monitor.cycled("2", &body, None);
-        let told: Vec<String> = monitor.broken().iter().map(ToString::to_string).collect();
-        assert_eq!(told, ["the last cycle of Backup default/x has failed: no such function"]);
+        let messages: Vec<String> = monitor.broken().iter().map(ToString::to_string).collect();
+        assert_eq!(messages, ["the last cycle of Backup default/x has failed: no such function"]);
         monitor.cycled("1", &body, None);
         assert!(monitor.broken().is_empty());
     }

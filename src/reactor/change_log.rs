@@ -74,13 +74,13 @@ impl ChangeLog {
             (_, Some(before)) if body.is_deleting() && !before.body.is_deleting() => "is to be deleted",
             (_, Some(_)) => "has changed",
         };
-        let told = before.map(|before| self.foreign(&before, body)).unwrap_or_default();
-        if what == "has changed" && told.is_empty() {
+        let reported = before.map(|before| self.foreign(&before, body)).unwrap_or_default();
+        if what == "has changed" && reported.is_empty() {
             debug!(target: "kopfd::objects", "┌ The {kind} shows what was written, at version {version}.");
             return;
         }
         info!(target: "kopfd::objects", "┌ The {kind} {what}, at version {version}.");
-        log_lines(&told, "│ ");
+        log_lines(&reported, "│ ");
     }
 
     /// Logs a patch as a difference.
@@ -105,21 +105,21 @@ impl ChangeLog {
 
     /// Logs the write of a script to any object.
     pub fn report_write(&self, write: Write, object: &str, before: Option<&Value>, after: Option<&Value>) {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let line = match (write, before, after) {
             (Write::Stored, None, _) => format!("+ {object} created"),
             (Write::Stored, Some(before), after) => {
                 let items = diff::diff(before, after.unwrap_or(&Value::Null), Scope::Full);
                 let parts: Vec<Item> = items.iter().flat_map(leaves).collect();
-                told = self.lines(&parts);
-                if told.is_empty() { format!("= {object} unchanged") } else { format!("~ {object} changed") }
+                reported = self.lines(&parts);
+                if reported.is_empty() { format!("= {object} unchanged") } else { format!("~ {object} changed") }
             }
             (Write::Deleted, None, _) => format!("= {object} was not there"),
             (Write::Deleted, Some(_), None) => format!("- {object} deleted"),
             (Write::Deleted, Some(_), Some(_)) => format!("- {object} is to be deleted"),
         };
         log_lines(&[line], "│ ");
-        log_lines(&told, "│   ");
+        log_lines(&reported, "│   ");
         if let (Some(before), Some(after)) = (before, after) {
             self.note(before, after);
         }
@@ -223,8 +223,8 @@ fn kind(body: &Body) -> &str {
 }
 
 /// Logs the lines of a change. The operator's own annotations are debug lines.
-fn log_lines(told: &[String], before: &str) {
-    let (own, others): (Vec<&String>, Vec<&String>) = told.iter().partition(|line| line.starts_with(ANNOTATIONS));
+fn log_lines(reported: &[String], before: &str) {
+    let (own, others): (Vec<&String>, Vec<&String>) = reported.iter().partition(|line| line.starts_with(ANNOTATIONS));
     let most = if tracing::enabled!(target: "kopfd::objects", tracing::Level::DEBUG) { usize::MAX } else { MAX_LINES };
     for line in others.iter().take(most) {
         info!(target: "kopfd::objects", "{before}{line}");
@@ -249,9 +249,9 @@ fn differences(body: &Body, patch: &Patch, prefix: &str) -> Vec<String> {
         let names: Vec<&str> = leaves.iter().filter_map(|(keys, _)| keys[2].split_once('/').map(|(_, name)| name)).collect();
         (!names.is_empty()).then(|| format!("{word} {}", names.join(", ")))
     };
-    let told: Vec<String> = [names("kept", &kept), names("purged", &purged)].into_iter().flatten().collect();
-    if !told.is_empty() {
-        lines.push(format!("{ANNOTATIONS}{}", told.join("; ")));
+    let reported: Vec<String> = [names("kept", &kept), names("purged", &purged)].into_iter().flatten().collect();
+    if !reported.is_empty() {
+        lines.push(format!("{ANNOTATIONS}{}", reported.join("; ")));
     }
     lines.extend(patch.transforms.iter().map(|transform| match transform {
         Transform::AddFinalizer(name) => format!("+ metadata.finalizers: {name}"),
@@ -294,7 +294,7 @@ mod tests {
     use tracing::Level;
 
     /// Returns the lines logged by a function.
-    fn told(act: impl FnOnce(&ChangeLog)) -> Vec<String> {
+    fn reported(act: impl FnOnce(&ChangeLog)) -> Vec<String> {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let ear = Arc::clone(&heard);
         let guard = telemetry::listen(Level::INFO, Clock::system(), move |line| ear.lock().push(line.message));
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_foreign_change_is_reported_with_its_differences() {
-        let lines = told(|log| {
+        let lines = reported(|log| {
             log.report_event(EventKind::Listed, &body("1", json!({"spec": {"size": 1}})));
             log.report_event(EventKind::Modified, &body("2", json!({"spec": {"size": 2}, "metadata": {"managedFields": []}})));
             log.report_event(EventKind::Modified, &body("3", json!({"spec": {"size": 2}, "metadata": {"deletionTimestamp": "now"}})));
@@ -345,7 +345,7 @@ mod tests {
         let first = body("1", json!({"spec": {"size": 1}}));
         let mut patch = Patch::default();
         patch.set(&["status", "create", "port"], json!(80)).unwrap();
-        let lines = told(|log| {
+        let lines = reported(|log| {
             log.report_event(EventKind::Listed, &first);
             log.report_patch(&first, &patch);
             log.patched(&first, Some("3"));
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn writes_of_scripts_are_reported_in_a_line_each() {
         let (before, after) = (json!({"data": {"a": 1}}), json!({"data": {"a": 2}}));
-        let lines = told(|log| {
+        let lines = reported(|log| {
             log.report_write(Write::Stored, "Pod x", None, Some(&after));
             log.report_write(Write::Stored, "Pod x", Some(&before), Some(&after));
             log.report_write(Write::Stored, "Pod x", Some(&after), Some(&after));

@@ -205,10 +205,10 @@ mod tests {
         let discovered = [resource("a.io", "things", &ALL), resource("a.io", "reviews", &["create"])];
         let everything = Purposes { watched: vec![Selector::parse("everything").unwrap()], ..Purposes::default() };
         let warnings = Insights::default().revise(&everything, None, &discovered);
-        let told = "Non-watchable resources will not be served: reviews.v1.a.io";
-        assert_eq!(warnings, [Unserved { warning: told.to_owned(), named: None }]);
+        let warning = "Non-watchable resources will not be served: reviews.v1.a.io";
+        assert_eq!(warnings, [Unserved { warning: warning.to_owned(), named: None }]);
         let warnings = Insights::default().revise(&purposes(&["reviews.a.io"]), None, &discovered);
-        assert_eq!(warnings, [Unserved { warning: told.to_owned(), named: Some(told.to_owned()) }]);
+        assert_eq!(warnings, [Unserved { warning: warning.to_owned(), named: Some(warning.to_owned()) }]);
     }
 
     #[test]

@@ -87,14 +87,14 @@ impl ScriptApi {
 
 impl Api for ScriptApi {
     fn resolve(&self, selector: Selector) -> BoxFuture<'_, Result<Arc<Resource>, ApiError>> {
-        async move { self.kinds.resolve_selector(&selector, &selector.to_string()).await.map(Arc::new).map_err(told) }.boxed()
+        async move { self.kinds.resolve_selector(&selector, &selector.to_string()).await.map(Arc::new).map_err(api_error) }.boxed()
     }
 
     fn send(&self, request: ApiRequest) -> BoxFuture<'_, Result<Value, ApiError>> {
         async move {
             match &self.log {
-                Some(log) => self.answer_and_report(request, log).await.map_err(told),
-                None => self.answer(request).await.map_err(told),
+                Some(log) => self.answer_and_report(request, log).await.map_err(api_error),
+                None => self.answer(request).await.map_err(api_error),
             }
         }
         .boxed()
@@ -114,7 +114,7 @@ fn written(operation: &Operation) -> Option<(Write, Option<String>)> {
 }
 
 /// Returns the parts of an error that scripts may see.
-fn told(error: cluster::Error) -> ApiError {
+fn api_error(error: cluster::Error) -> ApiError {
     let message = error.chain();
     match error {
         cluster::Error::Status { status, reason, details, .. } => {

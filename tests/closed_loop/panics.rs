@@ -187,7 +187,7 @@ struct Run {
     called: BTreeMap<String, usize>,
     reports: usize,
     updated_to: Value,
-    story: Vec<Value>,
+    timeline: Vec<Value>,
     is_gone: bool,
 }
 
@@ -212,7 +212,7 @@ async fn run(panics: Panics, heals_after: Duration) -> Run {
     let kind = Kind::new(world, Arc::clone(&scene.served), Arc::new(WorkerSettings::default()), None, Arc::from("test"));
     let kind = Arc::new(kind.with_monitor(Some(Arc::clone(&monitor))).with_reader(read));
     let server = &scene.world.server;
-    let act = async {
+    let apply_entry = async {
         server.announce(EventKind::Added);
         tokio::time::sleep(Duration::from_mins(1)).await;
         if !matches!(panics, Panics::Always(_)) {
@@ -242,7 +242,7 @@ async fn run(panics: Panics, heals_after: Duration) -> Run {
         }
     };
     tokio::select! {
-        () = act => {}
+        () = apply_entry => {}
         () = feed => unreachable!("the server goes on for ever"),
     }
     assert!(kind.queues.is_empty(), "{panics:?}: a mailbox is left without a worker");
@@ -257,8 +257,8 @@ async fn run(panics: Panics, heals_after: Duration) -> Run {
     }
     let is_report = |line: &&Value| line[0] == "ERROR" && line[1].as_str().unwrap_or_default().contains(INJECTED);
     let reports = scene.world.timeline.logs().iter().filter(is_report).count();
-    let story = scene.world.timeline.entries().into_iter().map(|entry| entry.shown).chain(scene.world.timeline.logs()).collect();
-    Run { calls: CALLS.get(), raised: RAISED.get(), called, reports, updated_to, story, is_gone: server.is_gone() }
+    let timeline = scene.world.timeline.entries().into_iter().map(|entry| entry.shown).chain(scene.world.timeline.logs()).collect();
+    Run { calls: CALLS.get(), raised: RAISED.get(), called, reports, updated_to, timeline, is_gone: server.is_gone() }
 }
 
 #[test]
@@ -285,16 +285,16 @@ fn panics_that_go_on_are_not_a_busy_loop_and_the_object_goes_on_after_them() {
         let run = in_virtual_time(run(Panics::Always(point), Duration::from_mins(10)));
         // In ten minutes, the delays of 1, 1, 2, 3, 5 … seconds end about thirteen times; a report may panic, too.
         assert!((2..=40).contains(&run.raised), "{point}: {} panics", run.raised);
-        assert!(run.is_gone && run.called.contains_key("deleted"), "{point}: the object was lost: {:#?}", run.story);
+        assert!(run.is_gone && run.called.contains_key("deleted"), "{point}: the object was lost: {:#?}", run.timeline);
     }
 }
 
 #[test]
 fn a_call_that_is_cancelled_though_the_operator_goes_on_is_made_again() {
     let run = in_virtual_time(run(Panics::Cancelled, Duration::ZERO));
-    assert!(run.is_gone && run.called.contains_key("deleted"), "{:#?}", run.story);
+    assert!(run.is_gone && run.called.contains_key("deleted"), "{:#?}", run.timeline);
     let report = "Throttling for 1 seconds due to a defect of the engine: a call was cancelled, though the operator does not stop";
-    assert_eq!(run.story.iter().filter(|line| line[1] == report).count(), 1, "{:#?}", run.story);
+    assert_eq!(run.timeline.iter().filter(|line| line[1] == report).count(), 1, "{:#?}", run.timeline);
 }
 
 #[test]
@@ -312,11 +312,11 @@ fn endless_delays_and_limits_are_no_overflow() {
     });
     let scene = in_virtual_time(async {
         let scene = Scene::of(&input, object).expect("the handlers make sense");
-        scene.play(&input).await;
+        scene.run(&input).await;
         scene
     });
-    let told = scene.world.timeline.logs();
-    assert!(!told.iter().any(|line| line[1].as_str().unwrap_or_default().contains("defect")), "{told:#?}");
+    let messages = scene.world.timeline.logs();
+    assert!(!messages.iter().any(|line| line[1].as_str().unwrap_or_default().contains("defect")), "{messages:#?}");
     let called: Vec<Value> = scene.world.timeline.with("call").iter().map(|call| call.shown["call"].clone()).collect();
-    assert_eq!(called, ["created", "deleted"], "{told:#?}");
+    assert_eq!(called, ["created", "deleted"], "{messages:#?}");
 }

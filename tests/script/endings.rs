@@ -138,11 +138,11 @@ fn an_error_shows_its_place_and_the_calls_that_led_there() {
             .runs("let f = || { loop {} };\n  f.call();");
         operator.declaration.bindings[2].limits.operations = 10_000;
         let world = operator.start().await;
-        let told = |verdict| match verdict {
+        let message = |verdict| match verdict {
             Verdict::Failed { text, trace, .. } => format!("{text}\n{}", trace.unwrap_or_default()),
             other => panic!("{other:?}"),
         };
-        insta::assert_snapshot!(told(world.call(0).await.verdict), @r"
+        insta::assert_snapshot!(message(world.call(0).await.verdict), @r"
         there is no `oops` in `()`: what is before it is missing (use `?.` where it may be)
           --> deeper (lib/util.rhai:5:23)
           5 |     let x = spec.nope.oops;
@@ -152,13 +152,13 @@ fn an_error_shows_its_place_and_the_calls_that_led_there() {
           called from map (main.rhai:4:9)
           called from f (main.rhai:4:9)
         ");
-        insta::assert_snapshot!(told(world.call(1).await.verdict), @r#"
+        insta::assert_snapshot!(message(world.call(1).await.verdict), @r#"
         inline
           --> inline (operator.yaml:11:8)
           11 | throw "inline";
              | ^
         "#);
-        insta::assert_snapshot!(told(world.call(2).await.verdict), @r"
+        insta::assert_snapshot!(message(world.call(2).await.verdict), @r"
         the call has used up its budget: 10000 operations (limits.operations)
           --> inline (operator.yaml:11:12)
           11 |   f.call();

@@ -122,24 +122,24 @@ impl Scene {
     }
 
     /// Runs the case's actions to the end.
-    pub(crate) async fn play(&self, input: &Value) {
+    pub(crate) async fn run(&self, input: &Value) {
         let server = &self.world.server;
         let end = Duration::from_secs_f64(input["until"].as_f64().unwrap_or(600.0));
         let is_listed = input["listed"] == true;
         if is_listed {
             server.begin(true).await;
         }
-        let act = async {
+        let apply_entry = async {
             if !is_listed {
                 server.begin(false).await;
             }
-            self.act(&input["actions"]).await;
+            self.apply_entry(&input["actions"]).await;
         };
-        let all = async { tokio::join!(self.live(), act) };
+        let all = async { tokio::join!(self.live(), apply_entry) };
         let _ = tokio::time::timeout(end, all).await;
     }
 
-    async fn act(&self, actions: &Value) {
+    async fn apply_entry(&self, actions: &Value) {
         let beginning = tokio::time::Instant::now();
         for action in actions.as_array().into_iter().flatten() {
             tokio::time::sleep_until(beginning + Duration::from_secs_f64(action["at"].as_f64().unwrap_or(0.0))).await;

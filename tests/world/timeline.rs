@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// The start time of all worlds.
 pub(crate) const BEGINNING: &str = "2020-01-01T00:00:00Z";
 
-/// More than any story needs.
+/// More than any case needs.
 const MAX_ENTRIES: usize = 10_000;
 
 /// One entry: the part shown in vectors, and further data.
@@ -45,7 +45,7 @@ impl Timeline {
     /// Adds an entry at the current time, and returns its index.
     ///
     /// # Panics
-    /// If there are more than any story needs: virtual time does not end a livelock.
+    /// If there are more than any case needs: virtual time does not end a livelock.
     pub(crate) fn add(&self, mut entry: Entry) -> usize {
         let mut entries = self.entries.lock();
         assert!(entries.len() < MAX_ENTRIES, "the operator runs in circles");
