@@ -9,7 +9,7 @@ use super::operator::Operator;
 use super::reader::Reader;
 use super::scripts;
 use super::source::{Source, reason, way_out};
-use super::tree::{self, Node, Spot};
+use super::tree::{self, Node, SourceSpan};
 
 /// The loaded operators, and the diagnostics.
 #[derive(Debug, Default)]
@@ -153,5 +153,5 @@ fn refuse(reader: &Reader, root: &Node) {
         _ => "this is no manifest of an operator".to_owned(),
     };
     let hint = format!("the manifest of an operator begins with `apiVersion: {API_VERSION}` and `kind: {KIND}`");
-    reader.report(Severity::Error, Spot { length: 1, ..root.spot }, "", what, Some(hint));
+    reader.report(Severity::Error, SourceSpan { length: 1, ..root.spot }, "", what, Some(hint));
 }

@@ -12,7 +12,7 @@ use crate::kit::duration::{self, ParseError};
 use super::diagnostic::{Diagnostic, Severity};
 use super::source::Source;
 use super::suggest::{nearest, one_of};
-use super::tree::{Entry, Kind, MERGE, Mistake, Node, Spot, Text};
+use super::tree::{Entry, Kind, MERGE, Mistake, Node, SourceSpan, Text};
 use super::values;
 
 /// Limit of diagnostics for one file: more are not readable, and a hostile file must not fill the memory.
@@ -34,7 +34,7 @@ pub struct Item<'a> {
     /// The path in the YAML.
     pub path: String,
     /// The position of its key; in a list, of the value.
-    pub key: Spot,
+    pub key: SourceSpan,
 }
 
 /// The entries of a mapping with a fixed set of keys.
@@ -55,7 +55,7 @@ impl<'a> Item<'a> {
     }
 
     /// Returns the position of the value, or of its key if the value is empty.
-    pub fn spot(&self) -> Spot {
+    pub fn spot(&self) -> SourceSpan {
         if self.node.is_null() { self.key } else { self.node.spot }
     }
 
@@ -121,7 +121,7 @@ impl Reader {
     }
 
     /// Adds a diagnostic with a position.
-    pub fn report(&self, severity: Severity, spot: Spot, path: &str, message: String, hint: Option<String>) {
+    pub fn report(&self, severity: Severity, spot: SourceSpan, path: &str, message: String, hint: Option<String>) {
         if self.is_full() {
             return;
         }
@@ -231,7 +231,13 @@ impl Reader {
         if found.is_none() && !fields.misspelt.contains(&key) {
             let message = format!("{} needs `{key}`", fields.noun);
             let spot = fields.raw(key).map_or(fields.item.spot(), |null| null.key);
-            self.report(Severity::Error, Spot { length: spot.length.min(1), ..spot }, &fields.item.path, message, Some(hint.to_owned()));
+            self.report(
+                Severity::Error,
+                SourceSpan { length: spot.length.min(1), ..spot },
+                &fields.item.path,
+                message,
+                Some(hint.to_owned()),
+            );
         }
         found
     }

@@ -18,7 +18,7 @@ use crate::apiserver::storage::resource::Resource;
 use crate::apiserver::{ApiServer, Settings};
 use crate::cluster::Client;
 use crate::kit::{Clock, Stop, Tasks};
-use crate::manifest::tree::Spot;
+use crate::manifest::tree::SourceSpan;
 use crate::reactor::activity::Broken;
 use crate::reactor::operator::{self, Shared};
 use crate::reactor::precedence::Precedence;
@@ -115,7 +115,7 @@ impl Environment {
     ///
     /// # Errors
     /// If the server refuses one: its position in the scenario and the reason.
-    pub(super) async fn apply_given(&self) -> Result<(), (Spot, Problem)> {
+    pub(super) async fn apply_given(&self) -> Result<(), (SourceSpan, Problem)> {
         objects::apply_given(&self.api, &self.scenario).await
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::apiserver::{admin_client, bootstrap};
-use crate::manifest::tree::Spot;
+use crate::manifest::tree::SourceSpan;
 
 use super::environment::{Environment, UnknownResource};
 use super::model::{Downtime, Step, StepAction};
@@ -32,7 +32,7 @@ pub enum Mode {
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// Position of the step; `None` if the failure concerns no single step.
-    pub spot: Option<Spot>,
+    pub spot: Option<SourceSpan>,
     /// What went wrong, if it is not an expectation.
     pub problem: Option<Problem>,
     /// Differences from the expectation.
@@ -46,7 +46,7 @@ impl Failure {
     }
 
     /// Creates a failure at a position.
-    pub fn at(spot: Spot, problem: impl Into<Problem>) -> Self {
+    pub fn at(spot: SourceSpan, problem: impl Into<Problem>) -> Self {
         Self { spot: Some(spot), ..Self::of(problem) }
     }
 }

@@ -12,7 +12,7 @@ use super::report::Report;
 use super::settings;
 use super::source::spot_of;
 use super::suggest::did_you_mean;
-use crate::kit::source::Spot;
+use crate::kit::source::SourceSpan;
 use crate::script::arguments;
 use crate::script::declaration::BindingKind;
 use crate::script::problem::{Problem, Severity};
@@ -332,7 +332,7 @@ pub(super) fn check_parameter(
     code: &Code,
     kind: BindingKind,
     name: &str,
-    spot: Spot,
+    spot: SourceSpan,
     known: &[&str],
     indexes: &[String],
     binding: Option<usize>,
