@@ -23,11 +23,11 @@ use super::worker::{Attempt, Expected, Read, Worker, WorkerSettings};
 
 /// Limit of objects that begin processing at the same time. Each holds its parsed body, about ten times the size of its text; a longer
 /// list or burst waits in the connection, without using memory.
-const TAKEN_UP: usize = 256;
+const MAX_FIRST_CYCLES: usize = 256;
 
 /// How long an object occupies one of these slots. If its processing takes longer, because of a slow handler or a sleep, it frees the
 /// slot.
-const TAKING_UP: Duration = Duration::from_millis(200);
+const FIRST_CYCLE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Time limit for cancelled calls to end.
 const CANCELLATION: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ pub struct Kind<W: Effects> {
     /// The operator's name, the prefix of the memo keys of its objects.
     pub operator: Arc<str>,
     workers: TaskGroup,
-    room: Arc<Semaphore>,
+    first_cycles: Arc<Semaphore>,
     calls: Stop,
     monitor: Option<Arc<ActivityMonitor>>,
     read: Read,
@@ -64,7 +64,7 @@ impl<W: Effects + 'static> Kind<W> {
             settings,
             operator,
             workers: TaskGroup::default(),
-            room: Arc::new(Semaphore::new(TAKEN_UP)),
+            first_cycles: Arc::new(Semaphore::new(MAX_FIRST_CYCLES)),
             calls: Stop::new(),
             monitor: None,
             read: cluster::watch::read,
@@ -106,12 +106,12 @@ impl<W: Effects + 'static> Kind<W> {
     ///
     /// *Cancel safety*: the event is either queued with a worker or not queued; no queue is left without a worker.
     async fn put(self: &Arc<Self>, uid: &str, head: &PartialMetadata<'_>, event: Event) {
-        let room = if self.queues.has(uid) { None } else { Arc::clone(&self.room).acquire_owned().await.ok() };
+        let first_cycles = if self.queues.has(uid) { None } else { Arc::clone(&self.first_cycles).acquire_owned().await.ok() };
         if let Queued::First(uid, mailbox) = self.queues.put(uid, event) {
             let span = span(&self.served, head, &uid);
             let claim = Claim::new(Arc::clone(self), uid, mailbox);
             let (served, uid) = (Arc::clone(&self.served), Arc::clone(&claim.uid));
-            self.workers.spawn(move || format!("worker of {} {uid}", served.resource), work(claim, span, room));
+            self.workers.spawn(move || format!("worker of {} {uid}", served.resource), work(claim, span, first_cycles));
         }
     }
 
@@ -154,7 +154,7 @@ impl<W: Effects> Drop for Claim<W> {
 }
 
 /// Runs the worker of an object, and continues if an event arrives just before its end.
-async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut room: Option<OwnedSemaphorePermit>) {
+async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut first_cycles: Option<OwnedSemaphorePermit>) {
     let Claim { kind, uid, mailbox } = &claim;
     let _permit = kind.queues.permit().await;
     let mut worker = Worker {
@@ -175,9 +175,9 @@ async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut room: Optio
         {
             let span = worker.span.clone();
             let mut run = std::pin::pin!(worker.run().instrument(span));
-            if room.is_some() {
-                let is_done = tokio::time::timeout(TAKING_UP, &mut run).await.is_ok();
-                room = None;
+            if first_cycles.is_some() {
+                let is_done = tokio::time::timeout(FIRST_CYCLE_TIMEOUT, &mut run).await.is_ok();
+                first_cycles = None;
                 if !is_done {
                     run.await;
                 }
