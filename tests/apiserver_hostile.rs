@@ -229,7 +229,7 @@ async fn bodies_that_are_large_deep_or_broken_are_refused() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused_over_http2_when_it_has_come() {
+async fn an_oversized_body_is_refused_over_http2_after_it_was_sent() {
     let server = Server::start();
     for megabytes in [4, 12, 40] {
         let stream = TokioIo::new(server.connect(b"h2").await);
@@ -354,7 +354,7 @@ async fn slow_half_closed_or_flooded_connections_do_not_affect_others() {
 }
 
 #[tokio::test]
-async fn two_thousand_watches_take_bounded_memory_and_all_hear_of_a_change() {
+async fn two_thousand_watches_take_bounded_memory_and_all_get_a_change() {
     const CONNECTIONS: usize = 20;
     const WATCHES: usize = 100;
     let server = Server::start();
@@ -417,7 +417,7 @@ fn limit_files(server: &Server, bytes: &str) {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_writes_and_nothing_else() {
+async fn a_full_disk_only_refuses_writes() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let arguments = ["--data", data.to_str().unwrap()];

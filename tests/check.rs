@@ -26,7 +26,7 @@ fn programs_get_one_document_with_all_diagnostics() {
 }
 
 #[test]
-fn a_manifest_without_mistakes_is_said_to_be_fine() {
+fn a_valid_manifest_has_no_diagnostics() {
     let output = kopfd(&["check", "--config", "../examples/01-minimal"]);
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("no errors in minimal\n", Some(0)));
     let output = kopfd(&["check", "--config", "../examples/01-minimal", "-o", "json"]);
@@ -62,7 +62,7 @@ fn warnings_do_not_count() {
 }
 
 #[test]
-fn webhooks_need_a_server_where_the_engine_brings_none() {
+fn webhooks_need_a_configured_server() {
     let message = "error: the webhooks have no server";
     let look = "manifests/look/operator.yaml";
     assert!(text(&kopfd(&["check", look]).stdout).contains(message));

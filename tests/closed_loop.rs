@@ -212,7 +212,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, max_shrink_time: 60_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_every_cause_is_handled_to_its_end_and_nothing_twice((input, external_events, is_deleted) in case()) {
+    fn every_cause_is_handled_completely_and_nothing_twice((input, external_events, is_deleted) in case()) {
         let scene = in_virtual_time(run(&input, external_events, is_deleted));
         let entries = scene.world.timeline.entries();
         calls::check_views(&entries)?;

@@ -222,7 +222,7 @@ fn definitions_and_objects_of_changed_files_are_applied() {
 }
 
 #[test]
-fn a_kubeconfig_belongs_to_one_server_and_goes_with_it() {
+fn a_kubeconfig_belongs_to_one_server_and_is_removed_at_its_end() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let kubeconfig = folder.path().join("kubeconfig");
     write(folder.path(), "operator.yaml", &manifest("greet"));
@@ -261,7 +261,7 @@ fn a_trial_that_is_interrupted_before_its_end_has_not_succeeded() {
 }
 
 #[test]
-fn a_server_that_cannot_begin_says_why() {
+fn a_server_that_cannot_start_reports_the_reason() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = taken.local_addr().expect("it has an address").port().to_string();

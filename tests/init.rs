@@ -41,7 +41,7 @@ fn the_readme_shows_the_test_output_of_a_new_operator() {
 }
 
 #[test]
-fn several_files_that_are_in_the_way_are_a_list() {
+fn several_existing_files_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     assert!(kopfd(folder.path(), &["init"]).status.success());
     let listed = "./operator.yaml, ./greeter.rhai, ./crd.yaml, ./greeting.yaml and ./scenarios/greeting.yaml";

@@ -88,7 +88,7 @@ fn limits_follow_the_kind_of_the_binding() {
 }
 
 #[test]
-fn two_hundred_handlers_are_checked_before_anybody_notices() {
+fn two_hundred_handlers_are_checked_quickly() {
     let folder = tempfile::tempdir().unwrap();
     let mut text = String::from(
         "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {name: many}\nspec:\n  resources:\n    - resource: things.example.com\n      script: main.rhai\n      handlers:\n",

@@ -262,7 +262,7 @@ const WARNING: &str = "logger.warning(`warned of ${name}`);";
 type Way = (&'static [&'static str], &'static [(&'static str, &'static str)]);
 
 #[test]
-fn manifests_and_the_cluster_are_found_as_the_options_and_the_environment_say() {
+fn manifests_and_the_cluster_follow_the_options_and_the_environment() {
     let cluster = Cluster::start();
     cluster.write("operator.yaml", &operator("event", WARNING));
     // The current context is unusable.
@@ -307,7 +307,7 @@ fn manifests_and_the_cluster_are_found_as_the_options_and_the_environment_say() 
 }
 
 #[test]
-fn namespaces_are_those_of_the_options_or_the_environment() {
+fn namespaces_follow_the_options_or_the_environment() {
     let cluster = Cluster::start();
     cluster.write("operator.yaml", &operator("event", WARNING));
     let ways: [(Way, &[&str]); 6] = [
@@ -331,7 +331,7 @@ fn namespaces_are_those_of_the_options_or_the_environment() {
 }
 
 #[test]
-fn the_log_is_as_the_options_or_the_environment_say() {
+fn the_log_follows_the_options_or_the_environment() {
     let cluster = Cluster::start();
     cluster.write("operator.yaml", &operator("event", WARNING));
     let (info, debug) = ("[INFO    ]", "[DEBUG   ]");

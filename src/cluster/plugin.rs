@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_comes_with_its_end() {
+    fn a_token_has_an_expiration_time() {
         let script =
             r#"echo "{\"kind\":\"ExecCredential\",\"status\":{\"token\":\"t-$WHO\",\"expirationTimestamp\":\"2030-01-01T00:00:00Z\"}}""#;
         let mut auth = with_plugin(script);

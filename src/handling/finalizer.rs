@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_released_when_nothing_is_left_to_wait_for() {
+    fn an_object_is_released_when_nothing_is_pending() {
         assert!(is_released(EventKind::Modified, &body(true, true), "ours", false));
         assert!(!is_released(EventKind::Modified, &body(true, true), "ours", true));
         assert!(!is_released(EventKind::Deleted, &body(true, true), "ours", false));

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_object_stops_everything_and_is_held_meanwhile() {
+    fn a_deletion_stops_all_tasks_and_keeps_the_finalizer_meanwhile() {
         let metadata = json!({"labels": {"on": "1"}, "deletionTimestamp": "2020-01-01T00:00:00Z"});
         assert_eq!(planned(metadata, &["a"], &[]), (vec![], vec![("a".into(), StopReason::Deleted)], true));
     }

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn everything_is_settled_when_no_worker_and_no_list_is_left() {
+    async fn the_operator_is_settled_without_workers_and_pending_lists() {
         let monitor = ActivityMonitor::default();
         monitor.watch_began();
         monitor.worker_began();

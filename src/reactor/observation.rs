@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_kinds_with_one_name_none_is_served_unless_one_is_of_the_core_group() {
+    fn ambiguous_kinds_are_not_served_unless_one_is_of_the_core_group() {
         let (purposes, mut insights) = (purposes(&["things"]), Insights::default());
         insights.revise(&purposes, None, &[resource("a.io", "things", &ALL), resource("b.io", "things", &ALL)]);
         assert!(insights.watched.is_empty());
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn only_groups_that_are_named_are_asked_unless_some_selector_names_none() {
+    fn only_named_groups_are_discovered_unless_a_selector_has_no_group() {
         assert_eq!(purposes(&["things"]).groups(), None);
         assert!(purposes(&["things.a.io"]).groups().unwrap().contains("a.io"));
     }

@@ -278,7 +278,7 @@ fn a_panic_at_any_point_of_a_worker_delays_the_object_and_nothing_else() {
 }
 
 #[test]
-fn panics_that_go_on_are_not_a_busy_loop_and_the_object_goes_on_after_them() {
+fn repeated_panics_are_throttled_and_the_object_is_handled_afterwards() {
     let effects = ["read", "call", "apply", "applied", "clock", "evaluate"];
     let events = ["message", "wants_debugging", "seen", "called", "returned", "judged", "decided", "prepared", "sent", "ended"];
     for point in effects.into_iter().chain(events) {
@@ -290,7 +290,7 @@ fn panics_that_go_on_are_not_a_busy_loop_and_the_object_goes_on_after_them() {
 }
 
 #[test]
-fn a_call_that_is_cancelled_though_the_operator_goes_on_is_made_again() {
+fn a_cancelled_call_is_repeated_if_the_operator_continues() {
     let run = in_virtual_time(run(Panics::Cancelled, Duration::ZERO));
     assert!(run.is_gone && run.called.contains_key("deleted"), "{:#?}", run.timeline);
     let report = "Throttling for 1 seconds due to a defect of the engine: a call was cancelled, though the operator does not stop";

@@ -223,7 +223,7 @@ fn calls_of_one_object_do_not_mix_between_waits() {
 }
 
 #[test]
-fn a_spinning_script_gives_way_to_others_of_its_thread() {
+fn a_spinning_script_yields_to_others_of_its_thread() {
     in_virtual_time(async {
         let world = Operator::new("").runs("loop {}").runs("return 1;").start().await;
         let world = Arc::new(world);

@@ -142,7 +142,7 @@ fn another_version_counts_unless_the_match_is_exact() {
 }
 
 #[test]
-fn selectors_look_at_the_namespace_and_at_both_states_of_the_object() {
+fn selectors_check_the_namespace_and_both_states_of_the_object() {
     let by_object = |value: &str| json!({"objectSelector": {"matchLabels": {"l": value}}});
     assert!(is_matched(by_object("new"), Operation::Update, |_| {}));
     assert!(is_matched(by_object("old"), Operation::Update, |_| {}));

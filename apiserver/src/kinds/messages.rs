@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn members_stand_in_messages_around_them() {
+    fn members_are_nested_in_their_messages() {
         let volume = find("core.Volume").unwrap();
         assert_eq!(volume.member("configMap").unwrap().of, "core.ConfigMapVolumeSource");
         assert!(volume.member("name").is_some() && volume.member(INLINE).is_none());

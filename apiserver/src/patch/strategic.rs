@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn new_items_come_before_those_that_the_patch_does_not_name() {
+    fn new_items_precede_items_that_the_patch_does_not_name() {
         let target = json!({"containers": [{"name": "a"}, {"name": "b"}]});
         let merged = pod(target, json!({"containers": [{"name": "new"}]}));
         assert_eq!(merged, Ok(json!({"containers": [{"name": "new"}, {"name": "a"}, {"name": "b"}]})));

@@ -392,7 +392,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_says_from_where_to_go_on() {
+    fn a_page_has_a_continue_token() {
         let page = Page::read(&Query::parse(&format!("continue={}", token(7, "/a\u{0}"))), Some(2)).unwrap();
         assert_eq!((page.exactly, page.start.as_deref()), (Some(7), Some("/a\u{0}")));
         assert_eq!(Page::read(&Query::parse("continue=garbage"), None).unwrap_err().code, 400);
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_with_a_limit_means_exactly_this_one() {
+    fn a_revision_with_a_limit_is_matched_exactly() {
         let page = |query: &str, limit| Page::read(&Query::parse(query), limit).unwrap();
         assert_eq!(page("resourceVersion=5", Some(1)).exactly, Some(5));
         assert_eq!(page("resourceVersion=5", None).exactly, None);

@@ -317,7 +317,7 @@ async fn a_fault_lets_the_call_of_a_webhook_fail() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_does_not_wait_for_a_webhook_longer_than_it_says() {
+async fn a_request_waits_for_a_webhook_at_most_until_its_timeout() {
     let world = World::new(|_, _| allowed()).await;
     world.guard("Validating", "v.ex.dev", json!({"timeoutSeconds": 30})).await;
     let hanging = json!({"action": {"webhookFail": {"kind": "timeout"}}});
@@ -469,7 +469,7 @@ fn colored(name: &str, version: &str, spec: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conversion_webhook_stands_between_the_versions() {
+async fn a_conversion_webhook_converts_between_versions() {
     let world = converting(|_| false).await;
     world.send("POST", WIDGETS, colored("a", "v1", json!({"color": "red"}))).await;
     assert_eq!(world.questions.lock().len(), 0);

@@ -94,7 +94,7 @@ fn certificate() -> (Authority, Certificate) {
 }
 
 #[tokio::test]
-async fn idle_connections_make_room_for_others() {
+async fn idle_connections_are_closed_in_favour_of_others() {
     let server = Server::start(Limits { connections: 3, ..Limits::default() }, None).await;
     let mut open = Vec::new();
     for number in 0..12 {

@@ -327,7 +327,7 @@ fn unsupported_features_are_reported() {
 }
 
 #[test]
-fn whatever_is_left_of_a_script_is_checked_without_a_panic() {
+fn truncated_scripts_are_checked_without_a_panic() {
     let ends: Vec<usize> = GOOD.char_indices().map(|(index, _)| index).step_by(23).collect();
     for (&start, &end) in ends.iter().zip(ends.iter().skip(1)) {
         let case = Case::new(&format!("{}{}", &GOOD[..start], &GOOD[end..]));

@@ -17,7 +17,7 @@ pub const CASES: &[Case] = cases![Each:
     a_metadata_informer_follows_custom_resources,
     lists_come_in_pages,
 ];
-pub const OWN: &[Case] = cases![Own: informers_go_on_after_restarts, informers_go_on_after_broken_watches];
+pub const OWN: &[Case] = cases![Own: informers_continue_after_restarts, informers_continue_after_broken_watches];
 
 const CONFIG_MAPS: &str = "configmaps.v1.";
 const GAUGES: &str = "gauges.v1.clients.kopfd.dev";
@@ -122,7 +122,7 @@ fn lists_come_in_pages(context: &CaseContext<'_>, server: &Server) {
 }
 
 /// A server with durable objects stops or crashes, and restarts: the informers miss nothing.
-fn informers_go_on_after_restarts(context: &CaseContext<'_>) {
+fn informers_continue_after_restarts(context: &CaseContext<'_>) {
     let servers = context.servers();
     let mut server = Embedded::start_with_data(&servers.tools().kopfd, &context.directory.join("server"), servers.runtime());
     let client = server.client();
@@ -164,7 +164,7 @@ fn informers_go_on_after_restarts(context: &CaseContext<'_>) {
 }
 
 /// Watches end in all possible ways: the informers still report each object once.
-fn informers_go_on_after_broken_watches(context: &CaseContext<'_>) {
+fn informers_continue_after_broken_watches(context: &CaseContext<'_>) {
     let servers = context.servers();
     let directory = context.directory.join("server");
     let server = Embedded::start_with_broken_watches(&servers.tools().kopfd, &directory, servers.runtime(), "configmaps");

@@ -12,7 +12,7 @@ use crate::harness::{Process, TIMEOUT, eventually, has_finalizer, is_handled};
 pub const CASES: &[Case] = cases![Each:
     failures_are_retried_ignored_or_final,
     every_cause_reaches_its_handlers,
-    a_result_goes_into_the_status,
+    a_result_is_stored_in_the_status,
     handlers_are_selected_by_filters,
 ];
 
@@ -79,7 +79,7 @@ impl<'s> KopfRun<'s> {
     }
 }
 
-fn a_result_goes_into_the_status(context: &CaseContext<'_>, server: &Server) {
+fn a_result_is_stored_in_the_status(context: &CaseContext<'_>, server: &Server) {
     let kopf_run = KopfRun::start(context, server, "minimal.py");
     kopf_run.create("first", json!({"spec": {"size": 3}}));
     let first = kopf_run.handled("first", "is installed", |object| object["status"]["install"].is_object());

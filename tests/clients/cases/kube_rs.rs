@@ -28,7 +28,7 @@ pub const CASES: &[Case] = cases![Each:
     a_watcher_of_metadata_sees_no_more,
     a_controller_reconciles_owned_objects,
 ];
-pub const OWN: &[Case] = cases![Own: a_watcher_goes_on_after_restarts, a_watcher_goes_on_after_broken_watches];
+pub const OWN: &[Case] = cases![Own: a_watcher_continues_after_restarts, a_watcher_continues_after_broken_watches];
 
 fn gauges() -> ApiResource {
     ApiResource {
@@ -227,7 +227,7 @@ fn a_controller_reconciles_owned_objects(context: &CaseContext<'_>, server: &Ser
 }
 
 /// A server with durable objects stops or crashes, and restarts: the watcher misses nothing.
-fn a_watcher_goes_on_after_restarts(context: &CaseContext<'_>) {
+fn a_watcher_continues_after_restarts(context: &CaseContext<'_>) {
     let servers = context.servers();
     let mut server = Embedded::start_with_data(&servers.tools().kopfd, &context.directory.join("server"), servers.runtime());
     let client = server.client();
@@ -251,7 +251,7 @@ fn a_watcher_goes_on_after_restarts(context: &CaseContext<'_>) {
 }
 
 /// Watches end in all possible ways: finally the watcher knows all existing objects.
-fn a_watcher_goes_on_after_broken_watches(context: &CaseContext<'_>) {
+fn a_watcher_continues_after_broken_watches(context: &CaseContext<'_>) {
     let servers = context.servers();
     let directory = context.directory.join("server");
     let server = Embedded::start_with_broken_watches(&servers.tools().kopfd, &directory, servers.runtime(), "configmaps");

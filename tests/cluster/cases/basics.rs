@@ -17,7 +17,7 @@ pub const CASES: &[Case] = cases![
     a_permanent_error_is_final_and_lets_the_next_change_through,
     three_handlers_run_one_by_one_in_their_order,
     filters_keep_other_objects_out,
-    an_operator_that_is_asked_to_stop_stops_and_leaves_the_objects_alone,
+    a_stopped_operator_does_not_change_its_objects,
 ];
 
 fn a_created_object_is_handled_once_and_its_result_is_in_the_status(context: &TestContext<'_>) {
@@ -224,7 +224,7 @@ fn filters_keep_other_objects_out(context: &TestContext<'_>) {
     assert_eq!(small["metadata"].get("annotations"), None, "what no handler matches is left alone: {small}");
 }
 
-fn an_operator_that_is_asked_to_stop_stops_and_leaves_the_objects_alone(context: &TestContext<'_>) {
+fn a_stopped_operator_does_not_change_its_objects(context: &TestContext<'_>) {
     let kind = context.thing();
     let handlers = [Handler::on("create", "on_create"), Handler::on("delete", "on_delete")];
     let operator = context.operator(&kind, &handlers);

@@ -12,11 +12,11 @@ use crate::harness::{Case, Kind, Launch, Operator, TestContext, has_finalizer, i
 pub const CASES: &[Case] = cases![
     the_database_example_reconciles_its_children,
     the_database_example_reports_why_it_cannot_provision,
-    the_errors_of_the_exceptions_example_end_as_its_table_says,
+    the_errors_of_the_exceptions_example_match_its_table,
     the_sub_handlers_example_handles_each_item,
     the_handlers_example_calls_each_handler_for_its_cause,
-    the_children_example_makes_a_job_that_goes_with_its_parent,
-    the_events_example_reports_pods_and_leaves_them_alone,
+    the_children_example_makes_a_job_that_is_deleted_with_its_parent,
+    the_events_example_reports_pods_without_changing_them,
     the_filtering_example_calls_only_matching_handlers,
     the_minimal_example_returns_a_result,
 ];
@@ -102,7 +102,7 @@ fn the_minimal_example_returns_a_result(context: &TestContext<'_>) {
     log_says(context, &operator, "Handler 'on_create' succeeded.");
 }
 
-fn the_children_example_makes_a_job_that_goes_with_its_parent(context: &TestContext<'_>) {
+fn the_children_example_makes_a_job_that_is_deleted_with_its_parent(context: &TestContext<'_>) {
     run(context, "02-children");
     let parent = context.handled(&SMALL.kind(), "parent");
     let path = format!("/apis/batch/v1/namespaces/{}/jobs/parent-job", context.namespace);
@@ -116,7 +116,7 @@ fn the_children_example_makes_a_job_that_goes_with_its_parent(context: &TestCont
         .eventually_within(Duration::from_mins(2), "the job goes with its parent", || context.client().get(&path).is_none().then_some(()));
 }
 
-fn the_errors_of_the_exceptions_example_end_as_its_table_says(context: &TestContext<'_>) {
+fn the_errors_of_the_exceptions_example_match_its_table(context: &TestContext<'_>) {
     let operator = run(context, "03-exceptions");
     let object = context.handled(&SMALL.kind(), "trouble");
     assert_eq!(object["status"], json!({"not_ready_yet": {"attempts": 3}}));
@@ -171,7 +171,7 @@ fn the_sub_handlers_example_handles_each_item(context: &TestContext<'_>) {
     assert_eq!(object["status"]["each_item/new"], json!({"item": "new", "attempts": 1}));
 }
 
-fn the_events_example_reports_pods_and_leaves_them_alone(context: &TestContext<'_>) {
+fn the_events_example_reports_pods_without_changing_them(context: &TestContext<'_>) {
     let operator = context.start(&context.launch_source(&example("08-events").join("operator.yaml")));
     let pods = Kind::core("Pod", "pods", true);
     apply_object(context, "08-events");

@@ -6,8 +6,8 @@ use super::cases;
 use crate::harness::{Case, Engine, Handler, Kind, Launch, TestContext, has_finalizer, is_handled, last_handled};
 
 pub const CASES: &[Case] = cases![
-    a_kind_that_appears_disappears_and_comes_back_is_served_each_time,
-    namespaces_that_match_a_pattern_come_and_go,
+    a_kind_that_is_removed_and_defined_again_is_served_again,
+    namespaces_that_match_a_pattern_appear_and_vanish,
     a_kind_that_may_not_be_listed_does_not_stop_the_others,
     a_kind_without_a_status_subresource_is_handled,
     objects_outside_of_namespaces_are_handled,
@@ -102,7 +102,7 @@ fn a_foreign_finalizer_is_kept(context: &TestContext<'_>) {
     context.gone(&kind, "one");
 }
 
-fn a_kind_that_appears_disappears_and_comes_back_is_served_each_time(context: &TestContext<'_>) {
+fn a_kind_that_is_removed_and_defined_again_is_served_again(context: &TestContext<'_>) {
     let steady = context.thing();
     let late = context.own_kind().named("Guest", "guests");
     let launch = context.launch(Engine::under_test(), &[steady.clone(), late.clone()], &[Handler::on("create", "on_create")]);
@@ -124,7 +124,7 @@ fn a_kind_that_appears_disappears_and_comes_back_is_served_each_time(context: &T
     assert_eq!(context.calls_of("second"), ["on_create#0"]);
 }
 
-fn namespaces_that_match_a_pattern_come_and_go(context: &TestContext<'_>) {
+fn namespaces_that_match_a_pattern_appear_and_vanish(context: &TestContext<'_>) {
     let kind = context.thing();
     let (before, after, other) =
         (format!("{}-before", context.namespace), format!("{}-after", context.namespace), format!("other-{}", context.namespace));

@@ -12,8 +12,8 @@ pub const CASES: &[Case] = cases![
     a_chain_of_three_that_kopfd_began_is_finished_by_kopf,
     a_creation_that_changes_while_kopfd_follows_kopf_stays_a_creation,
     a_creation_that_changes_while_kopf_follows_kopfd_stays_a_creation,
-    an_update_that_goes_on_while_kopfd_follows_kopf_is_one_update,
-    an_update_that_goes_on_while_kopf_follows_kopfd_is_one_update,
+    an_update_that_continues_while_kopfd_follows_kopf_is_one_update,
+    an_update_that_continues_while_kopf_follows_kopfd_is_one_update,
     an_object_handled_by_kopf_is_only_resumed_by_kopfd,
     an_object_handled_by_kopfd_is_only_resumed_by_kopf,
     a_deletion_that_kopf_began_is_finished_by_kopfd,
@@ -55,12 +55,12 @@ fn a_creation_that_changes_while_kopf_follows_kopfd_stays_a_creation(context: &T
     a_changed_creation_stays_a_creation(context, kopf_follows_kopfd());
 }
 
-fn an_update_that_goes_on_while_kopfd_follows_kopf_is_one_update(context: &TestContext<'_>) {
-    an_update_that_goes_on_is_one_update(context, kopfd_follows_kopf());
+fn an_update_that_continues_while_kopfd_follows_kopf_is_one_update(context: &TestContext<'_>) {
+    an_update_that_continues_is_one_update(context, kopfd_follows_kopf());
 }
 
-fn an_update_that_goes_on_while_kopf_follows_kopfd_is_one_update(context: &TestContext<'_>) {
-    an_update_that_goes_on_is_one_update(context, kopf_follows_kopfd());
+fn an_update_that_continues_while_kopf_follows_kopfd_is_one_update(context: &TestContext<'_>) {
+    an_update_that_continues_is_one_update(context, kopf_follows_kopfd());
 }
 
 fn an_object_handled_by_kopf_is_only_resumed_by_kopfd(context: &TestContext<'_>) {
@@ -116,7 +116,7 @@ fn a_changed_creation_stays_a_creation(context: &TestContext<'_>, pair: Pair) {
     settled(context, &calls(pair, &["0 first#0", "0 second#0", "0 third#0", "1 third#0", "1 second#1"]));
 }
 
-fn an_update_that_goes_on_is_one_update(context: &TestContext<'_>, pair: Pair) {
+fn an_update_that_continues_is_one_update(context: &TestContext<'_>, pair: Pair) {
     let kind = context.thing();
     let handlers = [Handler::on("create", "on_create"), Handler::on("update", "first"), Handler::on("update", "second")];
     let first = context.operator_of(pair[0], &kind, &handlers);

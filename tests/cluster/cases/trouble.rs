@@ -11,7 +11,7 @@ use crate::harness::{
 
 pub const CASES: &[Case] = cases![
     a_server_that_falls_silent_and_dies_is_waited_for,
-    a_server_that_forgets_everything_is_served_anew,
+    a_server_that_lost_its_data_is_served_again,
     a_thousand_objects_in_one_burst_are_all_handled,
     a_server_that_is_killed_and_restarted_is_served_on,
     changes_during_a_downtime_are_handled_after_the_restart,
@@ -192,7 +192,7 @@ fn a_server_that_falls_silent_and_dies_is_waited_for(context: &TestContext<'_>) 
     }
 }
 
-fn a_server_that_forgets_everything_is_served_anew(context: &TestContext<'_>) {
+fn a_server_that_lost_its_data_is_served_again(context: &TestContext<'_>) {
     // kopf itself sees nothing of the reset server, at least not within this time.
     if Engine::under_test() == Engine::Kopf {
         return;
