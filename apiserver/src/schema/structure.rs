@@ -45,7 +45,7 @@ pub(super) fn check_embedded(node: &Node, new: &Value, old: Option<&Value>, fiel
             match members.get(name) {
                 None => causes.push(field_error::required(field_path.member(name), "")),
                 Some(value) => {
-                    causes.extend(type_mistake(name, value).map(|why| field_error::invalid(field_path.member(name), value, why)))
+                    causes.extend(type_mistake(name, value).map(|why| field_error::invalid(field_path.member(name), value, why)));
                 }
             }
         }
